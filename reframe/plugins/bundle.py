@@ -206,7 +206,7 @@ class Bundle(IsthmusCheck):
 
 
 def _worst(kinds: set[type[SanityError]]) -> type[SanityError]:
-    """What a bundle came to whose checks failed in these ways."""
+    """Kind of error of a bundle whose checks failed in these ways."""
     if retries.WrongResult in kinds:
         return retries.WrongResult
     return retries.Interrupted if kinds == {retries.Interrupted} else SanityError

@@ -63,7 +63,7 @@ for each in (quick_start, steady_clock, selections, session_files, retries):
 RECORD = "record.jsonl"
 EXIT_CODE = "exit_code"
 LISTING = "listing.json"
-#: Where scripts/build-once notes the program's folder.
+#: File in which scripts/build-once notes the program's folder.
 BUILT = "built"
 
 # What a job writes into its stage folder, and its session believes.
@@ -248,7 +248,7 @@ def _gate_sessions():
 
 
 def _take_folders(testcases, printer):
-    """Nobody else's while this session runs, writable, and with nothing in them that was not kept."""
+    """Reserves the session's folders, checks that they can be written, and keeps the records that are left in them."""
     stage = pathlib.Path(runtime.runtime().stage_prefix)
     session_files.refuse_unwritable()
     session_files.hold(stage)
@@ -272,7 +272,7 @@ def _note_unset_variables():
 
     @functools.wraps(original)
     def unset_vars(self, testname):
-        """For ReFrame's warning; a fixture has few of the variables, and its checks have the others."""
+        """Names what ReFrame warns of: nothing of a fixture, whose checks have the variables that it lacks."""
         _unset[testname] = original(self, testname)
         return [] if testname in ("IsthmusBuild", "Listing") else _unset[testname]
 
@@ -512,14 +512,14 @@ def _records_within(line: str) -> list[bytes]:
 
 
 def said(check) -> str:
-    """What the job of a check, or of a build, wrote to its standard error."""
+    """Returns the standard error of the job of a check, or of a build."""
     with contextlib.suppress(OSError, TypeError):
         return (pathlib.Path(check.stagedir) / str(check.stderr)).read_text(encoding="utf-8", errors="replace")
     return ""
 
 
 def judge_environment(check):
-    """What was built or measured without its environment was so with another one."""
+    """Raises SanityError where the environment was not loaded, so that another one was built or measured with."""
     if why := jobs.not_loaded(said(check), check.stagedir):
         where = f"{check.current_partition.fullname}+{check.current_environ.name}"
         raise SanityError(f"the environment of {where} was not loaded ({why}): mend 'modules' there")
@@ -549,7 +549,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         return os.path.join(self._note()[1], "bin/isthmus-bench")
 
     def _note(self) -> tuple[str, str]:
-        """What scripts/build-once did, built or reused, and the program's folder; before it ran, no folder."""
+        """Reads the note of scripts/build-once: built or reused, and the program's folder."""
         try:
             words = (pathlib.Path(self.stagedir) / BUILT).read_text(encoding="utf-8").split(maxsplit=1)
             return words[0], words[1].strip()
@@ -717,7 +717,7 @@ def naming(point):
 
 
 def _ended(code: int) -> type[SanityError]:
-    """What it means that the program ended with this code."""
+    """Kind of error that an exit code of the program stands for."""
     return retries.Interrupted if code == jobs.INTERRUPTED else SanityError
 
 
@@ -776,9 +776,10 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         known = catalogue.find(point.workload)
         return {**known.get("axes", {}), **known.get("sizes", {}).get(self.size, {}), **dict(point.settings)}
 
-    def known_axes(self, point: Point) -> set[str]:
-        """Names of the axes that a record of this case may have."""
-        return {*catalogue.find(point.workload).get("axes", {}), *dict(point.settings)}
+    def known_axes(self, point: Point) -> set[str] | None:
+        """Names of the axes that a record of this case may have; None of a workload that is not in the catalogue."""
+        listed = catalogue.find(point.workload).get("axes")
+        return None if listed is None else {*listed, *dict(point.settings)}
 
     def record_name(self) -> str:
         return f"{self.workload}-{self.mode or ''}-{self.size}"
@@ -1037,7 +1038,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(why)
 
     def _judge_request(self, point, case):
-        """What was asked of the program beside its case."""
+        """Holds a record to the options that its program was given."""
         for why in (
             record_gates.unknown_axes(case, self.known_axes(point)),
             record_gates.few_samples(case, self.samples),

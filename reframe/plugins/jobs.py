@@ -126,7 +126,7 @@ def _seen(stagedir) -> set[str]:
 
 
 def company(job, stagedir) -> str | None:
-    """Which other jobs ran on the nodes of this one while it measured, in a sentence, or that nobody could see that."""
+    """Names other jobs that ran on the nodes of this one while it measured, or says that nobody could see."""
     if not in_slurm(job):
         return None
     seen = _seen(stagedir)
@@ -302,7 +302,7 @@ _MODULE_ERROR = re.compile(
     r"module: (?:command )?not found|Lmod has detected the following error|Unable to locate a modulefile|Module ERROR"
     r"|==> Error: "
 )
-# What is said while an environment is loaded is said of it, by whatever loads it.
+# Words of an error, looked for only in what is said while the environment is loaded.
 _ANY_ERROR = re.compile(
     r"\b(?:errors?|conflicts?|unable|cannot|could(?: not|n't)|not found|no such|fail(?:ed|s|ure)?|unknown|unsatisfied"
     r"|invalid|denied|refused|matches (?:multiple|no))\b",
@@ -332,7 +332,7 @@ def note_environment(*environments) -> list[str]:
 
 
 def not_loaded(text: str, stagedir=None) -> str | None:
-    """What says of an environment that it was not loaded: a line of a job's standard error, or its own list."""
+    """Finds the reason why an environment was not loaded, in a job's standard error or its list of missing modules."""
     before, mark, after = text.partition(_LOADED)
     for line in before.splitlines() if mark else ():
         if _ANY_ERROR.search(line) and not _OF_A_PERSON.search(line):

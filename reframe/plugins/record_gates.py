@@ -1,4 +1,4 @@
-"""What holds a record to the request and to itself; each function returns why it cannot be taken, or None.
+"""Gates that hold a record to the request and to itself; each returns why it cannot be taken, or None.
 
 The record's file is written by the program that is judged, in a folder that others may write into. So whatever a
 session asked for, and whatever two fields say of one thing, is compared.
@@ -53,7 +53,7 @@ def phases(placement: str | None) -> set[str]:
 
 
 def another_schema(path: pathlib.Path) -> str | None:
-    """Of a file: earlier versions are read as this one, but none of this tree's programs writes them."""
+    """Finds a record of an earlier schema, which can be read but which no program of this tree writes."""
     for line in path.read_bytes().splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             if (schema := json.loads(line)["schema"]) in validate.VERSIONS and schema != validate.SCHEMA:
@@ -70,7 +70,7 @@ def interrupted(case: dict) -> str | None:
 
 
 def few_samples(case: dict, asked: int | None) -> str | None:
-    """Of a profiled case the profiler adds figures that are none of samples."""
+    """Compares numbers of samples; a profiled case is left out, for a profiler adds figures without samples."""
     for metric in case["metrics"] if asked is not None and case["profiler"] is None else ():
         number = len(metric["samples"])
         if metric["stop"] == "samples" and metric["name"] not in _OF_ALLOCATIONS and number != asked:
@@ -78,7 +78,9 @@ def few_samples(case: dict, asked: int | None) -> str | None:
     return None
 
 
-def unknown_axes(case: dict, known: set[str]) -> str | None:
+def unknown_axes(case: dict, known: set[str] | None) -> str | None:
+    if known is None:
+        return None
     unknown = sorted(set(case["axes"]) - known - PLACEMENT_AXES.get(case["placement"], set()))
     return f"the record has the axis {unknown[0]!r}, which {case['workload']} does not have" if unknown else None
 

@@ -13,7 +13,7 @@ from isthmus import spelling
 
 
 class WrongResult(SanityError):
-    """What was computed is wrong, or was not verified."""
+    """A result that is wrong, or was not verified."""
 
 
 WrongResult.__name__ = SanityError.__name__  # in ReFrame's words a reason begins with the class: `sanity error: …`

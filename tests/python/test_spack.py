@@ -190,7 +190,7 @@ def _tree_of(commit):
 
 
 def unfit(isthmus, commit):
-    """What the recipe asks of a commit that it does not have: a group of workloads, a file that is installed."""
+    """Lists what the recipe asks of a commit that lacks it: groups of workloads, files to install."""
     files = _tree_of(commit)
     command = ["git", "grep", "-hoE", "isthmus_workloads\\([a-z]+", commit, "--", "src"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout

@@ -76,7 +76,7 @@ def test_another_option_compiler_or_environment_is_another_program(build, tree, 
     assert build(*options, **env) == ("reused", folder)
     (tools / "own-compiler").write_text("#!/bin/sh\necho 14.0\n")
     assert build(*options, **env)[0] == ("built" if "CXX" in env else "reused")
-    # What a job or `make` adds to an environment decides nothing.
+    # A job's and make's own variables decide nothing.
     assert build(MAKEFLAGS="-j2", SLURM_JOB_ID="7", SLURM_SUBMIT_DIR="/x", LD_LIBRARY_PATH="/y") == ("reused", first)
 
 

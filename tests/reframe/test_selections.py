@@ -41,7 +41,7 @@ def case(name, tags=(), environ="gnu"):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What a command line would have asked for, and the options of ReFrame's that it leaves."""
+    """Forgets earlier command lines; returns ReFrame's options, for a test to set."""
     monkeypatch.setattr(selections, "_asked", [])
     options = {"general/0/valid_env_names": [".*"]}
     monkeypatch.setattr(selections.runtime, "runtime", lambda: types.SimpleNamespace(get_option=options.get))

@@ -51,7 +51,7 @@ def test_a_clock_that_is_set_changes_no_wait(clock, poll, step):
 
 
 def test_reframe_alone_would_sleep_as_long_as_the_clock_was_set_back(clock, poll, monkeypatch):
-    """What this is for; a ReFrame that has mended it needs it no more."""
+    """Shows the fault; a ReFrame that has mended it needs no steady clock."""
     monkeypatch.setattr(policies.time, "time", lambda: clock.wall)
     poll.reset_poll_rate()
     poll.snooze()

@@ -141,7 +141,7 @@ def small_disk(folder, size):
 @contextlib.contextmanager
 def other_job(node, *options):
     """Somebody else's job on the node; its id."""
-    job = command("sbatch", "--parsable", "-w", node, "-o", "/dev/null", *options, "--wrap", "sleep 100")
+    job = command("sbatch", "--parsable", "-w", node, "-o", "/dev/null", *options, "--wrap", "sleep 600")
     wait_for("the other job", lambda: job in jobs("R", node))
     try:
         yield job

@@ -217,7 +217,7 @@ def test_a_node_that_others_may_use_is_red(start, tmp_path, scheduler):
     expect(session, "whether other jobs ran on the node could not be asked (squeue failed there)", records=1)
     session = start(*ONE, site=on("node1", scheduler, access=access)).finish()
     expect(session, "the job did not have its nodes to itself", "--exclusive", records=1)
-    # Who has all processors of the node shares it with nobody; nor does an exclusive one whose look failed.
+    # All processors of the node leave none to others; an exclusive job needs no look.
     whole = start(*ONE, site=on("node1", scheduler, access=[*access, "--cpus-per-task=2"]))
     alone = start(*ONE, site=on("node2", scheduler, **blind))
     assert whole.finish().green and alone.finish().green
