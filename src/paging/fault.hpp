@@ -93,6 +93,19 @@ __device__ inline void poison_page(const Lanes& lanes, std::byte* to, std::uint3
   for (std::uint32_t i = words * sizeof(uint4) + lanes.rank; i < bytes; i += lanes.size) to[i] = std::byte{0xff};
 }
 
+/// Where others may come between two accesses of a state.
+template <class Protocol>
+__device__ inline void let_others_come() {
+  if (Protocol::yields) device::spin_wait();
+}
+
+/// Changes a word from `seen`; false where it has changed meanwhile. `unseen`: a planted bug, which does not look.
+__device__ inline bool change(State* word, State seen, State to, bool unseen) {
+  if (!unseen) return atomicCAS(word, seen, to) == seen;
+  atomicExch(word, to);
+  return true;
+}
+
 /// What one turn of the search for a frame has found.
 enum Find : unsigned { kNothing, kFrame, kDirtyFrame };
 
@@ -124,6 +137,7 @@ __device__ inline std::uint32_t next_frame(const Table& table, bool ghost, unsig
   return atomicAdd(table.hands, 1u) % table.frame_count;
 }
 
+template <class Protocol>
 __device__ inline Victim find_victim(const Table& table, bool ghost, unsigned& turn) {
   constexpr unsigned kLooks = 8;  // between two looks at the clock
   if (device::load_relaxed(table.filled) < table.frame_count) {
@@ -141,9 +155,11 @@ __device__ inline Victim find_victim(const Table& table, bool ghost, unsigned& t
       atomicAnd(word, ~kUsed);
       continue;
     }
+    let_others_come<Protocol>();
     if (dirty(state)) {
-      if (atomicCAS(word, state, cleaning(state)) == state) return {kDirtyFrame, number, word, cleaning(state)};
-    } else if (atomicCAS(word, state, left(state)) == state) {
+      if (change(word, state, cleaning(state), Protocol::cleans_unseen))
+        return {kDirtyFrame, number, word, cleaning(state)};
+    } else if (change(word, state, left(state), Protocol::evicts_unseen)) {
       tally(table, kEvictions);
       return {kFrame, number};
     }
@@ -168,7 +184,7 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
                                   std::uint32_t& number) {
   Victim victim;
   if (lanes.leads()) {
-    victim = find_victim(table, ghost, turn);
+    victim = find_victim<Protocol>(table, ghost, turn);
     // What the last holders and its fetcher did comes before what happens to the frame now.
     if (!Protocol::enter_unfenced) __threadfence();
   }
@@ -179,7 +195,8 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
   write_back(table, lanes, number);
   unsigned gone = 0;
   if (lanes.leads()) {
-    gone = atomicCAS(victim.word, victim.state, left(victim.state)) == victim.state;
+    let_others_come<Protocol>();
+    gone = change(victim.word, victim.state, left(victim.state), Protocol::evicts_rescued) ? 1 : 0;
     if (gone == 0) atomicAnd(victim.word, ~kBusy);  // somebody wants it again: it stays, clean
     tally(table, gone != 0 ? kEvictions : kRescued);
     // Readers may have come and gone while it was written back: what they read comes before what is fetched now.
@@ -191,29 +208,40 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
 }
 
 /// Writes back the page in `number` if it is dirty and nobody holds it; it stays.
+template <class Protocol = Sound>
 __device__ inline void clean_frame(const Table& table, const Lanes& lanes, std::uint32_t number) {
   unsigned mine = 0;
   State* word = nullptr;
+  State state = 0;
   if (lanes.leads()) {
     word = owner_of(table, number);
-    const State state = word == nullptr ? 0 : device::load_relaxed(word);
-    mine = may_clean(state, number) && atomicCAS(word, state, cleaning(state)) == state;
+    if (word != nullptr) state = device::load_relaxed(word);
+    if (may_clean(state, number)) {
+      let_others_come<Protocol>();
+      mine = change(word, state, cleaning(state), Protocol::cleans_unseen) ? 1 : 0;
+    }
     __threadfence();
   }
   mine = device::shuffle(lanes.mask, mine, lanes.leader);
   device::sync_warp(lanes.mask);
   if (mine == 0) return;
   write_back(table, lanes, number);
-  if (lanes.leads()) atomicAnd(word, ~kBusy);
+  if (!lanes.leads()) return;
+  let_others_come<Protocol>();
+  if (Protocol::cleans_over)
+    atomicExch(word, state & ~kDirty);
+  else
+    atomicAnd(word, ~kBusy);
 }
 
 /// The dirty page that the hand will come to in a while, so that its frame is clean by then.
+template <class Protocol>
 __device__ inline void clean_ahead(const Table& table, const Lanes& lanes) {
   const bool apart = table.eviction == Eviction::scan_resistant;
   const std::uint32_t first = apart ? table.protected_count : 0, among = table.frame_count - first;
   std::uint32_t number = 0;
   if (lanes.leads()) number = first + (device::load_relaxed(table.hands + apart) + table.clean_ahead) % among;
-  clean_frame(table, lanes, device::shuffle(lanes.mask, number, lanes.leader));
+  clean_frame<Protocol>(table, lanes, device::shuffle(lanes.mask, number, lanes.leader));
 }
 
 /// By the leader: nobody else has said so yet.
@@ -315,6 +343,12 @@ __device__ inline bool fetch(const Region& region, const Lanes& lanes, std::uint
 /// What the leader says after a turn of waiting.
 enum Turn : unsigned { kAgain, kThere, kFetch, kFailed };
 
+template <class Protocol>
+__device__ inline bool may_become_fetcher(State* word, State seen) {
+  let_others_come<Protocol>();
+  return atomicCAS(word, seen, fetching(seen)) == seen;
+}
+
 /// Waits for the page or fetches it, and gives its frame; frame_count after a failure.
 template <class Protocol>
 __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, std::uint32_t page, Access access) {
@@ -331,7 +365,7 @@ __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, s
       seen = device::load_relaxed(word);
       if (may_go_on(seen, access)) {
         now = kThere;
-      } else if (may_fetch(seen) && atomicCAS(word, seen, fetching(seen)) == seen) {
+      } else if (may_fetch(seen) && may_become_fetcher<Protocol>(word, seen)) {
         now = kFetch;
         was_ghost = ghost(seen);
       } else if (!counted) {
@@ -363,7 +397,7 @@ __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, s
       }
       return true;
     }
-    if (table.clean_ahead != 0) clean_ahead(table, lanes);
+    if (table.clean_ahead != 0) clean_ahead<Protocol>(table, lanes);
     return true;
   };
   device::spin_until(turn);
@@ -415,7 +449,8 @@ __device__ inline void leave(const Lanes& lanes, State* word, const Held& held, 
     atomicAdd(word, -kReference);
     device::spin_wait();
   }
-  if (access == Access::write && !Protocol::never_dirty) atomicOr(word, kDirty);
+  const bool silent = Protocol::never_dirty || (Protocol::lone_lane_clean && lanes.size == 1);
+  if (access == Access::write && !silent) atomicOr(word, kDirty);
   if (!Protocol::hold_nothing && !Protocol::dirty_late) atomicAdd(word, -kReference);
 }
 

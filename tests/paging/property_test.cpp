@@ -69,6 +69,17 @@ TEST_P(Programs, ThroughAProxyLeaveWhatPlainArraysWould) {
   }
 }
 
+/// Others come wherever the protocol lets them.
+struct Yielding : Sound {
+  static constexpr bool yields = true;
+};
+
+TEST_P(Programs, ThatYieldWhereverTheyMayLeaveWhatPlainArraysWould) {
+  const unsigned warp = device::emulator::configuration().warp_size;
+  for (unsigned seed = 1; seed <= 10; ++seed)
+    ASSERT_EQ(outcome<Yielding>(random_machine(seed, warp, seed % 5 == 0)), "") << "seed " << seed;
+}
+
 INSTANTIATE_TEST_SUITE_P(Machines, Programs,
                          testing::Values("warp=32,workers=4", "warp=64,workers=4", "warp=32,order=seed:3,workers=4",
                                          "warp=64,order=reverse,workers=4", "warp=32,lockstep=1,workers=4",
@@ -92,9 +103,24 @@ struct NumbersLate : Sound {
   static constexpr bool number_late = true;
 };
 
+// Seen only where others come between a look and the exchange.
+struct EvictsUnseen : Yielding {
+  static constexpr bool evicts_unseen = true;
+};
+struct CleansUnseen : Yielding {
+  static constexpr bool cleans_unseen = true;
+};
+struct EvictsRescued : Yielding {
+  static constexpr bool evicts_rescued = true;
+};
+struct CleansOver : Yielding {
+  static constexpr bool cleans_over = true;
+};
+
 template <class Bug>
 class Planted : public device::EmulatorTest {};
-using Bugs = testing::Types<ServesEarly, HoldsNothing, SaysDirtyLate, LeaksReference, NumbersLate>;
+using Bugs = testing::Types<ServesEarly, HoldsNothing, SaysDirtyLate, LeaksReference, NumbersLate, EvictsUnseen,
+                            CleansUnseen, EvictsRescued, CleansOver>;
 TYPED_TEST_SUITE(Planted, Bugs);
 
 TYPED_TEST(Planted, IsFoundWithinTenRepeats) {
@@ -109,6 +135,39 @@ TYPED_TEST(Planted, IsFoundWithinTenRepeats) {
   EXPECT_NE(found, "") << "ten programs did not show it";
   this->RecordProperty("repeats", static_cast<int>(seed));
   this->RecordProperty("found", found);
+}
+
+// if (lane() == 0) a[i] = 7;
+template <class Protocol>
+__global__ void one_lane_writes(Array<Word, Protocol> a, Word i) {
+  if (device::lane() == 0) a[i] = 7;
+}
+
+/// What the host has of an element that one lane wrote, once all pages were flushed or cleared.
+template <class Protocol>
+Word written_by_one_lane(void (Pager::*end)(device::Stream&)) {
+  const memory::Block block(memory::Kind::mapped, 4 * 4096);
+  Pager pager({.page_bytes = 4096, .frames = 4});
+  device::Stream stream;
+  pager.launch(stream, ISTHMUS_KERNEL(one_lane_writes<Protocol>), {.grid = 1, .block = 32}, {},
+               Array<Word, Protocol>(pager.open(block, "numbers")), Word{5});
+  (pager.*end)(stream);
+  pager.check(stream);
+  Word found = 0;
+  std::memcpy(&found, block.data() + 5 * sizeof(Word), sizeof found);
+  return found;
+}
+
+struct LoneLaneClean : Sound {
+  static constexpr bool lone_lane_clean = true;
+};
+
+class OneLane : public device::EmulatorTest {};
+
+TEST_F(OneLane, ThatWritesReachesTheHost) {
+  EXPECT_EQ(written_by_one_lane<Sound>(&Pager::flush), 7u);
+  EXPECT_EQ(written_by_one_lane<Sound>(&Pager::clear), 7u);
+  EXPECT_NE(written_by_one_lane<LoneLaneClean>(&Pager::flush), 7u) << "the planted bug is not seen";
 }
 
 }  // namespace
