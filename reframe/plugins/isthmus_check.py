@@ -30,7 +30,7 @@ import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.environments import Environment
-from reframe.core.exceptions import ReframeError, SanityError
+from reframe.core.exceptions import ReframeError, RunSessionTimeout, SanityError
 from reframe.core.logging import getlogger
 from reframe.frontend import ci
 from reframe.frontend.executors import Runner
@@ -225,6 +225,12 @@ def _gate_sessions():
             _take_folders(testcases, self._printer)
         try:
             result = original(self, testcases, *args, **kwargs)
+        except RunSessionTimeout:  # --duration: the end that was asked for
+            self._printer.info("the session has lasted as long as --duration says; what still ran is interrupted")
+            jobs.settle([check.job for check in _begun])
+            if not any(check.has_measured for check in _begun if isinstance(check, IsthmusCheck)):
+                raise ReframeError("nothing was measured before --duration ended the session; make it longer") from None
+            raise
         except Exception as error:  # as sacct's; ^C is none
             why = str(error).partition("\n")[0]
             self._printer.error(f"the session gave up: {why}; waiting for its jobs, whose records are kept unjudged")

@@ -46,7 +46,7 @@ def report(*runs, cmdline="reframe -r"):
 def test_a_green_night():
     summary = night.summarise([report([case(), case("skip", skip_reason="no GPU")]), report([case("xfail")])])
     assert summary["verdict"] == "green"
-    assert summary["counts"] == {"green": 2, "red": 0, "skipped": 1, "records": 0}
+    assert summary["counts"] == {"green": 2, "red": 0, "skipped": 1, "interrupted": 0, "records": 0}
     first = summary["checks"][0]
     assert first["figures"]["in"] == {"value": 0.25, "unit": "s", "reference": 0.2, "lower": -0.1, "upper": 0.1}
     assert first["figures"]["out"] == {"value": 1, "unit": "s"}
@@ -72,6 +72,21 @@ def test_a_green_night():
 def test_a_red_night(runs, why):
     summary = night.summarise([report(*runs)])
     assert summary["verdict"] == "red" and why in summary["why"]
+
+
+def test_the_end_that_was_asked_for_is_no_fault():
+    """As ReFrame 4.10 reports a session of --duration=6s: what still ran is aborted."""
+    ended = case("abort", fail_reason="aborted due to RunSessionTimeout", fail_phase="run_wait")
+    summary = night.summarise([report([case()], [ended], cmdline="reframe -r --duration=6s")])
+    assert (summary["verdict"], summary["counts"]["interrupted"]) == ("green", 1)
+    assert summary["why"] == "1 check is green, 0 skipped, 1 interrupted by the end of the session"
+    [suite] = ElementTree.fromstring(night.junit(summary))
+    assert (suite.get("errors"), suite.get("failures"), suite.get("skipped")) == ("0", "0", "1")
+    assert night.summarise([report([ended])])["verdict"] == "red"  # nothing was measured
+    failed = night.summarise([report([case("fail")], [ended])])
+    assert failed["verdict"] == "red" and failed["counts"]["red"] == 1
+    other = case("abort", fail_reason="aborted due to KeyboardInterrupt")
+    assert night.summarise([report([case()], [other])])["verdict"] == "red"
 
 
 def test_a_result_that_is_not_known_is_a_failure_in_junit():

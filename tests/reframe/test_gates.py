@@ -12,6 +12,7 @@ import yaml
 
 from conftest import FAKE, ROOT, environment, run_in, site_configuration
 from isthmus.records import load
+from isthmus.verdicts import night
 
 # One file of checks, for speed; a test of several files says which.
 CHECKS = "transfer_modes.py"
@@ -751,3 +752,12 @@ def test_detect_backend_obeys_and_refuses():
     script = ROOT / "scripts/detect-backend"
     assert run_in(ROOT, script, ISTHMUS_BACKEND="hip").stdout.splitlines()[-1] == "hip"
     assert run_in(ROOT, script, ISTHMUS_BACKEND="opencl").returncode == 2
+
+
+def test_a_session_of_a_given_length_ends_as_it_was_asked_to(session, tmp_path):
+    """Both say so: the session, and the summary of its night."""
+    long = session("-r", "--report-file=long.json", "--duration=15s")
+    assert long.green and "ERROR" not in long.output and "lasted as long as --duration says" in long.output
+    assert night.summarise([night.load(tmp_path / "long.json")])["verdict"] == "green"
+    short = session("-r", "--report-file=short.json", "--duration=3s", fake="hangs:0")
+    assert short.returncode == 1 and "nothing was measured before --duration ended the session" in short.output

@@ -3,7 +3,8 @@
 Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `scripts/run-checks --summary FOLDER`
 does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
 ask, and the paths of its records. A night is red where a check failed or was given up, where it ended in a way that is
-not known here, where a record that a report names is gone, and where nothing was measured.
+not known here, where a record that a report names is gone, and where nothing was measured. A case that was interrupted
+because the session had lasted as long as --duration says is neither red nor green.
 
 exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
 """
@@ -23,6 +24,9 @@ from isthmus.tables import output
 SCHEMA = "isthmus.night/1"
 #: ReFrame's words for how a check ended, by what they mean for a night; every other word is red.
 GREEN, SKIPPED = ("pass", "xfail"), ("skip",)
+#: Our word for a case that was still running when a session of a given --duration ended, as was asked for.
+INTERRUPTED = "interrupted"
+_SESSION_ENDED = "RunSessionTimeout"  # what ReFrame's reason for its "abort" names
 #: What a check ran with, as its variables in a report are called.
 RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "run_id")
 
@@ -65,6 +69,13 @@ def load(path) -> dict:
     return report
 
 
+def _result(case: dict) -> str:
+    """ReFrame's word for how a case ended, or INTERRUPTED."""
+    if case["result"] == "abort" and _SESSION_ENDED in str(case.get("fail_reason")):
+        return INTERRUPTED
+    return case["result"]
+
+
 def summarise(reports: list[dict]) -> dict:
     """The night of these sessions: verdict, why, sessions, and checks with the red ones first."""
     sessions, checks = [], []
@@ -78,13 +89,14 @@ def summarise(reports: list[dict]) -> dict:
         "green": sum(check["result"] in GREEN for check in checks),
         "red": sum(map(_is_red, checks)),
         "skipped": sum(check["result"] in SKIPPED for check in checks),
+        "interrupted": sum(check["result"] == INTERRUPTED for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
     why = _why_red(checks, counts)
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
-        "why": why or f"{spelling.counted(counts['green'], 'check', 'are')} green, {counts['skipped']} skipped",
+        "why": why or _why_green(counts),
         "counts": counts,
         "sessions": sessions,
         "checks": checks,
@@ -92,7 +104,12 @@ def summarise(reports: list[dict]) -> dict:
 
 
 def _is_red(case: dict) -> bool:
-    return case["result"] not in (*GREEN, *SKIPPED)
+    return _result(case) not in (*GREEN, *SKIPPED, INTERRUPTED)
+
+
+def _why_green(counts: dict) -> str:
+    ended = f", {counts['interrupted']} interrupted by the end of the session" if counts["interrupted"] else ""
+    return f"{spelling.counted(counts['green'], 'check', 'are')} green, {counts['skipped']} skipped{ended}"
 
 
 def _last_runs(report: dict) -> list[dict]:
@@ -117,7 +134,7 @@ def _check(case: dict, session: str | None) -> dict:
         "system": case.get("system"),
         "partition": case.get("partition"),
         "environment": case.get("environ"),
-        "result": case["result"],
+        "result": _result(case),
         "phase": case.get("fail_phase"),
         "reason": _reason(case),
         "job": case.get("jobid"),
@@ -165,7 +182,8 @@ def _why_red(checks: list[dict], counts: dict) -> str:
     if gone:
         return f"{spelling.counted(len(gone), 'record', 'are')} gone, the first is {gone[0]}"
     if not counts["green"]:
-        return f"nothing was measured, {spelling.counted(counts['skipped'], 'check', 'were')} skipped"
+        ended = f" and {counts['interrupted']} interrupted" if counts["interrupted"] else ""
+        return f"nothing was measured, {spelling.counted(counts['skipped'], 'check', 'were')} skipped{ended}"
     return ""
 
 
@@ -181,7 +199,7 @@ def junit(summary: dict) -> str:
             tests=str(len(checks)),
             failures=str(sum(_is_red(check) and check["result"] != "abort" for check in checks)),
             errors=str(sum(check["result"] == "abort" for check in checks)),
-            skipped=str(sum(check["result"] in SKIPPED for check in checks)),
+            skipped=str(sum(check["result"] in (*SKIPPED, INTERRUPTED) for check in checks)),
             time=f"{sum(check['seconds'] or 0 for check in checks):.3f}",
         )
         for check in checks:
@@ -200,7 +218,7 @@ def _add_test(suite, place: str, check: dict) -> None:
         if value:
             ElementTree.SubElement(properties, "property", name=name, value=_text(value))
     reason = _text(_why(check))
-    if check["result"] in SKIPPED:
+    if check["result"] in (*SKIPPED, INTERRUPTED):
         ElementTree.SubElement(test, "skipped", message=reason)
     elif _is_red(check):
         kind = "error" if check["result"] == "abort" else "failure"
