@@ -53,10 +53,11 @@ def test_a_bad_node_is_found_with_its_reasons(tmp_path, capsys, better):
     folder = write(tmp_path / "r", cases)
     assert cli.main(["nodes", str(folder)]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("node07: slow\n")
+    assert said.startswith("1 of 12 nodes are named: 1 slow; 20 series") and "\nnode07 is slow: " in said
+    assert said.index("\n\n") < said.index("node07: slow\n") and said.split("\n\n")[0].count("\n") < 10
     assert 8 <= float(re.search(r"^  (.*)% worse than 11 equals over 20 series together$", said, re.M)[1]) <= 12
     assert int(re.search(r"… and (\d+) more series", said)[1]) >= 11
-    assert "on GPU-7" in said and "1 of 12 nodes are named" in said
+    assert "on GPU-7" in said
     assert cli.main(["nodes", str(folder), "--drain"]) == 1
     assert capsys.readouterr().out.startswith("node07\tslow: ")
 
@@ -80,7 +81,7 @@ def test_a_slow_node_says_in_what_its_host_is_slower_too(tmp_path, capsys):
     said = capsys.readouterr().out.replace("\n    ", " ")  # where a reason is folded
     host = "; its host, too: copy_rate 6.00 GB/s, usual 9.00 GB/s; 12% of its processors' time is stolen, usual 0%"
     assert re.search(rf"^  .*% worse than 11 equals over 20 series together{re.escape(host)}$", said, re.M)
-    assert said.count("its host, too") == 1 and "integer_rate" not in said
+    assert said.split("\n\n")[1].count("its host, too") == 1 and "integer_rate" not in said
     assert cli.main(["nodes", str(folder), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["reason"].endswith(host)
 
@@ -99,6 +100,19 @@ def test_hosts_that_are_alike_or_unknown_are_not_named(tmp_path, capsys):
             del case["host"]["speed"], case["run"]["stolen_share"]
     assert cli.main(["nodes", str(write(tmp_path / "unknown", cases))]) == 1
     assert "its host, too" not in capsys.readouterr().out
+
+
+def test_a_node_of_which_one_job_in_three_was_as_usual_is_not_slow(tmp_path):
+    """Two jobs of three that are far off are no slow node; all three are."""
+    cases = machine(np.random.default_rng(1), 8, spread=0.005, jobs=3)
+    for case in cases:
+        if case["run"]["job"] in ("5-0", "5-1"):
+            case["metrics"][0]["median"] *= 1.25
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 0
+    for case in cases:
+        if case["run"]["job"] == "5-2":
+            case["metrics"][0]["median"] *= 1.25
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 1
 
 
 def test_a_better_node_is_no_outlier(tmp_path):
@@ -305,7 +319,7 @@ def test_a_node_that_computes_wrongly_or_crashes_comes_first(tmp_path, capsys, h
     assert node == "node02" and why.startswith("failing: microbench/w0 and 1 more case: ")
     assert ("wrong results" in why) == (how == "wrong") and not set(why) & set("\"'`$")
     assert cli.main(["nodes", str(folder), *asked]) == 1
-    assert capsys.readouterr().out.startswith("node02: failing\n")
+    assert "\nnode02 is failing: microbench/w0 and 1 more case: " in capsys.readouterr().out
 
 
 def test_what_fails_on_most_nodes_is_told_but_drains_none(tmp_path, capsys):
@@ -351,7 +365,70 @@ def test_a_crash_without_a_record_is_told(tmp_path, capsys):
     folder = write(tmp_path / "r", kept)
     assert drained(folder, capsys) == (1, "")
     assert cli.main(["nodes", str(folder)]) == 1
-    assert "node02: lacking\n  no figure of 1 case that its equals have, as microbench/w1" in capsys.readouterr().out
+    assert "node02 is lacking figures: no job has a figure of microbench/w1" in capsys.readouterr().out
+
+
+def two_gpus(cases):
+    """The same with a second GPU in each node, which ran the same in jobs of its own."""
+    other = [json.loads(json.dumps(case)) for case in cases]
+    for case in other:
+        case["devices"][0]["uuid"] += "-second"
+        case["run"]["job"] += "-second"
+    return cases + other
+
+
+def lacks(case, *, node="node02", workload=None, gpu="", days=()):
+    """Whether a record is of what is taken away."""
+    return (
+        case["run"]["node"] == node
+        and case["workload"] == (workload or case["workload"])
+        and case["devices"][0]["uuid"].endswith(gpu)
+        and (not days or int(case["run"]["time"][8:10]) in days)
+    )
+
+
+@pytest.mark.parametrize(
+    "of, said",
+    [
+        ({"workload": METRICS[1]}, "node02 is lacking figures: no job has a figure of microbench/w1 pm tiny time"),
+        ({"workload": METRICS[1], "gpu": "-second"}, "w1 pm tiny time, which its equals have on GPU-2-second"),
+        ({"workload": METRICS[1], "days": range(3, 9)}, "node02 is lacking figures: only 4 jobs have a figure of"),
+        ({"workload": METRICS[1], "node": "none"}, None),
+    ],
+    ids=["a workload", "a workload on a GPU", "half of the jobs", "nothing"],
+)  # fmt: skip
+def test_what_a_node_or_gpu_lacks_is_named(tmp_path, capsys, of, said):
+    cases = [case for case in two_gpus(fleet_records(days=8)) if not lacks(case, **of)]
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == bool(said)
+    assert not said or said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_metric_that_one_node_lacks_in_all_workloads_is_named(tmp_path, capsys):
+    cases = fleet_records(days=2)
+    for case in cases:
+        rate = case["metrics"][0] | {"name": "rate", "unit": "B/s", "better": "higher"}
+        case["metrics"] = [rate] if case["run"]["node"] == "node02" else [rate, case["metrics"][0]]
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "node02 is lacking figures: no job has a figure of microbench/w0 pm tiny time and 2 more series" in said
+
+
+def test_what_only_some_nodes_ever_had_or_a_new_node_has_not_yet_is_no_lack(tmp_path):
+    cases = [case for case in fleet_records(count=8, days=6) if case["workload"] != METRICS[2] or
+             case["run"]["node"] < "node04"]  # fmt: skip
+    cases = [case for case in cases if case["run"]["node"] != "node07" or case["run"]["time"] > "2026-01-05"]
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 0
+
+
+def test_a_node_that_is_named_for_one_workload_is_still_looked_at_in_the_others(tmp_path, capsys):
+    cases = fleet_records(days=3)
+    for case in of_node(cases):
+        if case["workload"] == METRICS[0]:
+            case["verify"] = case["verify"] | {"status": "fail"}
+    kept = [case for case in cases if not lacks(case, workload=METRICS[1])]
+    assert cli.main(["nodes", str(write(tmp_path / "r", kept))]) == 1
+    said = capsys.readouterr().out
+    assert "node02: failing" in said and "node02: lacking" in said and "a figure of microbench/w0" not in said
 
 
 def test_a_hostile_name_reaches_no_command_line(tmp_path, capsys):

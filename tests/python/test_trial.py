@@ -17,7 +17,7 @@ from histories import History, jobs_of, medians, record, tell, write
 
 from isthmus import cli
 from isthmus.records import measurements, store
-from isthmus.statistics import rank_test, series
+from isthmus.statistics import change_points, rank_test, series
 from isthmus.verdicts import absent, drift, earlier, judging, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -498,8 +498,9 @@ def test_a_step_that_nobody_announced_is_found_with_its_day_and_what_changed_the
     for case in cases[25:]:
         case["host"]["kernel"] = "Linux 6.9"
     with store.open_store([write(tmp_path / "r", cases)]) as opened:
-        (change,), searched = drift.search(opened)
-    assert searched == 1 and change.size == pytest.approx(0.04, abs=0.01)
+        found = drift.search(opened)
+    (change,) = found.changes
+    assert found.searched == 1 and change.low < 0.04 < change.high and change.size == pytest.approx(0.04, abs=0.01)
     assert abs(int(change.after.split()[0]) - 25) <= 2
     assert change.differences == ["kernel"]
     assert cli.main(["drift", str(tmp_path / "r")]) == 1
@@ -541,10 +542,10 @@ def in_one_night(case, day):
 @pytest.mark.parametrize(
     "kept, said",
     [
-        (lambda case, day, workload: case if day < 40 or workload == SUITE[0] else None, "gone microbench/w1"),
+        (lambda case, day, workload: case if day < 40 or workload == SUITE[0] else None, "20 days: microbench/w1"),
         (
             lambda case, day, workload: failed(case) if day >= 40 and workload == SUITE[0] else case,
-            "gone microbench/w0",
+            "gone for 20 days: microbench/w0",
         ),
         (
             lambda case, day, workload: failed(case) if day >= 30 and (day + int(workload[-1])) % 3 == 0 else case,
@@ -588,7 +589,7 @@ def test_a_gpu_that_lost_its_series_is_named(tmp_path, capsys):
             device = case["devices"][0] | {"uuid": "GPU-second"}
             cases.append(case | {"devices": [device], "run": case["run"] | {"job": f"{case['run']['job']}-second"}})
     assert cli.main(["drift", str(write(tmp_path / "r", cases))]) == 1
-    assert "gone microbench/w0" in " ".join(capsys.readouterr().out.split())
+    assert "gone for 20 days: all that it measured on n1, GPU-second" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_is_missing_by_chance_is_seldom_gone():
@@ -610,16 +611,16 @@ def test_what_is_missing_by_chance_is_seldom_gone():
 def test_slow_drift_is_found():
     chance = np.random.default_rng(2)
     before, after = medians(chance, History(drift=0.08), 200, 30)
-    found = [drift.change_point(np.concatenate([a[0], b[0]]))[1] for a, b in zip(before, after)]
+    found = [change_points.change_point(np.concatenate([a[0], b[0]]))[1] for a, b in zip(before, after)]
     assert np.mean(np.array(found) <= 0.01) > 0.9
 
 
 def test_the_evidence_is_a_martingale_where_nothing_changed():
     """Its mean is at most 1 (the unknown spread costs a little), so its reciprocal is a p-value at any time."""
     z = np.random.default_rng(5).standard_normal((4000, 12))
-    evidence = np.array([np.exp(drift.log_evidence(row, 0.0)[0][-1]) for row in z])
+    evidence = np.array([np.exp(change_points.log_evidence(row, 0.0)[0][-1]) for row in z])
     assert (evidence.mean(axis=0) < 1.2).all() and (evidence.mean(axis=0) > 0.1).all()
-    assert 0.99 < drift._weights(10**6).sum() + 1 / (2.1098 * math.log(10**6)) < 1.01
+    assert 0.99 < change_points.weights(10**6).sum() + 1 / (2.1098 * math.log(10**6)) < 1.01
 
 
 HISTORIES = {
@@ -638,7 +639,7 @@ HISTORY_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "200"))
 def test_false_change_points_are_rare_however_often_one_looks(n, kind, capsys, record_property):
     """Histories in which nothing happened, looked at after each of their jobs."""
     values = 0.01 * HISTORIES[kind](np.random.default_rng(n), (HISTORY_TRIALS, n))
-    share = np.mean([drift.change_point(row)[1] <= 0.01 for row in values])
+    share = np.mean([change_points.change_point(row)[1] <= 0.01 for row in values])
     error = np.sqrt(0.01 * 0.99 / HISTORY_TRIALS)
     tell(capsys, record_property, f"false change points, {kind}, {n} jobs: {share:.2%} ± {error:.2%}")
     assert share <= 0.012 + 3 * error
@@ -651,7 +652,7 @@ def test_a_site_of_many_series_is_quiet(phi, shared, capsys, record_property):
     for _ in range(sessions):
         own, common = alike(chance, (2, 60, 30), phi), alike(chance, (2, 1, 30), phi)
         values = 0.01 * (math.sqrt(1 - shared**2) * own + shared * common)
-        alarms += bool(drift.find(simulated(values))[0])
+        alarms += bool(drift.find(simulated(values)).changes)
     tell(capsys, record_property, f"sessions with a false change, φ={phi}, shared {shared}: {alarms} of {sessions}")
     assert alarms <= max(1, 0.05 * sessions + 3 * math.sqrt(0.05 * 0.95 * sessions))
 
@@ -676,11 +677,11 @@ def test_small_steps_are_found_where_many_series_or_nodes_have_them():
     chance = np.random.default_rng(3)
     noise_of = 0.01 * chance.standard_normal((1, 60, 30))
     noise_of[..., 18:] += 0.012
-    changes = drift.find(simulated(noise_of))[0]
+    changes = drift.find(simulated(noise_of)).changes
     assert changes[0].together == 60 and changes[0].node == "n0" and -0.02 < changes[0].size < -0.01
     nodes_have = 0.01 * chance.standard_normal((20, 1, 30))
     nodes_have[..., 18:] += 0.014
-    changes = drift.find(simulated(nodes_have))[0]
+    changes = drift.find(simulated(nodes_have)).changes
     assert changes[0].together == 20 and changes[0].node == "" and len(drift.events(changes)) == 1
 
 
@@ -688,9 +689,9 @@ def test_small_steps_are_found_where_many_series_or_nodes_have_them():
 def test_a_collapse_is_seen_at_its_first_job(metrics):
     """−26% at 0.3% of noise, after 19 jobs; one series of 100, too."""
     values = 0.003 * np.random.default_rng(4).standard_normal((1, metrics, 20))
-    assert drift.find(simulated(values))[0] == []
+    assert drift.find(simulated(values)).changes == []
     values[0, 0, 19] -= math.log(0.74)
-    (change,) = [c for c in drift.find(simulated(values))[0] if c.together == 1]
+    (change,) = [c for c in drift.find(simulated(values)).changes if c.together == 1]
     assert change.label.startswith("w0") and change.size == pytest.approx(0.35, abs=0.02)
     assert change.after.startswith("n0-19 ")
 
@@ -698,7 +699,7 @@ def test_a_collapse_is_seen_at_its_first_job(metrics):
 def test_one_wild_job_of_a_wild_series_is_no_collapse():
     values = 0.003 * np.random.default_rng(4).standard_t(2, 20)
     values[19] = 2 * np.abs(values).max()
-    assert drift.change_point(values)[1] > 0.01
+    assert change_points.change_point(values)[1] > 0.01
 
 
 def test_steady_and_short_histories(tmp_path, capsys):

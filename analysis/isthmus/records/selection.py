@@ -24,6 +24,11 @@ def add_selection(parser) -> None:
     group.add_argument("--system", metavar="NAME", help="of this system only")
     group.add_argument("--since", metavar="DATE", help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00")
     group.add_argument("--until", metavar="DATE", help="before this day or time")
+    group.add_argument(
+        "--without", metavar="FIELD=PATTERN,…", action="append",
+        help="no records with all of these, as node=n7 or 'workload=transfer/*,metric=time': what is gone on purpose "
+        "(may be repeated)",
+    )  # fmt: skip
     group.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
     group.add_argument("--profiled", action="store_true", help="profiled runs, too")
 
@@ -38,6 +43,27 @@ def moment(text: str) -> str:
 
 def _any_of(column: str, patterns) -> str:
     return "(" + " OR ".join(f"{column} GLOB {literal(pattern)}" for pattern in patterns) + ")"
+
+
+#: Fields that --without knows.
+WITHOUT = (
+    "system", "partition", "node", "gpus", "job", "workload", "metric", "placement", "staging", "size", "preset",
+)  # fmt: skip
+
+
+def left_out(text: str) -> dict[str, str]:
+    """Patterns by field, of one --without. Raises Error for what is none."""
+    found = {}
+    for part in text.split(","):
+        field, equals, pattern = part.strip().partition("=")
+        if field not in WITHOUT or not equals or not pattern:
+            raise Error(
+                f"--without {spelling.shorten(part, 60)!r} leaves out nothing{spelling.did_you_mean(field, WITHOUT)}; "
+                f"write FIELD=PATTERN, FIELD is one of {', '.join(WITHOUT)}"
+            )
+        # A case may have used several GPUs: their names are joined by a plus.
+        found[field] = f"*{pattern}*" if field == "gpus" else pattern
+    return found
 
 
 def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
@@ -57,18 +83,24 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
         where.append(f"time >= {moment(asked.since)}")
     if asked.until:
         where.append(f"time < {moment(asked.until)}")
-    wanted = {*wanted, *agreement.RESULTS, "system", "metric"}
+    metric = [_any_of("metric", asked.metric)] if asked.metric else []
+    without = [left_out(text) for text in getattr(asked, "without", None) or ()]
+    for those in without:
+        every = " AND ".join(f'coalesce("{field}" GLOB {literal(pattern)}, false)' for field, pattern in those.items())
+        (metric if "metric" in those else where).append(f"NOT ({every})")
+    wanted = {*wanted, *agreement.RESULTS, "system", "metric", *(field for those in without for field in those)}
     store = open_store(
         paths or asked.paths,
         wanted=wanted,
         emulated=asked.emulated,
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
-        metric=_any_of("metric", asked.metric) if asked.metric else "true",
+        metric=" AND ".join(metric) or "true",
         named=[
             *(("workload", pattern) for pattern in asked.workload or ()),
             *(("metric", pattern) for pattern in asked.metric or ()),
             *(("system", glob.escape(name)) for name in [asked.system] if name),
+            *(field for those in without if paths is None for field in those.items()),
         ],
     )
     asked.absent = [*getattr(asked, "absent", []), *store.skipped]  # for the exit code: isthmus.cli

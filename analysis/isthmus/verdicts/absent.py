@@ -1,13 +1,17 @@
-"""Series that are missing: in some jobs of side B that ran what goes with them, or for good from a node.
+"""What is absent: partitions, nodes, GPUs and series that side B, the days since, or one of several equals lacks.
 
-Neither is a figure, so no comparison of figures sees it. docs/false-alarms.md says how often these rules are wrong.
+None of it is a figure, so no comparison of figures sees it. All commands judge absence by the same cells: a series
+without its version and unit, on all nodes, on a node, and on a GPU of it. docs/false-alarms.md says how often these
+rules are wrong.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -15,120 +19,332 @@ from isthmus import spelling
 from isthmus.groups import grouped
 from isthmus.records import measurements, store
 from isthmus.statistics import rank_test
-from isthmus.statistics.series import Series
+from isthmus.statistics.series import Job, Series
 
-# --- in some jobs of B ---
+# --- cells ---
+
+Place = tuple[str, str]  # node and GPU: ("", "") is all, (node, "") a node with all of its GPUs
+EVERYWHERE: Place = ("", "")
+
+
+def but_version(each: Series) -> tuple:
+    """What a series has in common with those of other versions of its workload, or in another unit."""
+    return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
+
+
+def places(node: str, gpus: str) -> Iterator[Place]:
+    """The node, and each GPU of it: GPUs that a case used together are several."""
+    yield node, ""
+    yield from ((node, gpu) for gpu in gpus.split("+") if gpu)
+
+
+def places_of(job: Job) -> set[Place]:
+    return {place for node, gpus in job.places for place in places(node, gpus)}
+
+
+def in_words(place: Place) -> str:
+    node, gpu = map(spelling.printable, place)
+    return f"{gpu} of {node}" if gpu else node
+
+
+# --- too few by far ---
+
+HALF = 0.5  # of what there should be
+
+
+def too_few(has: int, seen: int, ratio: float, *, regular: bool, tests: int) -> bool:
+    """Whether `has` is half or less of what `seen` elsewhere lets expect, `ratio` times as much, by no chance.
+
+    Where jobs go to places by a plan (`regular`), what is gone is gone, and two that are missing are enough. Where they
+    go where there is room, chance must explain it in fewer than one of twenty such comparisons of so many `tests`.
+    """
+    should = seen * ratio
+    if has > HALF * should + 1e-6 or should - has < (2 if has else 1) - 1e-6:
+        return False
+    return regular or _at_most(has, seen + has, ratio / (1 + ratio)) * tests <= rank_test.SESSION
+
+
+def _at_most(count: int, of: int, share: float) -> float:
+    """Binomial probability of so many or fewer."""
+    logs = [
+        math.lgamma(of + 1) - math.lgamma(k + 1) - math.lgamma(of - k + 1)
+        + k * math.log(share) + (of - k) * math.log1p(-share) for k in range(count + 1)
+    ]  # fmt: skip
+    return min(1.0, sum(map(math.exp, logs)))
+
+
+def is_regular(counts: Iterable[int]) -> bool:
+    """Whether places have about as many jobs each: at least half of what the one with most has."""
+    counts = [count for count in counts if count]
+    return bool(counts) and 2 * min(counts) >= max(counts)
+
+
+# --- between two sides ---
 
 _BESIDE = 0.8  # of the jobs of either of two series of side A: the share that has the other, too
 _KEPT = 0.9  # of the jobs that should have a series, over all nodes
-_KEPT_ON_NODE = 0.5  # on each: of several nodes one may have had two jobs that were cut off
 _LEAST = 2  # jobs without it: a single one may have been cut off
 
 
 @dataclasses.dataclass
 class Lacking:
-    """What B has in fewer jobs than what A ran beside it."""
+    """What of A is not in B, or in far fewer jobs than the rest of it."""
 
     reasons: dict[tuple, str] = dataclasses.field(default_factory=dict)  # by the key of a series
     single: int = 0  # series that a single job of B lacks, which is no reason
+    places: list[str] = dataclasses.field(default_factory=list)  # partitions, nodes and GPUs that are gone, in words
+    fewer: list[str] = dataclasses.field(default_factory=list)  # those with half of their jobs, likewise
+    chance: list[str] = dataclasses.field(default_factory=list)  # those without a job by chance, which is no reason
+
+    @property
+    def sentences(self) -> list[str]:
+        """What makes a comparison undecided, though every series may be equivalent."""
+        found = []
+        if self.places:
+            found.append(
+                f"no job of B ran on {_named(self.places)}, where A did: what the change did there is not known; "
+                "--without leaves out what is gone on purpose"
+            )
+        return found + [f"half of the jobs or more are absent: {each}" for each in self.fewer]
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"no job of B happened to run on {_named(self.chance)}, where A did"] if self.chance else []
 
 
-def _jobs(each: Series, side: str) -> frozenset[tuple[str, str]]:
-    return frozenset((node, job.name) for job in each.of(side) for node in job.nodes)
+_NAMED = 5
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 class _Beside:
-    """What runs beside each other on side A, and in how many jobs of B it does, over all nodes and on each."""
+    """What runs in the same jobs of A, and in how many jobs of B it does."""
 
     def __init__(self, measured: list[tuple[frozenset, frozenset]]):
         """From the jobs of A and of B of each measured series, of which those of A are not empty."""
         patterns = {a: i for i, (a, _) in enumerate(dict(measured).items())}
         self._column = {job: i for i, job in enumerate(sorted({job for a in patterns for job in a}))}
-        self.places = ["", *sorted({node for node, _ in self._column})]  # all nodes, and each
-        self.kept = np.array([_KEPT, *[_KEPT_ON_NODE] * (len(self.places) - 1)])
-        self._number = {name: i for i, name in enumerate(self.places)}
         self._has = np.array([self._row(a) for a in patterns])
         self._sizes = self._has.sum(axis=1)
-        had = np.array([self.counted(a) for a in patterns])
-        most = np.zeros_like(had)
+        most = np.zeros(len(patterns))
         for a, b in measured:
-            most[patterns[a]] = np.maximum(most[patterns[a]], self.counted(b))
-        self._ratios = np.divide(most, had, out=np.zeros_like(had), where=had > 0)
-        self._wanted: dict[frozenset, np.ndarray] = {}
+            most[patterns[a]] = max(most[patterns[a]], len(b))
+        self._ratios = most / self._sizes
+        self._wanted: dict[frozenset, float] = {}
 
     def _row(self, jobs: frozenset) -> np.ndarray:
         row = np.zeros(len(self._column), np.float32)
         row[[self._column[job] for job in jobs if job in self._column]] = 1
         return row
 
-    def counted(self, jobs: frozenset) -> np.ndarray:
-        """Jobs by place, of places that A has."""
-        found = np.zeros(len(self.places))
-        for node, _ in jobs:
-            if node in self._number:
-                found[[0, self._number[node]]] += 1
-        return found
-
-    def wanted(self, a: frozenset) -> np.ndarray:
-        """In how many jobs of B a series should be, by place, that has these of A."""
+    def wanted(self, a: frozenset) -> float:
+        """In how many jobs of B a series should be that has these of A."""
         if a not in self._wanted:
             beside = self._has @ self._row(a) >= _BESIDE * np.maximum(self._sizes, len(a)) - 1e-6
-            self._wanted[a] = self._ratios[beside].max(axis=0, initial=0) * self.counted(a)
+            self._wanted[a] = float(self._ratios[beside].max(initial=0)) * len(a)
         return self._wanted[a]
 
 
-def lacking(measured: Iterable[Series], machine: Iterable[Series] = ()) -> Lacking:
-    """Of series that both sides have: those that B lacks in jobs, over all nodes or on one.
+_Jobs = dict[Place, set]  # names of jobs; EVERYWHERE with the node
 
-    Two measured series of A run beside each other where 80% of the jobs of either have the other, too. By what runs
-    beside it, B should have a series in as many jobs, in proportion. It lacks what it has in two jobs fewer or more,
-    and in fewer than 90% over all nodes, or than 50% on a node. `machine` are series that are held to the measured
-    ones alone.
+
+def _jobs(each: Series, side: str) -> _Jobs:
+    found: _Jobs = collections.defaultdict(set)
+    for job in each.of(side):
+        for place in places_of(job):
+            found[place].add(job.name)
+            found[EVERYWHERE].add((place[0], job.name))  # a job on two nodes is to run on both
+    return found
+
+
+def lacking(measured: Iterable[Series], machine: Iterable[Series] = (), ran: dict[str, _Jobs] | None = None) -> Lacking:
+    """Of what A ran and measured: what B lacks, over all nodes, on a node, or on a GPU.
+
+    `machine` are series that are held to the measured ones alone; `ran` are the jobs of each side by place, of whatever
+    came of them (see ran_on()), else those of the series. What all nodes lack is named once, and no part of it again.
     """
     of = {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in measured}
-    known = [jobs for jobs in of.values() if jobs[0]]
+    known = [(a, b) for a, b in of.values() if a]
     result = Lacking()
     if not known:
         return result
-    beside = _Beside(known)
+    if ran is None:
+        ran = {side: _union(jobs[i] for jobs in known) for i, side in enumerate("AB")}
+    gone = _gone_places(ran["A"], ran["B"], result)
+    beside = _Beside([(frozenset(a[EVERYWHERE]), frozenset(b[EVERYWHERE])) for a, b in known])
+    usual = _usual_ratios(known)
+    tests = len({tuple(sorted((place, frozenset(jobs)) for place, jobs in a.items())) for a, _ in known})
     of |= {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in machine}
     for key, (a, b) in of.items():
         if not (a and b):
             continue
-        should, does = beside.wanted(a), beside.counted(b)
-        short = should - does
-        lacks = (short >= _LEAST - 1e-6) & (does < beside.kept * should)
-        if lacks.any():
-            place = int(np.argmax(np.where(lacks, short, 0)))
-            where = f" on {spelling.printable(beside.places[place])}" if place else ""
-            result.reasons[key] = f"absent: {does[place]:.0f} of {should[place]:.0f} jobs of B{where} have it"
-        result.single += bool(not lacks.any() and short[0] > 1 - 1e-6)
+        should, does = beside.wanted(frozenset(a[EVERYWHERE])), len(b[EVERYWHERE])
+        if reason := _reason(a, b, usual, gone, tests):
+            result.reasons[key] = reason
+        elif should - does >= _LEAST - 1e-6 and does < _KEPT * should:
+            result.reasons[key] = f"absent: {does} of {should:.0f} jobs of B have it"
+        elif should - does > 1 - 1e-6:
+            result.single += 1
     return result
 
 
-# --- for good ---
+def _union(jobs: Iterable[_Jobs]) -> _Jobs:
+    found: _Jobs = collections.defaultdict(set)
+    for each in jobs:
+        for place, names in each.items():
+            found[place] |= names
+    return found
+
+
+def _middle(ratios: list[float]) -> float:
+    """The median; of two the higher one, as the lower may be what is missing."""
+    return sorted(ratios)[len(ratios) // 2]
+
+
+def _usual_ratios(known: list[tuple[_Jobs, _Jobs]]) -> dict[Place, tuple[float, bool]]:
+    """Of each place of A: how many jobs of B its series have for each of A, in the median, and whether regularly."""
+    counts: dict[Place, list[tuple[int, int]]] = collections.defaultdict(list)
+    for a, b in known:
+        for place, jobs in a.items():
+            counts[place].append((len(jobs), len(b.get(place, ()))))
+    return {
+        place: (_middle([b / a for a, b in each]), is_regular(a for a, _ in each)) for place, each in counts.items()
+    }
+
+
+def _reason(a: _Jobs, b: _Jobs, usual: dict[Place, tuple[float, bool]], gone: set[Place], tests: int) -> str:
+    """Why B has too little of a series that it has: on all nodes, else on the node or GPU that lacks most of it."""
+    others = _other_ratios(a, b)
+    short: dict[Place, tuple[float, str]] = {}
+    for place in sorted(a):
+        if place in gone or (place[0], "") in gone:
+            continue
+        had, has = len(a[place]), len(b.get(place, ()))
+        ratio, regular = usual.get(place, (0.0, False))
+        ratio = min(1.0, max(ratio, others.get(place, 0.0)))
+        regular = regular or (place != EVERYWHERE and is_regular(len(a[each]) for each in _peers(a, place)))
+        if ratio and too_few(has, had, ratio, regular=regular, tests=tests):
+            where = f" on {in_words(place)}" if place != EVERYWHERE else ""
+            short[place] = (had * ratio - has, f"absent: {has} of {had * ratio:.0f} jobs of B{where} have it")
+    if EVERYWHERE in short or not short:
+        return short[EVERYWHERE][1] if short else ""
+    return max((short[place] for place in sorted(narrowest(set(short), a))), key=lambda each: each[0])[1]
+
+
+def _peers(jobs: _Jobs, place: Place) -> list[Place]:
+    """The other nodes, or of a GPU the other ones of its node; the place itself is one of them."""
+    node, gpu = place
+    return [each for each in jobs if (each[0] == node and each[1] if gpu else each[0] and not each[1])]
+
+
+def _other_ratios(a: _Jobs, b: _Jobs) -> dict[Place, float]:
+    """Jobs of B for each of A on the other nodes, or the node's other GPUs, in the median."""
+    found = {}
+    for place in a:
+        ratios = [len(b.get(each, ())) / len(a[each]) for each in _peers(a, place) if each != place]
+        if place != EVERYWHERE and ratios:
+            found[place] = _middle(ratios)
+    return found
+
+
+def ran_on(opened: store.Store, side: str) -> dict[str, _Jobs]:
+    """The jobs of each side by place, whatever came of them; a partition is a place whose name ends in a colon."""
+    found: dict[str, _Jobs] = {"A": collections.defaultdict(set), "B": collections.defaultdict(set)}
+    rows = opened.sql(
+        f"SELECT DISTINCT side, system, partition, node, gpus, job FROM (SELECT *, {side} AS side FROM measurements) "
+        "WHERE side IN ('A', 'B')"
+    ).fetchall()
+    for where, system, partition, node, gpus, job in rows:
+        for place in places(node, gpus or ""):
+            found[where][place].add(job)
+        if partition:
+            found[where][f"{system}:{partition}", _PARTITION].add(job)
+    return found
+
+
+_PARTITION = "partition"
+
+
+def narrowest(short: set[Place], every: Iterable[Place]) -> set[Place]:
+    """Of nodes and GPUs that are short of something: the GPUs where only some of a node are, else the node."""
+    gpus = grouped((node, (node, gpu)) for node, gpu in every if gpu)
+    kept = set(short)
+    for node, those in gpus.items():
+        some = [place for place in those if place in short]
+        if (node, "") in short:
+            kept -= {(node, "")} if 0 < len(some) < len(those) else set(some)
+    return kept
+
+
+def _gone_places(a: _Jobs, b: _Jobs, result: Lacking) -> set[Place]:
+    """Puts partitions, nodes and GPUs that B lacks, or has half of, into words; returns them.
+
+    Sides without a common node compare nodes: then none is gone.
+    """
+    every = sorted(place for place in a if place != EVERYWHERE)
+    partitions = [place for place in every if place[1] == _PARTITION]
+    nodes = [place for place in every if not place[1]]
+    gpus = [place for place in every if place[1] and place[1] != _PARTITION]
+    short: set[Place] = set()
+    none: set[Place] = set()
+    for level in (partitions, nodes, gpus):
+        if any(place in b for place in level):
+            none |= {place for place in level if not b.get(place)}
+            short |= {place for place in level if _is_short(a, b, place, level)}
+    lost = {job for place in short & set(partitions) if place in none for job in a[place]}
+    whole = {place for place in [*nodes, *gpus] if a[place] <= lost or (place[1] and (place[0], "") in none)}
+    told = narrowest(short - set(partitions) - whole, [*nodes, *gpus]) | (short & set(partitions))
+    for place in sorted(told, key=lambda each: (each[1] != _PARTITION, each)):
+        name = f"partition {spelling.printable(place[0])}" if place[1] == _PARTITION else in_words(place)
+        if place in none:
+            result.places.append(name)
+        else:
+            result.fewer.append(f"B ran {len(b[place])} jobs on {name}, A {len(a[place])}")
+    result.chance += [in_words(place) for place in sorted(none - short - whole - set(partitions))]
+    return told | none
+
+
+def _is_short(a: _Jobs, b: _Jobs, place: Place, level: list[Place]) -> bool:
+    peers = [each for each in level if each[0] == place[0]] if _is_gpu(place) else level
+    regular = place[1] == _PARTITION or is_regular(len(a[each]) for each in peers)
+    ratio = min(1.0, _ratio_of_place(a, b, place, peers))
+    return too_few(len(b.get(place, ())), len(a[place]), ratio, regular=regular, tests=len(level))
+
+
+def _is_gpu(place: Place) -> bool:
+    return bool(place[1]) and place[1] != _PARTITION
+
+
+def _ratio_of_place(a: _Jobs, b: _Jobs, place: Place, peers: list[Place]) -> float:
+    """Jobs of B for each of A: of a place that B has on the others in the median, of one that it lacks on all of them.
+
+    A GPU that is the only one of its node is held to the node.
+    """
+    others = [len(b.get(each, ())) / len(a[each]) for each in peers if each != place]
+    if b.get(place) and others:
+        return _middle(others)
+    if len(peers) == 1 and _is_gpu(place):
+        return len(b.get((place[0], ""), ())) / len(a[place])
+    return sum(len(b.get(each, ())) for each in peers) / sum(len(a[each]) for each in peers)
+
+
+# --- since some day ---
 
 FEWEST = 5  # days with a series, and days without it since
 
 
-def _version(each: Series) -> int:
-    return each.key[measurements.SERIES.index("version")]
-
-
 @dataclasses.dataclass(frozen=True)
 class Gone:
-    """A series that a node, or its GPUs, do not measure any more."""
+    """What a node, or a GPU of it, does not measure any more, or on half of the days or fewer."""
 
-    series: Series
-    node: str
-    gpus: str  # empty: none of the node's
-    had: Sequence[tuple[datetime.datetime, str]]  # jobs of the node up to the last that has it
+    series: Series | None  # None: nothing at all
+    place: Place
+    had: Sequence[tuple[datetime.datetime, str]]  # jobs up to the last one before it was missing
     since: Sequence[tuple[datetime.datetime, str]]
-
-
-def but_version(each: Series) -> tuple:
-    """What a series has in common with those of other versions of its workload, or in another unit."""
-    return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
+    days: tuple[int, int]  # on which it was measured since, and that there were
+    together: int = 1  # series of which it is one
 
 
 def is_gone(had: int, before: int, since: int, series: int) -> bool:
@@ -144,48 +360,190 @@ def is_gone(had: int, before: int, since: int, series: int) -> bool:
     return series * (before + since) * by_chance <= rank_test.SESSION
 
 
-def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
-    """Series of side A that were measured on most days of a node, and have not been for FEWEST days or more.
+def thinned(there: np.ndarray, series: int) -> int | None:
+    """From which day on one of so many series is there on half of the days or fewer, by no chance; None where none is.
 
-    What counts is days on which the node ran: jobs of one day may be one study. What the node measures of another
-    version of the workload is not lost.
+    Before, it was there on nine of ten days. `there` says of each day whether it was; chance is as in is_gone().
     """
-    ran = grouped(
-        (node, (time, job))
-        for node, job, time in opened.sql(
-            "SELECT node, job, min(time) AS time FROM measurements GROUP BY ALL ORDER BY time, job"
+    days = len(there)
+    missing = np.concatenate([[0], np.cumsum(~there)])
+    best: tuple[float, int | None] = (1.0, None)
+    for start in np.flatnonzero(~there):
+        before, without = int(start), int(missing[start])
+        since, lost = days - before, int(missing[-1] - without)
+        if before <= FEWEST or lost < FEWEST or 2 * lost < since or 10 * without > before:
+            continue
+        chance = math.fsum(_predicted(k, since, without, before) for k in range(lost, since + 1))
+        best = min(best, (chance, int(start)), key=lambda each: each[0])
+    return best[1] if best[0] * series * days <= rank_test.SESSION else None
+
+
+def _predicted(missing: int, of: int, before: int, days: int) -> float:
+    """Probability that so many of the next days lack what so many of the days before lacked (Beta-binomial)."""
+
+    def beta(a: float, b: float) -> float:
+        return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+    ways = math.lgamma(of + 1) - math.lgamma(missing + 1) - math.lgamma(of - missing + 1)
+    a, b = 1 + before, 1 + days - before
+    return math.exp(ways + beta(a + missing, b + of - missing) - beta(a, b))
+
+
+_Ran = dict[str, list[tuple[datetime.datetime, str]]]  # by node, jobs in the order of time
+
+
+def _busy(ran: _Ran, node: str) -> set[datetime.date]:
+    """Days on which half of the other nodes ran."""
+    others = (jobs for other, jobs in ran.items() if other != node)
+    days = collections.Counter(day for jobs in others for day in {time.date() for time, _ in jobs})
+    return {day for day, count in days.items() if 2 * count >= len(ran) - 1}
+
+
+class _Calendar:
+    """Which days each place had, by cell: (place, None) for whatever ran, (place, series) for what it measured."""
+
+    def __init__(self, opened: store.Store, every: list[Series]):
+        rows = opened.sql(
+            "SELECT node, gpus, job, min(time) AS time FROM measurements GROUP BY ALL ORDER BY time, job"
         ).fetchall()
-    )
-    time_of = {(node, job): time for node, jobs in ran.items() for time, job in jobs}
-    days = {node: sorted({time.date() for time, _ in jobs}) for node, jobs in ran.items()}
-    latest: dict[tuple, dict[int, datetime.datetime]] = {}  # by node and workload, and by its version
-    found: dict[tuple, list] = {}
-    for each in every:
-        for job in each.of("A"):
-            for node, gpus in job.places:
-                time = time_of[node, job.name]
-                versions = latest.setdefault((node, each.workload), {})
-                versions[_version(each)] = max(time, versions.get(_version(each), time))
-                for place in {(node, ""), (node, gpus)}:
-                    found.setdefault((*place, but_version(each)), []).append((time, job.name, each))
-    had = {key: sorted({time.date() for time, *_ in values}) for key, values in found.items()}
-    watched = sum(len(of) > FEWEST for of in had.values())
+        self.ran: _Ran = {}
+        self.cells: dict[tuple[Place, tuple | None], dict[datetime.date, tuple]] = {}  # its last job on each day
+        time_of: dict[tuple[str, str], datetime.datetime] = {}
+        for node, gpus, job, time in rows:
+            if (node, job) not in time_of:
+                time_of[node, job] = time
+                self.ran.setdefault(node, []).append((time, job))
+            for place in places(node, gpus or ""):
+                self._add(place, None, time_of[node, job], job, None)
+        self.latest: dict[tuple, dict[int, datetime.datetime]] = {}  # by node and workload, and by its version
+        for each in every:
+            name = but_version(each)
+            for job in each.of("A"):
+                for place in places_of(job):
+                    time = time_of[place[0], job.name]
+                    self._add(place, name, time, job.name, each)
+                    versions = self.latest.setdefault((place[0], each.workload), {})
+                    versions[version_of(each)] = max(time, versions.get(version_of(each), time))
+
+    def _add(self, place: Place, name, time: datetime.datetime, job: str, each: Series | None) -> None:
+        days = self.cells.setdefault((place, name), {})
+        if (known := days.get(time.date())) is None or known[0] <= time:
+            days[time.date()] = (time, job, each)
+
+    def clock(self, place: Place, name) -> set[datetime.date]:
+        """Days on which a cell should have been: those of a series' place, of a GPU's node, of a node's equals."""
+        node, gpu = place
+        if name is not None:
+            return {*self.cells[place, None]}
+        return {*self.cells[(node, ""), None]} if gpu else _busy(self.ran, node)
+
+    def replaced(self, place: Place, each: Series, since: datetime.datetime) -> bool:
+        """Whether the node measures another version of the workload since then."""
+        versions = self.latest[place[0], each.workload]
+        return any(at > since for version, at in versions.items() if version != version_of(each))
+
+
+def version_of(each: Series) -> int:
+    return each.key[measurements.SERIES.index("version")]
+
+
+def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
+    """Nodes, GPUs and series of side A that were there on most days, and are missing for FEWEST days or more since.
+
+    What counts is days: jobs of one day may be one study. Those of a node are the days on which half of the others ran,
+    else the days on which the node or GPU did. What the node measures of another version of the workload is not lost.
+    """
+    calendar = _Calendar(opened, every)
+    watched = sum(len(days) > FEWEST for days in calendar.cells.values())
     result: list[Gone] = []
-    lost = set()
-    for (node, gpus, name), values in sorted(found.items(), key=lambda item: item[0][:2]):
-        of = had[node, gpus, name]
-        before = sum(day <= of[-1] for day in days[node])
-        since = len(days[node]) - before
-        if not is_gone(len(of), before, since, watched):
+    lost: set[tuple[Place, tuple | None]] = set()
+
+    def order(cell):
+        (_, gpu), name = cell
+        return (name is not None, bool(gpu), cell[0], str(name))
+
+    for place, name in sorted(calendar.cells, key=order):
+        node = (place[0], "")
+        if {(node, None), (place, None), (node, name)} & lost:
             continue
-        time, _, last = max(values, key=lambda value: value[:2])
-        versions = latest[node, last.workload]
-        newer = any(at > time for version, at in versions.items() if version != _version(last))
-        if newer or (node, name) in lost:
-            continue
-        lost.add((node, name))
-        jobs = ran[node]
-        result.append(
-            Gone(last, node, gpus, [job for job in jobs if job[0] <= time], [job for job in jobs if job[0] > time])
-        )
-    return result
+        found = _missing_since(calendar, place, name, watched)
+        if found:
+            lost.add((place, name))
+            result.append(found)
+    return _together(result)
+
+
+def _missing_since(calendar: _Calendar, place: Place, name, watched: int) -> Gone | None:
+    days = calendar.cells[place, name]
+    if len(days) <= FEWEST:
+        return None
+    first, last = min(days), max(days)
+    clock = sorted(day for day in calendar.clock(place, name) | {*days} if day >= first)
+    since = sum(day > last for day in clock)
+    if is_gone(len(days), len(clock) - since, since, watched):
+        start = len(clock) - since
+    else:
+        there = np.array([day in days for day in clock])
+        thin = thinned(there, watched)
+        if thin is None:
+            return None
+        start = thin
+    before = [days[day] for day in clock[:start] if day in days]
+    time, _, each = before[-1]
+    if each is not None and calendar.replaced(place, each, time):
+        return None
+    later = [entry for entry in calendar.ran[place[0]] if entry[0].date() >= clock[start]]
+    if not later:  # the node is gone: others' jobs show which days there were
+        later = sorted(job for jobs in calendar.ran.values() for job in jobs if job[0].date() >= clock[start])
+    has = sum(day in days for day in clock[start:])
+    return Gone(each, place, [entry[:2] for entry in before], later, (has, len(clock) - start))
+
+
+def _together(found: list[Gone]) -> list[Gone]:
+    """One of those series of a place that are missing since the same job."""
+    alike = grouped(((each.place, each.series is None, each.since[0], each.days), each) for each in found)
+    return [dataclasses.replace(those[0], together=len(those)) for those in alike.values()]
+
+
+# --- among equals ---
+
+_OTHERS = 3  # equals that have it
+_MOST = 0.25  # of the equals may lack it; where more do, it is no fault of theirs
+
+
+def among(jobs_of: dict[Place, set[str]], cells: dict[tuple, dict[Place, set[str]]]) -> dict[Place, dict[tuple, int]]:
+    """Which series places lack that nearly all of their equals have, or have in half of the jobs or fewer: in how many.
+
+    `jobs_of` are the jobs of nodes and GPUs that are equal, `cells` those with a series. What the node lacks is not
+    named again for its GPUs.
+    """
+    found: dict[Place, dict[tuple, int]] = {}
+    levels = [[place for place in sorted(jobs_of) if bool(place[1]) == of_gpus] for of_gpus in (False, True)]
+    for name, jobs in cells.items():
+        short: dict[Place, int] = {}
+        for level in levels:
+            has = {place: len(jobs.get(place, ())) for place in level}
+            ran = {place: len(jobs_of[place]) for place in level}
+            short |= {place: has[place] for place in _short_of_others(has, ran, len(cells))}
+        for place in narrowest(set(short), jobs_of):
+            found.setdefault(place, {})[name] = short[place]
+    return found
+
+
+def _short_of_others(has: dict[Place, int], ran: dict[Place, int], tests: int) -> list[Place]:
+    """Places that have too few of their jobs with something that the others' jobs have."""
+    with_it = [place for place in has if has[place]]
+    if len(with_it) < _OTHERS:
+        return []
+    shares = {place: has[place] / ran[place] for place in has}
+    middle = float(np.median([shares[place] for place in with_it]))
+    total, jobs = sum(has.values()), sum(ran.values())
+    regular = is_regular(has[place] for place in with_it if shares[place] > HALF * middle)
+    short = []
+    for place in has:
+        others, others_ran = total - has[place], jobs - ran[place]
+        # Of others that differ widely the median says what is usual; chance is that of all of their jobs.
+        ratio = middle * ran[place] / others if regular and others else ran[place] / max(others_ran, 1)
+        if others and too_few(has[place], others, ratio, regular=regular, tests=tests * len(has)):
+            short.append(place)
+    return short if len(short) <= _MOST * len(has) else []

@@ -26,7 +26,7 @@ from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import surroundings, two_sides
+from isthmus.verdicts import absent, surroundings, two_sides
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
@@ -170,6 +170,7 @@ class Fleet:
     jobs: np.ndarray  # of each value
     units: list[tuple[str, bool]]  # of each series, and whether lower is better
     cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
+    better_jobs: np.ndarray | None = None  # like `values`: of the jobs the one that four of five are no better than
 
 
 def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
@@ -199,7 +200,18 @@ def slow_nodes(fleet: Fleet, floor: float = FLOOR) -> list[tuple[str, float]]:
     if len(names) < FEWEST:
         return []
     middle = float(np.median(means))
-    return [(names[i], 1 - math.exp(means[i] - middle)) for i in apart(means, floor)]
+    found = [(names[i], 1 - math.exp(means[i] - middle)) for i in apart(means, floor)]
+    return [(name, worse) for name, worse in found if _is_steady(fleet, name)]
+
+
+def _is_steady(fleet: Fleet, node: str) -> bool:
+    """Whether the better jobs of a node are slow, too, at least by half: else single jobs are far off, and no node."""
+    if fleet.better_jobs is None:
+        return True
+    columns = [name == node for name, _ in fleet.places]
+    usual = np.nanmedian(fleet.values, axis=1, keepdims=True)
+    jobs, better = (np.nanmedian((usual - values)[:, columns]) for values in (fleet.values, fleet.better_jobs))
+    return bool(2 * better >= jobs)
 
 
 def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
@@ -231,6 +243,8 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
         far = {int(lowest[i])} if t > _student_limit(prior + own, tests) else set()
         places = np.flatnonzero(known[row])
         far |= {int(places[k]) for k in _grossly(values[row, places], floor)}
+        if fleet.better_jobs is not None:
+            far = {at for at in far if 2 * (middle - fleet.better_jobs[row, at]) >= middle - values[row, at]}
         worse = {place: 1 - math.exp(values[row, place] - middle) for place in far}
         found += [(int(row), place, share) for place, share in sorted(worse.items()) if share >= floor]
     return found
@@ -239,7 +253,7 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
 # --- what the records say ---
 
 _EQUAL = ("device", "cpu", "partition", "system", "driver")
-_CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))
+_CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))  # of what fails as a whole
 
 
 def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
@@ -251,7 +265,9 @@ def _fleets(opened: store.Store) -> list[Fleet]:
     """Equals and their figures; a place counts with the median of its jobs."""
     names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
     rows = opened.sql(
-        f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), any_value(mode) FROM "
+        f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), "
+        "CASE WHEN any_value(better) = 'lower' THEN quantile_cont(value, 0.2) ELSE quantile_cont(value, 0.8) END, "
+        "any_value(mode) FROM "
         f"(SELECT {equal}, {names}, node, gpus, job, any_value(better) AS better, any_value(mode) AS mode, "
         "median(median) AS value FROM measurements "
         f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
@@ -270,16 +286,18 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
     places = sorted({each[:2] for found in positive.values() for each in found})
     index = {place: i for i, place in enumerate(places)}
     values = np.full((len(positive), len(places)), np.nan)
-    jobs = np.zeros(values.shape, int)
+    jobs, better_jobs = np.zeros(values.shape, int), values.copy()
     series_units = []
     for at, (key, found) in enumerate(positive.items()):
         lower = found[0][4] == "lower"
         series_units.append((dict(zip(measurements.SERIES, key))["unit"], lower))
-        for node, gpus, value, count, *_ in found:
+        for node, gpus, value, count, _, better, _ in found:
             values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
+            better_jobs[at, index[node, gpus]] = -math.log(better) if lower else math.log(better)
             jobs[at, index[node, gpus]] = count
     return Fleet(
-        places, [labels[key] for key in positive], values, jobs, series_units, [cases[key] for key in positive]
+        places, [labels[key] for key in positive], values, jobs, series_units, [cases[key] for key in positive],
+        better_jobs,
     )  # fmt: skip
 
 
@@ -424,35 +442,62 @@ def _missed(days: set, others: list[set]) -> int:
     return missed if (1 - share) ** missed <= 1e-3 else 0
 
 
-def _lacking(opened: store.Store, known: set[str]) -> list[Reason]:
-    """Nodes without a figure of cases that nearly all equals have, for no reason in `known`."""
-    equal, case = ", ".join(_EQUAL), ", ".join(f'"{name}"' for name in _CASE)
-    rows = opened.sql(
-        f"SELECT DISTINCT {equal}, node, {case} FROM measurements WHERE metric IS NOT NULL AND {series.COUNTS}"
-    ).fetchall()
-    lacks: dict[str, list[str]] = collections.defaultdict(list)
-    for equals in _by_equals(rows):
-        cases: dict[tuple, set[str]] = collections.defaultdict(set)
-        for node, *case_of in equals:
-            cases[tuple(case_of)].add(node)
-        nodes = set().union(*cases.values())
-        for key, those in cases.items():
-            missing = nodes - those
-            if len(those) >= FEWEST - 1 and len(missing) <= len(nodes) / 4:
-                for node in missing - known:
-                    lacks[node].append(str(key[0]))
+def _lacking(opened: store.Store, vanished: set[str]) -> list[Reason]:
+    """Nodes, and GPUs of them, without a figure that nearly all equals have; where their cases fail, that says why."""
+    every = series.load(opened, "'A'")
+    equals, jobs_of = _jobs_by_equals(opened, vanished)
+    case = [name for name in measurements.SERIES if name not in ("version", "unit", "metric")]
+    columns = ", ".join(f'"{name}"' for name in case)
+    failing = {
+        (node, tuple(of)) for node, *of in opened.sql(
+            f"SELECT DISTINCT node, {columns} FROM measurements WHERE {series.FAILED} OR spoilt"
+        ).fetchall()
+    }  # fmt: skip
+    cells: dict[tuple, dict[tuple, dict[absent.Place, set[str]]]] = {}
+    labels, labelled = series.labels(every), {}
+    for each in every:
+        name = absent.but_version(each)
+        key = dict(zip(measurements.SERIES, each.key))
+        labelled[name] = (labels[each.key], tuple(key[field] for field in case))
+        for job in each.of("A"):
+            for place in absent.places_of(job):
+                if of := equals.get((place, job.name)):
+                    cells.setdefault(of, {}).setdefault(name, {}).setdefault(place, set()).add(job.name)
+    lacks: dict[absent.Place, dict[str, int]] = {}
+    for of, named in cells.items():
+        for place, missing in absent.among(jobs_of[of], named).items():
+            own = lacks.setdefault(place, {})
+            for name, count in missing.items():
+                label, of_case = labelled[name]
+                if (place[0], of_case) not in failing:
+                    own[label] = count
     reasons = []
-    for node, found in sorted(lacks.items()):
-        lacking = spelling.counted(len(found), "case")
-        words = f"no figure of {lacking} that its equals have, as {spelling.printable(min(found))}"
-        reasons.append(Reason(node, "lacking", words, series=len(found), drain=False))
+    for (node, gpu), few in sorted(lacks.items()):
+        if few:
+            first = min(few, key=lambda label: (few[label], label))
+            more = f" and {len(few) - 1} more series" if len(few) > 1 else ""
+            has = f"only {spelling.counted(few[first], 'job', 'have')}" if few[first] else "no job has"
+            words = f"{has} a figure of {first}{more}, which its equals have"
+            reasons.append(Reason(node, "lacking", words, gpu, series=len(few), drain=False))
     return reasons
+
+
+def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[tuple, dict[absent.Place, set[str]]]]:
+    """The equals of each place and job, and of each equals the jobs by place."""
+    rows = opened.sql(f"SELECT DISTINCT {', '.join(_EQUAL)}, node, gpus, job FROM measurements").fetchall()
+    equals: dict[tuple[absent.Place, str], tuple] = {}
+    jobs: dict[tuple, dict[absent.Place, set[str]]] = {}
+    for *of, node, gpus, job in rows:
+        for place in absent.places(node, gpus or "") if node not in without else ():
+            equals[place, job] = tuple(of)
+            jobs.setdefault(tuple(of), {}).setdefault(place, set()).add(job)
+    return equals, jobs
 
 
 def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
     """All that is wrong with nodes: what needs no figures first, then the slowest."""
     reasons = [*_vanished(opened, list(expected)), *_failing(opened), *_spoilt(opened)]
-    reasons += _lacking(opened, {reason.node for reason in reasons})
+    reasons += _lacking(opened, {reason.node for reason in reasons if reason.kind == "vanished"})
     fleets = _fleets(opened)
     enough = [np.isfinite(fleet.values).sum(axis=1) >= FEWEST for fleet in fleets]
     tests = sum(int(np.isfinite(fleet.values[rows]).sum()) for fleet, rows in zip(fleets, enough))
@@ -500,25 +545,57 @@ def drain_lines(reasons: list[Reason]) -> list[str]:
 
 
 _SHOWN = 5
+_ANSWERED = 3  # nodes in the answer
+
+
+def _by_node(reasons: list[Reason]) -> list[tuple[str, list[Reason]]]:
+    """Nodes with their reasons, what matters most first: by kind, then by how much worse, then by how many series."""
+    every = grouped((reason.node, reason) for reason in sorted(reasons, key=_weight))
+    return list(every.items())
+
+
+def _weight(reason: Reason) -> tuple:
+    return (KINDS.index(reason.kind), -(reason.series > 1), -reason.worse, -reason.series, reason.node, reason.gpus)
+
+
+def answer(found: Found) -> list[str]:
+    """The answer in ten lines at most: which nodes, of what kind, the worst with their reasons."""
+    nodes = _by_node(found.reasons)
+    kinds = [f"{n} {kind}" for kind in KINDS if (n := len({r.node for r in found.reasons if r.kind == kind}))]
+    told = f": {', '.join(kinds)}" if kinds else ""
+    lines = output.fold(
+        f"{len(nodes)} of {found.nodes} nodes are named{told}; {found.compared} series with {FEWEST} equals or more"
+    )
+    for node, reasons in nodes[:_ANSWERED]:
+        more = f", and {spelling.counted(len(reasons) - 1, 'reason')} more" if len(reasons) > 1 else ""
+        sentence = spelling.shorten(reasons[0].sentence, 180)
+        lines += output.fold(f"{spelling.printable(node)} is {_IS[reasons[0].kind]}: {sentence}{more}")[:3]
+    return lines[:10]
+
+
+_IS = {kind: kind for kind in KINDS} | {"vanished": "gone", "spoilt": "losing samples", "lacking": "lacking figures"}
 
 
 def text(found: Found) -> str:
+    """The answer, then each node with its reasons."""
     lines = []
-    for kind in KINDS:
-        of_kind = [reason for reason in found.reasons if reason.kind == kind]
-        for node in dict.fromkeys(reason.node for reason in of_kind):
-            own = [reason for reason in of_kind if reason.node == node]
+    for node, own in _by_node(found.reasons):
+        lines.append("")
+        for kind in dict.fromkeys(reason.kind for reason in own):
+            of_kind = [reason for reason in own if reason.kind == kind]
             lines.append(f"{spelling.printable(node)}: {kind}")
-            lines += output.fold_each(f"  {reason.sentence}" for reason in own[:_SHOWN])
-            if len(own) > _SHOWN:
-                lines.append(f"  … and {len(own) - _SHOWN} more series")
-    return "\n".join([*lines, *output.fold_each(_summary(found))])
+            lines += output.fold_each(f"  {reason.sentence}" for reason in of_kind[:_SHOWN])
+            if len(of_kind) > _SHOWN:
+                lines.append(f"  … and {len(of_kind) - _SHOWN} more series")
+    notes = output.fold_each(f"note: {note}" for note in found.notes)
+    return "\n".join([*answer(found), *notes, *lines])
 
 
 def _summary(found: Found) -> list[str]:
-    bad = {reason.node for reason in found.reasons}
+    """What no row says."""
     return [f"note: {note}" for note in found.notes] + [
-        f"{len(bad)} of {found.nodes} nodes are named; {found.compared} series with {FEWEST} equals or more"
+        f"{len({reason.node for reason in found.reasons})} of {found.nodes} nodes are named; "
+        f"{found.compared} series with {FEWEST} equals or more"
     ]
 
 

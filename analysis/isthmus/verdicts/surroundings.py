@@ -95,7 +95,7 @@ def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[
             found[name] = (values[0], values[1] or _NOT_SAID)
     for column in measurements.OBJECTS:
         found |= _of_settings(opened, with_side, column, asked_fields)
-    return found, _lost_places(opened, with_side) + _reboots(opened, with_side)
+    return found, _reboots(opened, with_side)
 
 
 def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
@@ -123,17 +123,6 @@ _NAMED = 5
 
 def _named(names: list[str]) -> str:
     return ", ".join(map(spelling.printable, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
-
-
-def _lost_places(opened: store.Store, with_side: str) -> list[str]:
-    """A sentence where A ran on nodes, or on GPUs of nodes, on which B has no job."""
-    gpus: dict[str, dict[str, set[str]]] = {"A": {}, "B": {}}
-    for where, node, uuids in opened.sql(f"SELECT DISTINCT side, node, gpus FROM {with_side}").fetchall():
-        gpus[where].setdefault(node, set()).update(filter(None, uuids.split("+")))
-    lost = sorted({*gpus["A"]} - {*gpus["B"]})
-    for node in sorted({*gpus["A"]} & {*gpus["B"]}):
-        lost += [f"{gpu} of {node}" for gpu in sorted(gpus["A"][node] - gpus["B"][node])]
-    return [f"no job of B ran on {_named(lost)}, where A did: what the change did there is not known"] if lost else []
 
 
 def _reboots(opened: store.Store, with_side: str) -> list[str]:

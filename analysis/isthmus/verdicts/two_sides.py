@@ -138,7 +138,7 @@ def outcome(
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
     machine = surroundings.health(opened, side)
-    lacking = absent.lacking(every, [each for each, _ in machine])
+    lacking = absent.lacking(every, [each for each, _ in machine], absent.ran_on(opened, side))
     for each, floor in machine:
         names[each.key] = f"{each.workload} {each.metric}"
         if not each.jobs("B"):
@@ -152,6 +152,7 @@ def outcome(
         result.q = float(q)
         _settle(result, each, sigma, lacking.reasons.get(each.key, ""), len(compared))
     differences, notes = surroundings.differences(opened, side, asked)
+    notes = lacking.sentences + lacking.notes + notes
     results = compared + _missing(every, names)
     results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
     if lacking.single:
@@ -160,7 +161,8 @@ def outcome(
     if unread:
         files = spelling.counted(unread, "file")
         notes.insert(0, f"{files} could not be read, so what their jobs would have shown is not known")
-    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, unread)
+    lost = unread + len(lacking.places) + len(lacking.fewer)
+    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:

@@ -1,0 +1,223 @@
+"""Histories that `isthmus drift` watches: each series in each place, and means of what hangs together."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from isthmus.groups import grouped
+from isthmus.statistics import change_points, series
+from isthmus.statistics.change_points import FEWEST, QUIET, Size, allowance, autocorrelation
+
+FLOOR = 0.01  # a smaller change is of no interest, and no job that is off by less is an outlier
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+    """Jobs from `start` to before `end` (None: the last), changed at `place`: a step, or where a creep begins."""
+
+    start: datetime.datetime
+    place: datetime.datetime
+    end: datetime.datetime | None
+    creeps: bool = False
+
+
+@dataclasses.dataclass
+class History:
+    """Jobs of one series in one place, in the order of time; of several series, means of what is comparable."""
+
+    label: str
+    node: str
+    gpus: str
+    jobs: list[str]
+    times: list
+    values: np.ndarray
+    sign: int  # 1 where higher is better, -1 where lower is; 0 where neither is
+    ratio: bool
+    parts: list[History] = dataclasses.field(default_factory=list)
+    alike: float = 0.0
+    variance: float = 0.0  # of a mean of several, in variances of one
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case, where it is of one
+    added: float = 0.0  # standard deviation of noise that `watched` has beyond `values`
+
+    @property
+    def quiet(self) -> float:
+        return QUIET if self.ratio or self.parts else QUIET * max(float(np.abs(self.values).max()), 1e-300)
+
+    @property
+    def watched(self) -> np.ndarray:
+        """Values as they are searched; the noise is the same each time, and for the same jobs of a longer history."""
+        if not self.added:
+            return self.values
+        return self.values + self.added * np.random.default_rng(0).standard_normal(len(self.values))
+
+    @functools.cached_property
+    def outliers(self) -> np.ndarray:
+        """Which jobs are far from their neighbours, and are set aside."""
+        least = 0.0 if self.parts else math.log1p(FLOOR) if self.ratio else FLOOR * float(np.abs(self.values).max())
+        return change_points.outliers(self.watched, least, self.quiet)
+
+    @functools.cached_property
+    def kept(self) -> np.ndarray:
+        return np.flatnonzero(~self.outliers)
+
+    @functools.cached_property
+    def days(self) -> np.ndarray:
+        """Times of the jobs in days since the first."""
+        return np.array([(time - self.times[0]).total_seconds() / 86400 for time in self.times])
+
+    @property
+    def z(self) -> np.ndarray:
+        return change_points.standard(self.watched, self.quiet)
+
+    def autocorrelation(self) -> float:
+        return autocorrelation(self.z[self.kept])
+
+    def size(self, of: Stretch) -> Size:
+        """How far the level moved; of several series the median of them, each as a share by which it got better."""
+        if not self.parts:
+            return self._scaled(self._shift(of))
+        parts = [size for part in self.parts if math.isfinite(size := part.better(of))]
+        shift = self._shift(of)
+        estimate = float(np.median(parts or [0]))
+        if not (parts and shift.estimate):
+            return Size(math.nan, math.nan, math.nan)
+        ends = sorted(estimate * end / shift.estimate for end in (shift.low, shift.high))
+        return Size(estimate, *ends)
+
+    def moved_as_one(self, of: Stretch) -> bool:
+        """Whether three of four of its series moved the same way, by a third of what a quarter of them did or more."""
+        parts = np.array([size for part in self.parts if math.isfinite(size := part.better(of))])
+        if not len(parts):
+            return True
+        sizes = parts * (1 if np.median(parts) >= 0 else -1)
+        return bool(np.mean(sizes > np.quantile(sizes, 0.75, method="higher") / 3) >= 0.75)
+
+    def better(self, of: Stretch) -> float:
+        """By what share it got better."""
+        size = self.size(of).estimate if self.parts else self._scaled(self._shift(of, quick=True)).estimate
+        return size if self.sign >= 0 else 1 / (1 + size) - 1
+
+    def _scaled(self, shift: Size) -> Size:
+        if not self.ratio:
+            return shift
+        return Size(*(math.expm1(min(end, 700)) for end in (shift.estimate, shift.low, shift.high)))
+
+    def _shift(self, of: Stretch, *, quick: bool = False) -> Size:
+        """The same in the unit of `values`; `quick` without an interval."""
+        inside = [i for i in self.kept if of.start <= self.times[i] and (of.end is None or self.times[i] < of.end)]
+        if not any(self.times[i] >= of.place for i in inside):  # a collapse in the last jobs
+            inside += [i for i in np.flatnonzero(self.outliers) if self.times[i] >= of.place]
+        late = np.array([self.times[i] >= of.place for i in inside], bool)
+        values, days = self.values[inside], self.days[inside]
+        if not late.any() or (late.all() and not of.creeps):
+            return Size(math.nan, math.nan, math.nan)
+        if of.creeps:
+            return change_points.size_of_creep(values, days, int(np.argmax(late)), self.alike)
+        if quick:
+            return Size(float(np.median(values[late]) - np.median(values[~late])), -math.inf, math.inf)
+        return change_points.size_of_step(values[~late], values[late], self.alike)
+
+
+def of_series(every: list[series.Series]) -> list[History]:
+    labels = series.labels(every)
+    found = []
+    for each in every:
+        places = grouped(
+            (place, (job.time, job.name, value)) for job in each.of("A") for place, value in job.places.items()
+        )
+        sign = {"higher": 1, "lower": -1}.get(each.better or "", 0)
+        for (node, gpus), jobs in places.items():
+            jobs.sort(key=lambda job: job[:2])
+            values = np.array([value for *_, value in jobs], float)
+            ratio = bool((values > 0).all())
+            found.append(
+                History(
+                    labels[each.key], node, gpus, [name for _, name, _ in jobs], [time for time, *_ in jobs],
+                    np.log(values) if ratio else values, sign, ratio, case=each.case,
+                )
+            )  # fmt: skip
+    return [history for history in found if len(history.jobs) > FEWEST]
+
+
+def _mean_of_jobs(parts: list[History], label: str, node: str) -> History | None:
+    """Series of one node together: each job's mean, of jobs that have half of the series at least."""
+    values = grouped(
+        ((time, job), part.sign * z) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
+    )
+    merged: dict[str, list] = {}
+    for (time, job), those in values.items():
+        known = merged.setdefault(job, [time, []])
+        known[0] = min(known[0], time)
+        known[1] += those
+    kept = sorted((time, job, those) for job, (time, those) in merged.items() if 2 * len(those) >= len(parts))
+    return _together(kept, parts, label, node)
+
+
+def _mean_of_turns(parts: list[History], label: str) -> History | None:
+    """Histories of several nodes together: means over stretches of time in which each node has about one job."""
+    turns = int(np.median([len(part.jobs) for part in parts]))
+    every = sorted(
+        (time, job, part.sign * float(z)) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
+    )
+    kept = []
+    for stretch in np.array_split(np.arange(len(every)), max(turns, 1)):
+        if len(stretch):
+            kept.append((*every[stretch[0]][:2], [every[i][2] for i in stretch]))
+    return _together(kept, parts, label, "")
+
+
+def _together(kept: list[tuple], parts: list[History], label: str, node: str) -> History | None:
+    if len(kept) <= FEWEST:
+        return None
+    means = np.array([np.mean(those) for *_, those in kept])
+    scale = change_points.noise(means, 1e-3)  # at least this share of a standard deviation of one series
+    jobs, times = [job for _, job, _ in kept], [time for time, *_ in kept]
+    return History(label, node, "", jobs, times, means / scale, 1, False, parts, variance=float(np.var(means)))
+
+
+def pooled(single: list[History]) -> list[History]:
+    """What is watched beside each series: each node over its series, each series over its nodes, and all of it."""
+    judged = [history for history in single if history.sign]
+    nodes = grouped((history.node, history) for history in judged)
+    labels = grouped((history.label, history) for history in judged)
+    means = [_mean_of_jobs(p, f"{len(p)} series together", node) for node, p in nodes.items() if len(p) > 1]
+    of_nodes = [history for history in means if history]
+    of_labels = [_mean_of_turns(p, label) for label, p in labels.items() if len({h.node for h in p}) > 1]
+    everything = []
+    if len(of_nodes) > 1:
+        everything = [_mean_of_turns(of_nodes, f"{len(labels)} series together")]
+    return [history for history in [*of_nodes, *of_labels, *everything] if history]
+
+
+def allow(single: list[History], pooled: list[History]) -> None:
+    """Sets how alike neighbouring jobs are taken to be: what all series say, and each where they differ.
+
+    Series that go up and down together say it only once: the spread of their mean says how many they count as.
+    """
+    measured = np.array([history.autocorrelation() for history in single])
+    jobs = np.array([len(history.jobs) for history in single], float)
+    common = float(np.median(measured))
+    alone = [history for history in pooled if history.node]
+    shares = [_independent(history) for history in alone] or [1.0]
+    worth = float(np.sum(shares)) * float(np.median(jobs))
+    noise = 1.2 / jobs  # variance of a measured autocorrelation
+    differ = max(float(np.var(measured)) - float(noise.mean()), 0.0) if len(single) > 2 else 0.0
+    own = differ / (differ + noise)
+    for history, value, weight, count in zip(single, measured, own, jobs):
+        effective = 1 / ((1 - weight) / worth + weight / count)
+        history.alike = allowance(common + weight * (value - common), max(effective, count))
+    for history in pooled:
+        at_least = max(common, history.autocorrelation())
+        history.alike = allowance(at_least, len(history.jobs))
+
+
+def _independent(history: History) -> float:
+    """How many independent series a mean of several is worth."""
+    own = float(np.mean([np.var(part.z) for part in history.parts]))
+    return max(1.0, min(len(history.parts), own / max(history.variance, 1e-9)))

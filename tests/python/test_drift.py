@@ -1,0 +1,167 @@
+"""What `isthmus drift` says: outliers, steps, creeps, what is gone; with sizes, directions and places."""
+
+import datetime
+import json
+import math
+
+import numpy as np
+import pytest
+from histories import record, write
+
+from isthmus import cli, exits
+from isthmus.statistics import change_points
+
+START = datetime.datetime(2026, 1, 1)
+
+
+def history(values, *, node="n1", gpu="G0", better="lower", hour=0, **changes):
+    """Records of a job a day on one GPU."""
+    cases = []
+    for day, value in enumerate(values):
+        where = {"node": node, "gpu": gpu, "job": f"{node}-{gpu}-{day:03}"}
+        case = record(float(value), time=START + datetime.timedelta(days=day, hours=hour), **where, **changes)
+        if better == "higher":
+            case["metrics"][0] |= {"name": "rate", "unit": "B/s", "better": "higher"}
+        cases.append(case)
+    return cases
+
+
+def steady(count=60, seed=1, sd=0.01):
+    return np.exp(sd * np.random.default_rng(seed).standard_normal(count))
+
+
+def asked(tmp_path, capsys, cases, *arguments):
+    """Exit code, what was said with spaces as one, the answer's lines, and the rows."""
+    folder = str(write(tmp_path / "r", cases))
+    code = cli.main(["drift", folder, *arguments])
+    said = capsys.readouterr().out
+    assert cli.main(["drift", folder, *arguments, "--format", "json"]) == code
+    answer = said.split("\n\n")[0].splitlines()
+    assert len(answer) <= 10 and max(map(len, said.splitlines())) <= 80
+    return code, " ".join(said.split()), answer, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("places", [(3, 30, 41, 58), (1, 2, 3, 59), (57, 58, 59)], ids=str)
+def test_jobs_far_off_are_outliers_and_no_step(tmp_path, capsys, places):
+    values = steady()
+    values[list(places)] *= 0.8
+    if places[0] == 57:
+        values[20] *= 0.8  # before, one was as far off: the last three are no collapse beyond anything seen
+    code, said, answer, rows = asked(tmp_path, capsys, history(values, better="higher"))
+    assert code == exits.PASSED and answer[0].startswith(f"no change; {len(rows)} outliers")
+    assert {row["direction"] for row in rows} == {"outlier"} and {row["on_gpus"] for row in rows} == {"G0"}
+    days = {int(row["after"].split()[0][-3:]) for row in rows}
+    assert days == {*places} | ({20} if places[0] == 57 else set())
+    assert all(-0.25 < row["change"] < -0.15 for row in rows)
+    assert "worse: microbench/saxpy" in said and "on n1, G0, job n1-G0-0" in said
+    assert ("the next jobs tell" in said) == (max(places) == 59)
+
+
+def test_many_jobs_far_off_are_a_state_and_no_outliers():
+    values = np.where(np.random.default_rng(3).random(60) < 0.3, 1.05, 1.0) * steady(sd=0.001)
+    assert not change_points.outliers(np.log(values), 0.01).any()
+
+
+def test_a_creep_is_called_one_with_its_whole_size(tmp_path, capsys):
+    """0.3% a week at 0.3% noise, seen within 50 days."""
+    values = steady(50, sd=0.003) * np.exp(0.003 / 7 * np.arange(50))
+    code, said, _, (row,) = asked(tmp_path, capsys, history(values))
+    assert code == exits.FOUND and row["creeps"] and row["direction"] == "worse"
+    assert row["low"] < math.expm1(0.021) < row["high"] and row["before"].startswith("n1-G0-000 ")
+    assert "worse +2." in said and "little by little since n1-G0-000" in said
+
+
+def test_a_creep_that_begins_later_begins_there(tmp_path, capsys):
+    values = steady(100, sd=0.003) * np.exp(0.003 / 7 * np.maximum(np.arange(100) - 50, 0))
+    _, _, _, (row,) = asked(tmp_path, capsys, history(values))
+    assert row["creeps"] and 40 <= int(row["before"].split()[0][-3:]) <= 62
+    assert row["low"] < math.expm1(0.021) < row["high"]
+
+
+@pytest.mark.parametrize(
+    "better, factor, direction",
+    [("lower", 1.04, "worse"), ("lower", 0.96, "better"), ("higher", 1.04, "better"), ("higher", 0.96, "worse")],
+)
+def test_a_step_says_its_direction_place_and_interval(tmp_path, capsys, better, factor, direction):
+    values = steady() * np.where(np.arange(60) < 30, 1, factor)
+    cases = history(steady(seed=2), gpu="G1", better=better) + history(values, better=better)
+    code, said, answer, rows = asked(tmp_path, capsys, cases)
+    assert code == exits.FOUND and answer[0].startswith(f"1 {direction}")
+    row = next(row for row in rows if row["on_gpus"] == "G0")
+    assert row["direction"] == direction and row["low"] < factor - 1 < row["high"] and not row["creeps"]
+    assert f"{direction} {row['change']:+.1%} [{row['low']:+.1%}, {row['high']:+.1%}]: microbench/saxpy" in said
+    assert "on n1, G0, since n1-G0-0" in said
+
+
+def test_the_answer_has_ten_lines_and_what_matters_most_first(tmp_path, capsys):
+    cases = []
+    for number in range(12):
+        factor = 0.9 if number % 2 else 1.05 + 0.01 * number
+        values = steady(seed=number) * np.where(np.arange(60) < 20 + 3 * number, 1, factor)
+        cases += history(values, node=f"n{number}", workload=f"microbench/w{number}")
+    code, _, answer, rows = asked(tmp_path, capsys, cases)
+    assert code == exits.FOUND and answer[0].startswith("6 worse, 6 better")
+    assert "worse +15" in answer[1] or "worse +16" in answer[1] or "worse +14" in answer[1]
+    directions = [row["direction"] for row in rows]
+    assert directions == sorted(directions, key=["gone", "worse", "changed", "better"].index)
+
+
+# --- absence ---
+
+
+def fleet(days=20):
+    return [
+        case for node in ("n1", "n2") for number, gpu in enumerate(("a", "b")) for workload in range(3)
+        for case in history(
+            steady(days, seed=workload), node=node, gpu=f"{node}{gpu}", hour=number, workload=f"microbench/w{workload}"
+        )
+    ]  # fmt: skip
+
+
+def without(cases, since, *, node="n1", gpu="", workload="", every=1):
+    """Without what fits from a day on; `every` second such day only."""
+    kept = []
+    for case in cases:
+        day = int(case["run"]["job"][-3:])
+        fits = (
+            case["run"]["node"] == node and case["devices"][0]["uuid"].endswith(gpu)
+            and case["workload"].endswith(workload) and day >= since and (day - since) % every == 0
+        )  # fmt: skip
+        kept += [] if fits else [case]
+    return kept
+
+
+@pytest.mark.parametrize(
+    "of, said",
+    [
+        ({}, "gone for 10 days: all that it measured on n1, after n1-n1b-009"),
+        ({"gpu": "b"}, "gone for 10 days: all that it measured on n1, n1b, after n1-n1b-009"),
+        ({"workload": "w1"}, "gone for 10 days: microbench/w1 pm tiny time on n1, after"),
+        ({"gpu": "b", "workload": "w1"}, "gone for 10 days: microbench/w1 pm tiny time on n1, n1b, after"),
+    ],
+)
+def test_what_a_node_or_a_gpu_lost_is_named_once(tmp_path, capsys, of, said):
+    code, text, answer, rows = asked(tmp_path, capsys, without(fleet(), 10, **of))
+    assert code == exits.FOUND and said in text and answer[0].startswith("1 gone") and len(rows) == 1
+
+
+def test_half_of_the_days_is_a_loss(tmp_path, capsys):
+    """Every second day from day 30 of 60 on."""
+    code, text, *_ = asked(tmp_path, capsys, without(fleet(60), 30, workload="w1", every=2))
+    assert code == exits.FOUND and "gone but for 15 of 30 days: microbench/w1 pm tiny time on n1" in text
+
+
+@pytest.mark.parametrize("cases", [
+    lambda: without(fleet(), 0, workload="w1"),  # never had it
+    lambda: [case for case in fleet() if case["run"]["node"] == "n2" or int(case["run"]["job"][-3:]) > 8],  # a new node
+    lambda: without(fleet(), 17),  # three days
+    lambda: without(fleet(40), 5, workload="w1", every=4),  # three of four days, always
+], ids=["only some", "new", "days", "now and then"])  # fmt: skip
+def test_what_is_no_loss(tmp_path, capsys, cases):
+    assert asked(tmp_path, capsys, cases())[0] == exits.PASSED
+
+
+def test_a_smaller_suite_can_be_said(tmp_path, capsys):
+    cases = without(without(fleet(), 10, workload="w1"), 10, node="n2", workload="w1")
+    assert asked(tmp_path, capsys, cases)[0] == exits.FOUND
+    assert asked(tmp_path, capsys, cases, "--without", "workload=*/w1")[0] == exits.PASSED
