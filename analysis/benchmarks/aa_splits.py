@@ -17,6 +17,12 @@ import random
 import sys
 import tempfile
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+    import own_python
+
+    own_python.start(__doc__, "jsonschema")
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus import cli

@@ -17,12 +17,18 @@ import subprocess
 import sys
 import time
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+    import own_python
+
+    own_python.start(__doc__, "numpy")
+
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))
 
-import fault_streams  # noqa: E402
+import fault_streams
 
 AIMS = {"seconds": 20.0, "megabytes": 10.0}
 

@@ -22,6 +22,12 @@ import subprocess
 import sys
 import time
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+    import own_python
+
+    own_python.start(__doc__, "numpy", "duckdb", "isthmus")
+
 import numpy as np
 
 from isthmus.records import compact, store

@@ -16,6 +16,12 @@ import sys
 import tempfile
 import time
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+    import own_python
+
+    own_python.start(__doc__, "reframe")
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SITE = """
 site_configuration = {

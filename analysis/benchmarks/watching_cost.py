@@ -18,6 +18,12 @@ import sys
 import tempfile
 import time
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+    import own_python
+
+    own_python.start(__doc__, "jsonschema")
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 METRICS = ("time", "kernel")  # of a workload that times itself, and of a program

@@ -251,6 +251,7 @@ def test_make_run_in_a_folder_with_a_blank_says_so_before_it_builds(tmp_path):
     script = tmp_path / "my isthmus/scripts/run"
     script.parent.mkdir(parents=True)
     shutil.copy(ROOT / "scripts/run", script)
+    shutil.copy(ROOT / "scripts/help.sh", script.parent)
     result = subprocess.run([script], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
     assert "has a blank in it" in result.stderr and result.stderr.count("\n") == 1

@@ -1,0 +1,88 @@
+"""Every script answers --help and finds the tree's own Python, whichever is first on PATH."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("site-configs/**/*.md"),
+         *ROOT.glob("src/**/*.md"), *ROOT.glob("analysis/**/*.md"), *ROOT.glob("notebooks/*.md")]  # fmt: skip
+
+
+def programs():
+    """Scripts of scripts/, and whatever else a page tells to run."""
+    found = {path for path in (ROOT / "scripts").iterdir() if os.access(path, os.X_OK) and path.is_file()}
+    for page in PAGES:
+        for name in re.findall(
+            r"(?<![\w/.-])(?:scripts|analysis/benchmarks|tests|\.ci)/[\w/.-]*[\w]", page.read_text("utf-8")
+        ):
+            path = ROOT / name
+            if path.is_file() and (os.access(path, os.X_OK) or path.parent.name == "benchmarks"):
+                found.add(path)
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A PATH whose Python has no packages."""
+    folder = tmp_path_factory.mktemp("bare")
+    for name in ("python", "python3"):
+        (folder / name).write_text(f'#!/bin/sh\nexec {os.path.realpath(sys._base_executable)} -S "$@"\n')
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def started(name, *words, path, **environment):
+    how = ["python3"] if name.endswith(".py") else []
+    command = [*how, ROOT / name, *words] if how else [ROOT / name, *words]
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "ISTHMUS", "VIRTUAL"))}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL,
+                          env={**kept, "PATH": path, **environment})  # fmt: skip
+
+
+def test_pages_name_scripts():
+    assert {"scripts/notebooks", "scripts/papers", ".ci/run", "analysis/benchmarks/million_records.py"} <= set(
+        programs()
+    )
+
+
+@pytest.mark.parametrize("name", programs())
+def test_a_script_answers_help(name, bare):
+    if name == "scripts/run-checks" and not shutil.which("reframe", path=f"{ROOT}/.venv/bin:{os.environ['PATH']}"):
+        pytest.skip("it is ReFrame's help, and there is no ReFrame here")
+    shown = started(name, "--help", path=bare)
+    assert shown.returncode == 0 and shown.stderr == "", shown.stderr
+    assert len(shown.stdout.splitlines()) >= 2 and not shown.stdout.startswith("#")
+
+
+@pytest.mark.skipif(not (ROOT / ".venv/bin/python").exists(), reason="this tree has no Python of its own")
+def test_a_script_runs_by_the_trees_own_python(bare):
+    shown = started("scripts/notebooks", "--check", "drivr-regressions", path=bare)
+    assert shown.returncode == 2
+    assert (
+        shown.stderr
+        == "scripts/notebooks: there is no notebook 'drivr-regressions'; did you mean driver-regressions?\n"
+    )
+    assert started("scripts/papers", "--missing", "none", path=bare).stderr.startswith("scripts/papers: none: no such")
+
+
+def test_what_is_missing_without_it_is_one_sentence(bare, tmp_path):
+    """In a tree that was not set up."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for name in ("notebooks", "papers"):
+        command = ["python3", tmp_path / "scripts" / name]
+        done = subprocess.run(command, capture_output=True, text=True, env={"PATH": bare}, check=False)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert done.stderr.startswith(f"scripts/{name}: ") and "run scripts/setup test" in done.stderr
+        helped = subprocess.run([*command, "--help"], capture_output=True, text=True, env={"PATH": bare}, check=False)
+        assert helped.returncode == 0 and f"Usage: scripts/{name}" in helped.stdout
+
+
+def test_count_tests_without_a_folder_says_how(bare):
+    shown = started("scripts/count-tests", path=bare)
+    assert shown.returncode == 2 and "Usage: scripts/count-tests FOLDER" in shown.stdout
