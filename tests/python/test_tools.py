@@ -1,0 +1,82 @@
+"""Asking a machine's tools: no tool, one that fails, one that is silent and one that hangs are told apart."""
+
+import re
+import time
+
+import pytest
+
+from isthmus import tools
+
+
+@pytest.fixture
+def tool(tmp_path):
+    """tool(script) → the answer of a tool that is this script, and nothing else on PATH but what the script names."""
+
+    def ask(script, *options, timeout=20.0, **environ):
+        (tmp_path / "tool").write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / "tool").chmod(0o755)
+        return tools.ask("tool", *options, timeout=timeout, environ={"PATH": f"{tmp_path}:/usr/bin:/bin", **environ})
+
+    return ask
+
+
+def test_a_tool_that_answers(tool):
+    answer = tool("echo out $1; echo err >&2", "word")
+    assert (answer.out, answer.err, answer.ok, answer.why) == ("out word\n", "err\n", True, "")
+
+
+def test_no_tool(tmp_path):
+    answer = tools.ask("no-such-tool", "-x", environ={"PATH": str(tmp_path)})
+    assert not answer.is_here and not answer.ok
+    assert answer.why == "there is no no-such-tool"
+
+
+@pytest.mark.parametrize(
+    "script, why",
+    [
+        ("echo broken; exit 9", "tool ends with exit code 9 (broken)"),
+        ("echo ignored; echo why >&2; exit 1", "tool ends with exit code 1 (why)"),
+        ("exit 3", "tool ends with exit code 3"),
+        ("kill -9 $$", "tool ends by signal 9"),
+        ("printf '\\033[2Jx' >&2; exit 1", r"tool ends with exit code 1 (\\x1b[2Jx)"),
+    ],
+)
+def test_a_tool_that_fails(tool, script, why):
+    answer = tool(script)
+    assert answer.is_here and not answer.ok and not answer.is_empty
+    assert answer.why == why.replace("\\\\", "\\")
+
+
+def test_a_tool_that_prints_nothing(tool):
+    answer = tool("true")
+    assert answer.ok and answer.is_empty
+    assert answer.why == "tool prints nothing"
+
+
+@pytest.mark.parametrize("script", ["sleep 100", "sleep 100 & sleep 100; wait"])
+def test_a_tool_that_hangs_is_ended_with_all_that_it_started(tool, script):
+    begin = time.monotonic()
+    assert tool(script, timeout=0.3).why == "tool does not answer within 0.3 s"
+    assert time.monotonic() - begin < 10
+
+
+def test_a_tool_that_leaves_a_process_behind_has_answered(tool):
+    begin = time.monotonic()
+    answer = tool("sleep 100 & echo done")
+    assert answer.ok and answer.out == "done\n"
+    assert time.monotonic() - begin < 10
+
+
+def test_a_tool_that_never_stops_printing_is_ended(tool, monkeypatch):
+    monkeypatch.setattr(tools, "MOST", 2**20)
+    assert tool("yes").why == "tool prints more than 1 MiB"
+
+
+def test_a_tool_that_cannot_be_started(tmp_path):
+    (tmp_path / "tool").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "tool").chmod(0o755)
+    assert re.match(r"tool does not start \(", tools.ask("tool", environ={"PATH": str(tmp_path)}).why)
+
+
+def test_every_tool_answers_in_the_c_locale(tool):
+    assert tool("echo $LC_ALL", LC_ALL="de_DE.UTF-8", LANG="de_DE.UTF-8").out == "C\n"
