@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
+import errno
 import importlib
 import io
 import os
@@ -12,7 +14,7 @@ import sys
 import textwrap
 
 from isthmus import Error, __version__, spelling, start
-from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, with_absence
+from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, LOST_OUTPUT, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
@@ -88,6 +90,12 @@ class Parser(argparse.ArgumentParser):
         self._given = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 
+    def _print_message(self, message, file=None):
+        """Help and versions, of which argparse would lose what cannot be written."""
+        file = sys.stderr if file is None else file
+        file.write(message or "")
+        file.flush()
+
     def _options(self) -> list[str]:
         """Of this parser and of those below it."""
         options = list(self._option_string_actions)
@@ -139,14 +147,44 @@ def _load(command: str):
         raise Error(f"{error.name} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
 
 
+class _Closed(io.TextIOBase):
+    """Standard output that `>&-` closed: Python has none then, and what is printed would be lost without a word."""
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        if text:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return 0
+
+    @property
+    def buffer(self):
+        return self
+
+
 def _drop_output() -> None:
     """What is still to be written goes nowhere, so that Python does not try again at its end, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # a closed one has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lost(prog: str, error: OSError) -> int:
+    """The exit code of what a command did not foresee, as a disk that is full; an error without a file is stdout's."""
+    _drop_output()
+    if error.filename is None:
+        print(f"{prog}: standard output could not be written ({error.strerror or error}); send it elsewhere",
+              file=sys.stderr)  # fmt: skip
+        return LOST_OUTPUT
+    print(f"{prog}: {spelling.printable(str(error.filename))}: {error.strerror or error}", file=sys.stderr)
+    return BAD_INPUT
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
     start.program = prog = "isthmus"
+    if sys.stdout is None:
+        sys.stdout = _Closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
     try:
@@ -162,8 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
             check(given)
         status = module.run(given)
         status = with_absence(status, [*getattr(given, "absent", []), *getattr(given, "doubts", [])])
-        if sys.stdout:  # which `>&-` closes
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except Error as error:
         print(f"{prog}: {spelling.printable(str(error))}", file=sys.stderr)
@@ -171,11 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `isthmus table … | head`
         _drop_output()
         return CLOSED_PIPE
-    except OSError as error:  # what a command did not foresee, as a disk that is full
-        _drop_output()
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"{prog}: {spelling.printable(where)}{error.strerror or error}", file=sys.stderr)
-        return BAD_INPUT
+    except OSError as error:
+        return _lost(prog, error)
     except KeyboardInterrupt:  # where another program calls this
         print(f"{prog}: interrupted", file=sys.stderr)
         return start.INTERRUPTED

@@ -5,12 +5,13 @@ or changed while it was read. Then 0 becomes 3, because what the missing jobs wo
 where a command gives figures beside cases that failed or are wrong, or beside results that disagree.
 """
 
+LOST_OUTPUT = 1  # as of isthmus-bench: what was found could not be written, so nobody has read it
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
 CLOSED_PIPE = 141  # as shells say it of a program that SIGPIPE ended: a gate that nobody read has not passed
 EXIT_CODES = """\
 exit codes:
   0  all is well, and every file was read
-  1  what the command looks for was found; `isthmus compact`: a file could not be taken
+  1  what the command looks for was found; `isthmus compact`: a file could not be taken; or stdout could not be written
   2  bad input, nothing was done
   3  too little is known to say, or files could not be read: what was read shows nothing bad"""
 

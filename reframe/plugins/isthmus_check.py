@@ -41,6 +41,7 @@ if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
 
 import catalogue
+import figure_lines
 import jobs
 import profilers
 import quick_start
@@ -52,12 +53,12 @@ import spack_build
 import steady_clock
 from isthmus import spelling, units
 from isthmus.profiles import as_record, profile
-from isthmus.records import content, load, validate
+from isthmus.records import content, doubts, load, validate
 from isthmus.references import lookup
 from isthmus.site import capabilities
 from results_database import Fingerprinted
 
-for each in (quick_start, steady_clock, selections, session_files, retries):
+for each in (quick_start, steady_clock, selections, session_files, retries, figure_lines):
     each.install()
 
 RECORD = "record.jsonl"
@@ -1124,6 +1125,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def _publish(self, points):
         """Fills perf_variables with plain numbers, and holds every case to its limits and references."""
         bounds, shown = {}, self.shown(points)
+        self.doubts = {}  # by performance variable, what stands next to it on a screen
         for point, cases in points.items():
             with naming(point):
                 figures = self._figures(point, cases)
@@ -1134,6 +1136,9 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 value, unit = figures[metric]
                 name = self.variable_name(point, metric, point in shown)
                 self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
+                reference = held[metric][0] if metric in held else None
+                found = [(case, content.metrics(case).get(metric)) for case in cases]
+                self.doubts[name] = doubts.say([doubts.of_record(c, m, reference) for c, m in found if m])
                 if metric in held:
                     bounds[name] = held[metric]
         if bounds:

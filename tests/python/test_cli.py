@@ -279,9 +279,23 @@ def test_a_closed_pipe_is_silent_and_passes_no_gate():
     assert piped(f"table {EXAMPLE} | head -n 1")[1] == ""
 
 
+OUTPUTS = [f"table {EXAMPLE}", f"report {EXAMPLE}", "figure --list",
+           f"table {EXAMPLE} --format parquet", "--version", "--help", "table --help"]  # fmt: skip
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk_is_one_sentence():
-    assert piped(f"table {EXAMPLE} >/dev/full") == (exits.BAD_INPUT, "isthmus table: No space left on device\n")
+@pytest.mark.parametrize("command", OUTPUTS)
+@pytest.mark.parametrize("to", [">/dev/full", ">&-"])
+def test_output_that_is_lost_passes_no_gate(command, to):
+    """As with isthmus-bench."""
+    code, said = piped(f"{command} {to}")
+    assert code == exits.LOST_OUTPUT
+    assert re.fullmatch(r"isthmus.*: standard output could not be written \(.*\); send it elsewhere\n", said), said
+
+
+def test_a_closed_output_that_nothing_goes_to_is_no_fault(tmp_path):
+    assert piped(f"table {EXAMPLE} -o {shlex.quote(str(tmp_path / 't.csv'))} >&-") == (exits.PASSED, "")
+    assert (tmp_path / "t.csv").read_text().startswith("workload,")
 
 
 def test_a_disk_that_is_full_for_compact_is_told_by_the_systems_word(tmp_path):
@@ -297,11 +311,6 @@ def test_a_terminal_without_such_letters_gets_no_traceback():
     shown = run("table", EXAMPLE, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0 and shown.stderr == ""
     assert "\\xb5s" in shown.stdout and "\\xb1" in shown.stdout
-
-
-def test_closed_output_is_no_traceback():
-    code, said = piped(f"table {EXAMPLE} >&-")
-    assert code == 0 and said == ""
 
 
 #: Starts a command as its script does, and says through a pipe when Python itself has started.

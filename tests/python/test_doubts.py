@@ -8,6 +8,7 @@ import re
 import pytest
 from histories import record, write
 
+from isthmus import cli
 from isthmus.records import doubts, load, measurements, store, validate, withheld
 from isthmus.references import usual
 
@@ -137,6 +138,45 @@ def test_kept_records_load_without_their_wild_overlaps():
         rows = opened.rows("SELECT median FROM measurements WHERE metric = 'overlap' ORDER BY median")
     assert [row["median"] for row in rows] == read
     assert len(read) > 20 and read[0] > -1 and read[-1] < 1.1
+
+
+def test_a_table_says_them_below_each_figure(tmp_path, capsys):
+    """Of a transfer beside another process, as one was kept: the warning was in the record and not on the screen."""
+    case = load.read(ROOT / "analysis/data/h200/transfer.jsonl.gz")
+    case = next(each for each in case if each["workload"] == "transfer/pinned-gpu0/ce" and not each["skipped"])
+    case["axes"]["bytes"] = 1 << 30
+    rate = next(metric for metric in case["metrics"] if metric["name"] == "rate")
+    rate |= {"median": 29.1e9, "samples": [29.1e9] * 10, "invalid": [], "share": 0.462, "bytes_moved": 1 << 30}
+    rate |= {"limit": {"value": 63e9, "unit": "B/s", "source": "PCIe 5 x16"}, "within_job": [29.0e9, 29.2e9]}
+    case["warnings"] = [{"code": "foreign_processes", "message": "other processes (pid 7)", "samples": None}]
+    file = write(tmp_path / "r", [case])
+    words = "low, 53% of the usual 87% of PCIe: others on the GPU"
+    assert cli.main(["table", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "29.1!" in said and f"! pinned→gpu0: {words}" in said and max(map(len, said.splitlines())) <= 80
+    assert cli.main(["table", str(file), "--format", "json"]) == 0
+    rows = {row["metric"]: row["doubts"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["rate"] == words and rows["time"] == "others on the GPU"
+
+
+def test_a_record_far_below_its_equals_is_low_without_a_limit(tmp_path, capsys):
+    cases = [record(0.001 * (3 if job == 5 else 1 + job / 1000), job=str(job)) for job in range(6)]
+    for case in cases:
+        case |= {"placement": None, "staging": None, "mode": None}
+    folder = write(tmp_path / "r", cases)
+    assert cli.main(["table", str(folder)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "low, 33% of the median of its equals (1 of 6): the record does not say why" in said
+
+
+def test_the_skipped_cases_that_a_table_counts_are_all_of_them(capsys):
+    """Also those that move no bytes from place to place: eight of 38 were counted."""
+    path = str(ROOT / "analysis/data/h200/fault.jsonl.gz")
+    assert cli.main(["table", path]) == 0
+    found = re.search(r"Skipped: (\d+) of (\d+) cases", capsys.readouterr().out)
+    assert cli.main(["table", path, "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert int(found[1]) == sum((row["outcome"] or "").startswith("skipped") for row in rows) > 8
 
 
 def test_a_folder_without_the_lists_says_so(tmp_path, monkeypatch):

@@ -75,7 +75,9 @@ def test_each_draws_from_the_committed_records(name, committed, close_figures):
     assert not list(unreadable(made))
     for axes in made.axes:
         says = axes.get_title(loc="left") or axes.get_ylabel()
-        assert says and (axes.has_data() or "no record" in [text.get_text() for text in axes.texts]), says
+        assert says and (
+            axes.has_data() or "these records do not show this" in [text.get_text() for text in axes.texts]
+        ), says
 
 
 def test_what_is_cut_or_touches_is_seen(close_figures):
@@ -216,7 +218,7 @@ def test_a_panel_without_data_says_so(tmp_path, close_figures):
     only = [each for each in copies(FLUSHED) if "pinned-gpu0" in each["workload"]]
     with command.open_store([write(tmp_path / "r", only)]) as opened:
         made, *_ = command.draw("transfer-zero-copy", opened, {})
-    assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [[], ["no record"]]
+    assert [[text.get_text() for text in axes.texts] for axes in made.axes] == [[], ["these records do not show this"]]
 
 
 @pytest.mark.parametrize("kind, start", [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
@@ -411,3 +413,13 @@ def test_a_step_of_training_is_of_the_papers_batch(tmp_path):
     found = readings.load(write(tmp_path / "r", cases))
     kernels = {name: networks.step(found, name, "pm").get("kernel") for name in networks.NETWORKS}
     assert kernels == {"resnet18": None, "resnet50": 2, "yolov3-tiny": 4, "yolov3": None}
+
+
+def test_latencies_of_another_geometry_are_drawn(tmp_path):
+    """Of kept records, ten of one access of the CPU, none of them in the paper's geometry."""
+    with command.open_store([ROOT / "analysis/data/cpu-only"]) as opened:
+        made, _, _ = command.draw("memory-latency", opened, {})
+    [axes] = [axes for axes in made.axes if axes.get_title() == "one access of the CPU"]
+    lines = {line.get_label(): len(line.get_xdata()) for line in axes.lines if not line.get_label().startswith("_")}
+    shown = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert {"pageable", "node0 from node0"} <= shown | set(lines)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from isthmus.figures import plots
-from isthmus.figures.named import figure, present
+from isthmus.figures.named import figure, in_geometry, present
 from isthmus.tables.readings import Readings
 
 GiB = 2**30
@@ -16,12 +18,19 @@ ALLOCATORS = ("pageable", "mmap", "device", "pool", "managed", "pinned", "regist
 
 
 def latencies(found: Readings) -> dict[tuple[str, str], dict[float, float]]:
-    """By (side, memory): seconds of one access by size, in the paper's geometry."""
-    chases = found.where(metric="latency", preset="paper-fig2")
+    """By (side, memory): seconds of one access by size, in the paper's geometry where that was measured."""
+    chases = found.where(metric="latency")
     return {
-        (side, name): chases.by("bytes", workload=f"latency/{path}/chase")
+        (side, name): in_geometry(chases.where(workload=f"latency/{path}/chase"), "paper-fig2").by("bytes")
         for side, paths in CHASED.items() for name, path in paths.items()
     }  # fmt: skip
+
+
+def of_nodes(found: Readings) -> dict[str, dict[float, float]]:
+    """By NUMA node of the memory and of the reader: seconds of one access by size."""
+    chases = found.where(metric="latency", preset=None)
+    routes = filter(None, (re.fullmatch(r"latency/(node\d+)-(node\d+)/chase", w) for w in chases.values("workload")))
+    return {f"{route[1]} from {route[2]}": chases.by("bytes", workload=route[0]) for route in routes}
 
 
 @figure("memory-latency", "one access by size and memory, and at 1 GiB of every memory", "latency/*/chase")
@@ -31,6 +40,8 @@ def latency(found: Readings, stated: dict[float, tuple[float, float]] | None = N
     of = latencies(found)
     for axes, side in zip(panels, CHASED):
         lines = present({name: of[side, name] for name in CHASED[side]})
+        if side == "CPU":
+            lines |= of_nodes(found)
         plots.curves(axes, lines, "s", title=f"one access of the {side}", log=True)
     if stated:
         plots.stated(panels[0], stated, label="MI300A, stated")
@@ -47,9 +58,9 @@ def latency(found: Readings, stated: dict[float, tuple[float, float]] | None = N
 
 
 def triads(found: Readings, side: str) -> dict[str, float]:
-    """Bytes a second by memory, of the "gpu" or the "cpu", in the paper's geometry."""
+    """Bytes a second by memory, of the "gpu" or the "cpu", in the paper's geometry where that was measured."""
     workload = {"gpu": "stream/gpu0/triad", "cpu": "stream/gpu0/cpu-triad"}[side]
-    return found.where(metric="rate", preset="paper-fig3").by("memory", workload=workload)
+    return in_geometry(found.where(metric="rate", workload=workload), "paper-fig3").by("memory")
 
 
 def triads_by_threads(found: Readings) -> dict[str, dict[float, float]]:
@@ -161,8 +172,8 @@ def allocation(found: Readings):
 def single_faults(found: Readings) -> dict[str, Readings]:
     """Readings of one page at a time."""
     return {
-        "GPU, untouched": found.where(workload="fault/gpu0/major", preset="paper-fig8"),
-        "GPU, migrating": found.where(workload="fault/gpu0/migration", preset="paper-fig8"),
+        "GPU, untouched": in_geometry(found.where(workload="fault/gpu0/major"), "paper-fig8"),
+        "GPU, migrating": in_geometry(found.where(workload="fault/gpu0/migration"), "paper-fig8"),
         "one core": found.where(workload="fault/cpu/zero-page", threads=1, at_once=1, preset=None),
     }
 

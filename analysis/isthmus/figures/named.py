@@ -40,7 +40,9 @@ def figure(name: str, what: str, *workloads: str, profiled: bool = False):
             made = function(*arguments, **words)
             for axes in made.axes:
                 if not axes.has_data():
-                    axes.text(0.5, 0.5, "no record", ha="center", va="center", transform=axes.transAxes)
+                    axes.text(
+                        0.5, 0.5, "these records do not show this", ha="center", va="center", transform=axes.transAxes
+                    )
                     axes.set(xticks=[], yticks=[])
             return made
 
@@ -103,6 +105,12 @@ def _ambiguous(found: readings.Readings, axis: str | None) -> list[str]:
 def _most(points: Counter, records: Counter):
     """The value with the most points of a line, then the most records, then the simplest."""
     return min(points, key=lambda value: (-points[value], -records[value], value is not None, str(value)))
+
+
+def in_geometry(found: readings.Readings, preset: str) -> readings.Readings:
+    """Readings in a paper's geometry where it was measured, else in whichever was."""
+    of_paper = found.where(preset=preset)
+    return of_paper if len(of_paper) else found.where(preset=None)
 
 
 def present(values: dict) -> dict:

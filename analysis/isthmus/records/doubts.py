@@ -14,6 +14,7 @@ import fnmatch
 import functools
 import json
 import re
+import statistics
 from collections.abc import Iterable, Sequence
 
 from isthmus.records import validate
@@ -49,11 +50,11 @@ def _ranges() -> dict[str, list[float]]:
 
 def _is_of(code: str, metric: dict, message: str, spoils: bool) -> bool:
     """Whether a warning speaks of this metric; an unknown code, of a newer program, speaks of all."""
-    if spoils:
-        return bool(metric.get("invalid"))
     scope = codes().get(code, {"of": "all"})["of"]
     if scope == "named":
         return message.split(" ", 1)[0] == metric["name"]
+    if spoils:
+        return bool(metric.get("invalid"))
     return scope == "all" or (scope != "none" and metric["name"] in scope)
 
 
@@ -140,6 +141,23 @@ def text(record: dict, metric: dict, reference: float | None = None) -> str:
     return say([of_record(record, metric, reference)])
 
 
+#: A record and one of its metrics.
+Figure = tuple[dict, dict]
+_EQUALS = 4  # records of one case, from which on one that is far from the others stands out
+
+
+def say_of_equals(figures: Sequence[Figure]) -> str:
+    """What stands next to the figure of one case on equal machines; one far worse than its equals is low, too."""
+    found = [of_record(*each) for each in figures]
+    if len(found) >= _EQUALS:
+        middle = statistics.median(metric["median"] for _, metric in figures)
+        for i, (record, metric) in enumerate(figures):
+            low = low_value(metric["median"], middle, metric["better"], "the median of its equals")
+            if low and not found[i].low and not record["emulated"]:
+                found[i] = dataclasses.replace(found[i], low=low, cause=cause_of(record, found[i].codes))
+    return say(found)
+
+
 def say(found: Sequence[Doubt]) -> str:
     """What stands next to a figure of these records; what holds for some of them says for how many."""
     counts = collections.Counter(code for each in found for code in set(each.codes))
@@ -187,10 +205,10 @@ def sql() -> str:
     )
     speaks = (
         "(w.code <> 'foreign_processes' OR ranks IS NULL) AND CASE "
-        'WHEN w.samples IS NOT NULL THEN coalesce(len(m."invalid"), 0) > 0 '
-        f"WHEN w.code IN {_listed(code for code, of in scopes.items() if of == 'none')} THEN false "
         f"WHEN w.code IN {_listed(code for code, of in scopes.items() if of == 'named')} "
-        f"THEN split_part(w.message, ' ', 1) = m.name {few} ELSE true END"
+        "THEN split_part(w.message, ' ', 1) = m.name "
+        'WHEN w.samples IS NOT NULL THEN coalesce(len(m."invalid"), 0) > 0 '
+        f"WHEN w.code IN {_listed(code for code, of in scopes.items() if of == 'none')} THEN false {few} ELSE true END"
     )
     stolen = f"coalesce(run.stolen_share, 0) > {known['most_stolen']} AND m.timer = 'clock'"
     sampled = (

@@ -1,7 +1,6 @@
 """Tables of workloads that are named by where they move data: <family>/<from>-<to>/<initiator>[-duplex].
 
-Over jobs: a matrix from × to for each initiator at the largest size, then each route by size, then what was skipped or
-failed and why.
+Over jobs: a matrix from × to for each initiator at the largest size, then each route by size, then what failed and why.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import textwrap
 from collections.abc import Iterable
 
 from isthmus import units
-from isthmus.records import content
+from isthmus.groups import grouped
+from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import output
 
@@ -31,6 +31,7 @@ class _Reading:
     """One route at one size, by job."""
 
     values: spread.Values = dataclasses.field(default_factory=spread.Values)
+    figures: list[doubts.Figure] = dataclasses.field(default_factory=list)  # those values' own
     outcome: str = ""  # why there is no value
 
     def text(self, factor: float, with_share: bool) -> str:
@@ -40,10 +41,15 @@ class _Reading:
         value = self.values.value
         if value is None:
             return "invalid"
-        words = [_number(value / factor), self.values.percent()]
+        words = [_number(value / factor) + ("!" if self.doubt else ""), self.values.percent()]
         if with_share and self.values.share is not None:
             words += [f"({self.values.share:.0%})"]
         return " ".join(filter(None, words))
+
+    @property
+    def doubt(self) -> str:
+        """What casts doubt on the figure; empty where nothing does."""
+        return doubts.say_of_equals(self.figures)
 
 
 @dataclasses.dataclass
@@ -122,6 +128,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
             continue
         matrix.metric, matrix.unit = name, metrics[name]["unit"]
         reading.values.add(case, metrics[name])
+        reading.figures.append((case, metrics[name]))
     return list(matrices.values())
 
 
@@ -145,7 +152,14 @@ def _matrix(matrix: _Matrix) -> list[str]:
     return [
         *textwrap.wrap(heading, output.WIDTH, break_on_hyphens=False),
         *output.grid("from \\ to", rows, columns, cells),
+        *_doubts({f"{a}→{b}": reading for (a, b), reading in readings.items()}),
     ]
+
+
+def _doubts(readings: dict[str, _Reading]) -> list[str]:
+    """Below a table, what casts doubt on the figures that a ! marks."""
+    notes = output.notes_of({name: reading.doubt for name, reading in readings.items()})
+    return [line for note in notes for line in output.fold(f"  ! {note}")]
 
 
 def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
@@ -169,19 +183,25 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         for pair, matrix in rows
     ]
     heads = list(map(units.byte_text, sizes))
-    return [f"{metric}{unit and f' in {unit}'} by size", *output.grid("", labels, heads, cells)]
+    doubtful = {
+        f"{label} {head}": found
+        for label, (pair, matrix) in zip(labels, rows)
+        for size, head in zip(sizes, heads)
+        if (found := matrix.sizes.get(size, {}).get(pair)) and size != matrix.shown_size()  # those are noted above
+    }
+    return [f"{metric}{unit and f' in {unit}'} by size", *output.grid("", labels, heads, cells), *_doubts(doubtful)]
 
 
-def _reasons(head: str, reasons: list[str], total: int) -> list[str]:
-    """How many cases have no figures, and each reason once."""
-    if not reasons:
+def _failures(cases: list[dict]) -> list[str]:
+    """How many cases failed or are wrong, and each reason once."""
+    failed = [case for case in cases if _outcome(case) in ("FAILED", "WRONG")]
+    if not failed:
         return []
-    lines = [f"{head}: {len(reasons)} of {total} cases"]
-    for reason in dict.fromkeys(reasons):
-        times = f"{reasons.count(reason):>4} × "
-        lines += textwrap.wrap(
-            reason, output.WIDTH, initial_indent=times, subsequent_indent=" " * len(times), break_on_hyphens=False
-        )
+    details = [f": {case['verify'].get('detail')}" if _outcome(case) == "WRONG" else "" for case in failed]
+    reasons = grouped((f"{content.failure(case)}{detail}", case) for case, detail in zip(failed, details, strict=True))
+    lines = [f"Failed: {len(failed)} of {len(cases)} cases"]
+    for reason, members in reasons.items():
+        lines += output.fold(f"{len(members):>4} × {reason}")
     return lines
 
 
@@ -190,13 +210,7 @@ def matrices(cases: list[dict]) -> list[str]:
     gathered = _gather(cases)
     blocks = [_matrix(matrix) for matrix in gathered]
     blocks += [_by_size(gathered, metric) for metric in _SHOWN]
-    skipped = [case["skipped"] for case in cases if case["skipped"]]
-    failed = [
-        f"{content.failure(case)}" + (f": {case['verify'].get('detail')}" if _outcome(case) == "WRONG" else "")
-        for case in cases
-        if _outcome(case) in ("FAILED", "WRONG")
-    ]
-    blocks += [_reasons("Skipped", skipped, len(cases)), _reasons("Failed", failed, len(cases))]
+    blocks.append(_failures(cases))
     lines: list[str] = []
     for block in filter(None, blocks):
         lines += ["", *block]

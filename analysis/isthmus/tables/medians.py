@@ -11,8 +11,9 @@ import dataclasses
 import importlib
 from typing import Any
 
+from isthmus import spelling
 from isthmus.groups import grouped
-from isthmus.records import content, hardware, load
+from isthmus.records import content, doubts, hardware, load
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
@@ -33,9 +34,13 @@ VIEWS = {
 #: Columns of a row after those of the case, with DuckDB types.
 MORE = {
     "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
-    "records": "BIGINT", "share": "DOUBLE", "outcome": "VARCHAR", "machine": "VARCHAR", "system": "VARCHAR",
-    "device": "VARCHAR", "gpus": "BIGINT", "cpu": "VARCHAR", "cores": "BIGINT", "emulated": "BOOLEAN",
+    "records": "BIGINT", "share": "DOUBLE", "doubts": "VARCHAR", "outcome": "VARCHAR", "machine": "VARCHAR",
+    "system": "VARCHAR", "device": "VARCHAR", "gpus": "BIGINT", "cpu": "VARCHAR", "cores": "BIGINT",
+    "emulated": "BOOLEAN",
 }  # fmt: skip
+
+
+_SKIPPED = "skipped: "
 
 
 @dataclasses.dataclass
@@ -47,14 +52,19 @@ class Case:
     of: dict  # the first record
     records: list[dict] = dataclasses.field(default_factory=list)
     metrics: dict[str, tuple[str, spread.Values]] = dataclasses.field(default_factory=dict)  # unit and values
+    figures: dict[str, list[doubts.Figure]] = dataclasses.field(default_factory=dict)  # those values' own
 
     @property
     def mode(self) -> str:
-        return self.of.get("mode") or f"{self.of['placement']}/{self.of['staging']}"
+        return self.of.get("mode") or "/".join(filter(None, (self.of["placement"], self.of["staging"])))
 
     @property
     def jobs(self) -> int:
         return len({spread.job_of(each) for each in self.records})
+
+    def doubt(self, metric: str) -> str:
+        """What casts doubt on the figure of a metric; empty where nothing does."""
+        return doubts.say_of_equals(self.figures.get(metric, []))
 
     @property
     def outcome(self) -> str | None:
@@ -64,11 +74,16 @@ class Case:
             return None
         return found[0] if len(found) == len(self.records) else f"{len(found)} of {len(self.records)} {found[0]}"
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether all records were skipped, for one reason."""
+        return (self.outcome or "").startswith(_SKIPPED)
+
 
 def _outcome(record: dict) -> str | None:
     if why := content.failure(record):
         return f"FAILED: {why}"
-    return f"skipped: {record['skipped']}" if record["skipped"] else None
+    return f"{_SKIPPED}{record['skipped']}" if record["skipped"] else None
 
 
 def gather(found: list[dict]) -> list[Case]:
@@ -89,6 +104,7 @@ def gather(found: list[dict]) -> list[Case]:
             unit, values = case.metrics.setdefault(name, (metric["unit"], spread.Values()))
             if metric["median"] is not None and unit == metric["unit"]:
                 values.add(record, metric)
+                case.figures.setdefault(name, []).append((record, metric))
 
     def place(names: tuple[str, ...], name: str | None) -> int:
         return names.index(name) if name in names else len(names)
@@ -122,10 +138,11 @@ def _phases(cases: list[Case]) -> list[str]:
         *(Column(head, drop=drop) for head, _, drop in _COLUMNS),
     ]
     columns += [Column("of", drop=4), Column("j")]
-    rows, notes = [], []
+    rows: list[list[str] | str] = []
+    notes: list[str] = []
     for case, differs in zip(cases, varied(cases, ("version", "preset")), strict=True):
         name = case.of["workload"].removeprefix("microbench/") + differs
-        if case.outcome:
+        if case.outcome and not case.is_skipped:
             notes += output.fold(f"{name} {case.mode}: {case.outcome}")
         if not any(values.jobs for _, values in case.metrics.values()):
             continue
@@ -137,6 +154,7 @@ def _phases(cases: list[Case]) -> list[str]:
         rows.append([name, case.mode, *texts, f"{share:.0%}" if share else "-", str(case.jobs)])
         below = [values.percent() if values else "" for _, values in (each or ("", None) for each in found)]
         rows += [["", "", *below, "", ""]] if any(below) else []
+        rows += output.notes_of({head: case.doubt(metric) for head, metric, _ in _COLUMNS})
     return (output.lay_out(columns, rows) if rows else []) + notes
 
 
@@ -144,15 +162,18 @@ def _readings(cases: list[Case]) -> list[str]:
     """One line per metric of the cases that measure in a way of their own, such as reference/*."""
     columns = [Column("workload"), Column("size", right=False, drop=1), Column("metric", right=False), Column("median"),
                Column("±"), Column("of", drop=2), Column("j")]  # fmt: skip
-    rows, notes = [], []
+    rows: list[list[str] | str] = []
+    notes: list[str] = []
     for case, differs in zip(cases, varied(cases, ("version", "preset")), strict=True):
         name = case.of["workload"] + differs
-        if case.outcome:
+        if case.outcome and not case.is_skipped:
             notes += output.fold(f"{name}: {case.outcome}")
         for metric, (unit, values) in case.metrics.items():
             share = f"{values.share:.0%}" if values.share else "-"
             rows.append([name, case.of["size"] or "-", metric, quantity(values.value, unit),
                          values.percent().removeprefix("±"), share, str(len(values.jobs))])  # fmt: skip
+            if doubt := case.doubt(metric):
+                rows.append(output.Note(doubt))
     return (output.lay_out(columns, rows) if rows else []) + notes
 
 
@@ -179,11 +200,28 @@ def table(found: list[dict]) -> str:
     lines: list[str] = []
     for machine in dict.fromkeys(case.machine for case in cases):
         lines += _of_machine([case for case in cases if case.machine == machine])
+    lines += _skipped(cases)
     if any(values.spread for case in cases for _, values in case.metrics.values()):
         lines += ["", *output.fold(spread.MEANING + " j: jobs.")]
     if any(record["emulated"] for record in found):
         lines += ["", "Emulated: no GPU ran. Results were verified; device times mean nothing."]
     return "\n".join([*lines, *_warnings(found)])
+
+
+def _skipped(cases: list[Case]) -> list[str]:
+    """How many cases were skipped, and for each reason how many, and which."""
+    skipped = [case for case in cases if case.is_skipped]
+    if not skipped:
+        return []
+    lines = ["", f"Skipped: {len(skipped)} of {spelling.counted(len(cases), 'case')}"]
+    names = varied(cases, ("version", "preset"))
+    named = {id(case): f"{case.of['workload']}{name}" for case, name in zip(cases, names, strict=True)}
+    reasons = grouped(((case.outcome or "").removeprefix(_SKIPPED), named[id(case)]) for case in skipped)
+    for reason, members in sorted(reasons.items(), key=lambda each: -len(each[1])):
+        few = [*dict.fromkeys(members)][:3]
+        more = " and others" if len(set(members)) > len(few) else ""
+        lines += output.fold(f"{len(members):>4} × {reason} ({', '.join(few)}{more})")
+    return lines
 
 
 def _warnings(found: list[dict]) -> list[str]:
@@ -207,6 +245,7 @@ def rows_of(cases: list[Case]) -> list[dict[str, Any]]:
         for name, (unit, values) in case.metrics.items():
             rows.append(common | spread.fields(values.spread) | {
                 "metric": name, "unit": unit, "value": values.value, "share": values.share, "jobs": len(values.jobs),
+                "doubts": case.doubt(name) or None,
             })  # fmt: skip
         if not case.metrics:
             rows.append(common | {"jobs": case.jobs})

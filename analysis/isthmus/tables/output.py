@@ -142,8 +142,6 @@ def deliver(content: str | bytes, where: str) -> None:
     if where != "-":
         write_whole(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
         return
-    if sys.stdout is None:  # `>&-` closed it
-        return
     if isinstance(content, str):
         sys.stdout.write(content)
         return
@@ -309,22 +307,37 @@ def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
     return kept
 
 
+class Note(str):
+    """A row of a text table that says something of the row above it."""
+
+    __slots__ = ()
+
+
+def notes_of(doubts: dict[str, str]) -> list[Note]:
+    """What casts doubt on the figures of a row, by figure; figures of one doubt are named together."""
+    by_text = grouped((text, name) for name, text in doubts.items() if text)
+    return [Note(f"{', '.join(names)}: {text}") for text, names in by_text.items()]
+
+
 def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int = WIDTH) -> list[str]:
     """Lines of at most `width` characters; what went for want of room is named in the last.
 
-    A row that is one text is a heading of those below it, which are indented. The first column and headings are folded
-    where they are too long; nothing is cut.
+    A row that is one text is a heading of those below it, which are indented, or a Note. The first column, headings and
+    notes are folded where they are too long; nothing is cut.
     """
     heads = [column.head for column in columns]
     texts = [heads, *(row if isinstance(row, str) else [spelling.printable(cell) for cell in row] for row in rows)]
     cells = [row for row in texts if not isinstance(row, str)]
-    indent = "  " if len(cells) < len(texts) else ""
+    indent = "  " if any(isinstance(row, str) and not isinstance(row, Note) for row in texts) else ""
     room = width - len(indent)
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     kept = _kept(columns, widths, room)
     first = min(widths[0], max(_NARROWEST, room - sum(widths[i] + 1 for i in kept[1:])), room)
     lines = []
     for row in texts:
+        if isinstance(row, Note):
+            lines += fold(f"{indent}    {row}", width)
+            continue
         if isinstance(row, str):
             lines += fold(row, width)
             continue

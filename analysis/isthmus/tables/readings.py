@@ -38,7 +38,8 @@ MORE = {
     "time": "TIMESTAMP", "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR",
     "gpus": "VARCHAR", "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR",
     "boot": "VARCHAR", "git": "VARCHAR", "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR",
-    "skipped": "VARCHAR", "error": "VARCHAR", "warnings": "VARCHAR[]", "file": "VARCHAR",
+    "skipped": "VARCHAR", "error": "VARCHAR", "warnings": "VARCHAR[]", "doubts": "VARCHAR[]",
+    "file": "VARCHAR",
 }  # fmt: skip
 _COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "interval": "mad"}
 
