@@ -16,7 +16,7 @@ def row(workload="transfer/pinned-gpu0/ce", value=1e9, *, metric="rate", unit="B
     axes = changes.pop("axes", {})
     found = {"workload": workload, "version": 1, "placement": None, "staging": None, "size": None, "preset": None,
              "ranks": None, "metric": metric, "unit": unit, "value": value, "share": share, "source": "test",
-             "mode": None, "jobs": 1, "spread": None} | changes  # fmt: skip
+             "mode": None, "jobs": 1, "spread": None, "low": None, "doubt": ""} | changes  # fmt: skip
     found["axes"] = axes
     found["key"] = tuple(json.dumps(axes) if name == "axes" else found[name] for name in measurements.SERIES)
     found["label"] = str(found["key"])
@@ -148,7 +148,31 @@ def test_dots_that_are_cut_are_told():
     plots = charts.limits(rows)
     assert sum(len(plot["data"][0]["y"]) for plot in plots) == 60
     assert all("60 of 90 series" in plot["note"] for plot in plots)
-    assert all(plot["layout"]["yaxis"]["automargin"] for plot in plots), "labels have the room they need"
+    assert [share for plot in plots for share in plot["data"][0]["x"]] == [n / 100 for n in range(1, 61)]
+
+
+def test_low_and_doubtful_dots_come_first_with_their_words():
+    rows = [row("stream/gpu0/near", share=0.9), row("stream/gpu0/far", share=0.1)]
+    rows += [row("stream/gpu0/coarse", share=0.8, doubt="coarse timer")]
+    rows += [row("stream/gpu0/slow", share=0.5, low=True, doubt="low, 57% of the usual 88%: others on the GPU")]
+    [plot] = charts.limits(rows)
+    captions = [caption["text"].replace("<br>", " ") for caption in plot["layout"]["annotations"]]
+    assert [caption.split()[0].rstrip(":") for caption in captions] == [
+        f"stream/gpu0/{name}" for name in ("slow", "coarse", "far", "near")
+    ]
+    assert captions[0].endswith("low, 57% of the usual 88%: others on the GPU")
+
+
+def test_names_of_dots_stand_above_them_and_are_narrow():
+    """On 390 pixels, names at the left of a picture had no room and were cut."""
+    [plot] = charts.limits(
+        [row(f"transfer/{'x' * 30}/{n}", axes={"axis": "y" * 40 + str(n)}, share=0.5) for n in (1, 2)]
+    )
+    assert not plot["layout"]["yaxis"]["visible"] and plot["layout"]["margin"]["l"] <= 10
+    heights = [caption["y"] for caption in plot["layout"]["annotations"]]
+    assert heights == sorted(heights) and heights[1] > heights[0]
+    lines = [line for caption in plot["layout"]["annotations"] for line in caption["text"].split("<br>")]
+    assert max(map(len, lines)) <= charts._NARROW
 
 
 def test_lines_that_are_cut_are_told():

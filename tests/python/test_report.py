@@ -118,6 +118,31 @@ def test_a_comparison_is_part_of_the_page(tmp_path):
     assert "8 jobs against 8" in text and "regressed" in text
 
 
+def test_the_page_opens_with_the_answer(tmp_path):
+    """The verdict of a change stood at the end of the page, behind everything else."""
+    cases = jobs_of(History(step=0.05), 1, 8)
+    cases[0]["warnings"] = [{"code": "xid_errors", "message": "Xid 79", "samples": None}]
+    text = made(tmp_path, write(tmp_path / "r", cases), "--from", "driver=570", "--to", "driver=580")
+    parts = ["The change: regressed", "left out: driver errors", 'id="summary"', 'id="regressions"', 'id="machine1"']
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_without_anything_to_say_the_page_says_so(tmp_path, capsys):
+    cases = [record(0.001, job=str(job)) for job in range(3)]
+    assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
+    assert capsys.readouterr().out.startswith("Nothing failed, and nothing casts doubt on 1 figure.\n")
+
+
+def test_low_figures_are_named_at_the_top_and_marked_where_they_stand(tmp_path):
+    case = record(29.1e9, workload="transfer/pinned-gpu0/ce", axes={"bytes": 1 << 30}, placement=None)
+    case["metrics"][0] |= {"name": "rate", "unit": "B/s", "better": "higher", "share": 0.46, "bytes_moved": 1 << 30}
+    case["metrics"][0]["limit"] = {"value": 63e9, "unit": "B/s", "source": "PCIe 5 x16"}
+    text = Page(made(tmp_path, write(tmp_path / "r", [case]))).text
+    words = "low, 53% of the usual 87% of PCIe: the record does not say why"
+    assert text.index("1 figure is low:") < text.index("Figures are medians") and text.count(words) >= 2
+
+
 def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):
     cases = [
         record(0.001 * (1 + job / 1000), job=str(job), workload=f"transfer/gpu{a}-gpu{b}/ce", axes={"bytes": 1 << size})

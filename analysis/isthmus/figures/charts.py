@@ -21,6 +21,7 @@ _LINES, _DOTS, _BARS = 24, 60, 90  # at most of one kind
 _PAGE = 930  # pixels: a higher picture would be squeezed on paper, so it becomes several
 _MOST_OF_LINEAR = 20  # an axis is linear where the largest value is at most so many times the smallest
 _ROW = 18  # pixels of a line of text
+_LINE, _NARROW = 14, 50  # pixels of a line of small text, and how many letters of it a telephone has room for
 #: What tells series of one workload apart, beside the axes.
 VARIANT = ("version", "placement", "staging", "size", "preset")
 
@@ -141,7 +142,7 @@ def _line(name: str, points: dict[int, dict], factor: float) -> dict:
 
 
 def _mode(row: dict) -> str:
-    return row["mode"] or f"{row['placement']}/{row['staging']}"
+    return row["mode"] or "/".join(filter(None, (row["placement"], row["staging"])))
 
 
 def modes(rows: list[dict]) -> list[dict]:
@@ -251,7 +252,8 @@ def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
 
 
 def limits(rows: list[dict]) -> list[dict]:
-    """How near each rate comes to its limit, the nearest first; one dot a series at its best size."""
+    """How far each rate is from its limit, one dot a series at its best size: low and doubtful ones first, then the
+    furthest."""
     best: dict[tuple, dict] = {}
     for row in rows:
         if row["share"] and row["metric"].endswith("rate"):
@@ -260,37 +262,52 @@ def limits(rows: list[dict]) -> list[dict]:
             key = (*names, axes)
             if key not in best or row["share"] > best[key]["share"]:
                 best[key] = row
-    ordered = sorted(best.values(), key=lambda row: (-row["share"], row["label"]))
+    ordered = sorted(best.values(), key=lambda row: (not row["low"], not row["doubt"], row["share"], row["label"]))
     shown = ordered[:_DOTS]
-    names = ["<br>".join(label(line) for line in textwrap.wrap(name, 56)) for name in labels(shown)]
-    row = max([_ROW, *(13 * (name.count("<br>") + 1) for name in names)])
-    note = cut(len(shown), len(ordered), "series, the nearest to their limits,")
-    step = (_PAGE - 150) // row
+    names = [
+        textwrap.wrap(f"{name}: {row['doubt']}" if row["doubt"] else name, _NARROW)
+        for name, row in zip(labels(shown), shown, strict=True)
+    ]
+    note = cut(len(shown), len(ordered), "series, the low and doubtful ones and then the furthest from their limits,")
+    step = (_PAGE - 150) // (_ROW + _LINE * max(map(len, names), default=1))
     parts = range(0, len(shown), step)
     return [
-        _dots(shown[first : first + step], names[first : first + step], row, note, _part(number, len(parts)))
+        _dots(shown[first : first + step], names[first : first + step], note, _part(number, len(parts)))
         for number, first in enumerate(parts, 1)
     ]
 
 
-def _dots(shown: list[dict], names: list[str], row: int, note: str, part: str) -> dict:
-    """Shares of series, the first on top; `row` is the height of a name in pixels."""
+def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> dict:
+    """Shares of series, the first on top, each below its name: beside it a telephone has no room."""
     whiskers = [each["share"] * (spread.relative(each["value"], each["spread"]) or 0) for each in shown]
     texts = [
-        f"{units.quantity(r['value'], r['unit'])} {spread.percent(r['value'], r['spread'])} of {r['source']}"
+        " ".join([units.quantity(r["value"], r["unit"]), spread.percent(r["value"], r["spread"]), "of", r["source"]])
         for r in shown
     ]
+    colours = ["#D55E00" if each["low"] else "#E69F00" if each["doubt"] else "#0072B2" for each in shown]
+    heights = [_ROW + _LINE * len(name) for name in names]
+    tops = [sum(heights[:i]) for i in range(len(heights))]
     data = [
         {
-            "type": "scatter", "mode": "markers", "x": [each["share"] for each in shown], "y": names,
-            "error_x": {"type": "data", "array": whiskers, "thickness": 1, "width": 3},
+            "type": "scatter", "mode": "markers", "x": [each["share"] for each in shown],
+            "y": [top + height - _ROW / 2 for top, height in zip(tops, heights, strict=True)],
+            "error_x": {"type": "data", "array": whiskers, "thickness": 1, "width": 3}, "marker": {"color": colours},
             "text": [label(text) for text in texts], "hovertemplate": "%{x:.0%}: %{text}",
         }
     ]  # fmt: skip
+    captions = [
+        {
+            "text": "<br>".join(map(label, name)), "xref": "paper", "x": 0, "xanchor": "left", "y": top,
+            "align": "left", "yanchor": "top", "showarrow": False, "font": {"size": 11},
+        }
+        for name, top in zip(names, tops, strict=True)
+    ]  # fmt: skip
     high = max(1.05, *(each["share"] + w for each, w in zip(shown, whiskers, strict=True)))
     x = {"title": {"text": "share of the limit"}, "tickformat": ".0%", "range": [0, high * 1.02]}
-    y = {"automargin": True, "dtick": 1, "range": [len(shown) - 0.3, -0.7], "tickfont": {"size": 10}}
-    return figure(f"Share of the hardware's limit{part}", note, data, xaxis=x, yaxis=y, height=150 + row * len(shown))
+    y = {"visible": False, "range": [sum(heights), 0], "fixedrange": True}
+    title = f"Share of the hardware's limit{part}"
+    return figure(title, note, data, xaxis=x, yaxis=y, annotations=captions, height=110 + sum(heights),
+                  margin={"t": 10, "r": 10, "l": 10, "b": 60})  # fmt: skip
 
 
 def labels(rows: list[dict]) -> list[str]:

@@ -1,4 +1,4 @@
-"""All records on one self-contained HTML page: summary, matrices, modes, limits, regressions, provenance, warnings.
+"""All records on one self-contained HTML page: the answer, what a change did, limits, matrices, modes, provenance.
 
 It needs no network: the plotting library is in the page, and the page forbids itself to load anything. Everything that
 comes from a record is escaped. Without a page the summary alone is shown, as text or for programs.
@@ -11,14 +11,15 @@ import statistics
 
 from isthmus import Error, exits, spelling, units
 from isthmus.figures import charts, pages
-from isthmus.records import hardware, measurements, selection, store
+from isthmus.records import content, doubts, hardware, measurements, selection, store
 from isthmus.statistics import series, spread
 from isthmus.tables import matrix, output
 from isthmus.verdicts import judging, two_sides, wording
 
 WANTED = (
     *two_sides.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
-    "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus",
+    "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus", "doubts", "moved",
+    "spoilt",
 )  # fmt: skip
 _CASES, _COLUMNS = 150, 6  # at most in one table
 # Of a family's metrics those that say the most, first.
@@ -56,9 +57,11 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
     rows = opened.rows(
         f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
         "any_value(source) AS source, list(medians ORDER BY job) AS of_jobs, any_value(low) AS low, "
-        "any_value(high) AS high, any_value(mad) AS mad, any_value(samples) AS samples "
+        "any_value(high) AS high, any_value(mad) AS mad, any_value(samples) AS samples, "
+        "any_value(moved) AS moved, flatten(list(doubts)) AS doubts "
         f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, "
         "list(median) AS medians, median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
+        "any_value(moved) AS moved, flatten(list(doubts)) AS doubts, "
         "any_value(n_samples - n_invalid) AS samples, any_value(within_low) AS low, any_value(within_high) AS high "
         f"FROM measured WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
         f"GROUP BY machine, {names} ORDER BY ALL"
@@ -69,6 +72,8 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         row["jobs"] = len(row["of_jobs"])
         alone = spread.of_record(row["value"], (row["low"], row["high"]), row["mad"], row["samples"])
         row["spread"] = spread.of_jobs(row["of_jobs"], alone)
+        found = doubts.of_row(row | {"limit_source": row["source"], "n_samples": row["samples"]})
+        row["low"], row["doubt"] = found.low, doubts.say([found] * min(row["jobs"], 2))
         row["axes"] = series.axes_of(row["axes"])
         if row["ranks"]:  # what several processes measured together stays apart by their number
             row["axes"]["ranks"] = row["ranks"]
@@ -96,7 +101,7 @@ def matrices(rows: list[dict]) -> list[dict]:
                 share = f"{row['share']:.0%}" if row["share"] else ""
                 cells[route["start"], route["end"]] = {
                     "text": units.quantity(row["value"], unit), "share": share, "fill": row["share"] or 0,
-                    "spread": spread.percent(row["value"], row["spread"]),
+                    "spread": spread.percent(row["value"], row["spread"]), "doubt": row["doubt"],
                 }  # fmt: skip
         starts, ends = matrix.sides(cells)
         at = f" at {units.byte_text(size)}" if size else ""
@@ -147,8 +152,9 @@ def _case_name(found: dict[str, dict]) -> str:
     return row["label"].removesuffix(f" {metric}")
 
 
-def _cell(row: dict) -> str:
-    return f"{units.quantity(row['value'], row['unit'])} {spread.percent(row['value'], row['spread'])}".strip()
+def _cell(row: dict) -> dict[str, str]:
+    text = f"{units.quantity(row['value'], row['unit'])} {spread.percent(row['value'], row['spread'])}".strip()
+    return {"text": text, "doubt": row["doubt"]}
 
 
 def _provenance(opened: store.Store) -> list[tuple[str, list[str]]]:
@@ -181,7 +187,45 @@ def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
     return shown, len(changes)
 
 
-def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict:
+def _spoilt(opened: store.Store) -> dict[str, int]:
+    """How many records are left out because of what their warnings say, by its words."""
+    rows = opened.rows(
+        "SELECT code, count(*) AS records FROM (SELECT unnest(warnings) AS code FROM measurements "
+        f"WHERE metric_index = 0 AND spoilt) WHERE code IN {content.SPOILING} GROUP BY code ORDER BY records DESC, code"
+    )
+    return {doubts.say([doubts.Doubt((row["code"],))]): row["records"] for row in rows}
+
+
+_NAMED = 5  # low figures that the answer names
+
+
+def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome | None) -> list[str]:
+    """What the records come to, in a few sentences, the worst first."""
+    said = []
+    if outcome:
+        counts = collections.Counter(result.verdict for result in outcome.results)
+        of = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        said.append(f"The change: {outcome.verdict} ({of or 'no series is in both'}).")
+    cases = sum(machine["records"] for machine in machines)
+    if failed := sum(machine["failed"] for machine in machines):
+        said.append(f"{failed} of {spelling.counted(cases, 'record')} failed or are wrong.")
+    for words, count in _spoilt(opened).items():
+        said.append(f"{spelling.counted(count, 'record', 'are')} spoilt and left out: {words}.")
+    if opened.skipped:
+        said.append(f"{spelling.counted(len(opened.skipped), 'file')} could not be read.")
+    rows = [row for machine in machines for row in machine["rows"]]
+    low = sorted((row for row in rows if row["low"]), key=lambda row: (row["low"].part, row["label"]))
+    if low:
+        said.append(f"{spelling.counted(len(low), 'figure', 'are')} low:")
+        said += [
+            f"- {row['label']} {units.quantity(row['value'], row['unit'])}: {row['doubt']}" for row in low[:_NAMED]
+        ]
+    if others := sum(bool(row["doubt"]) and not row["low"] for row in rows):
+        said.append(f"{others} of {spelling.counted(len(rows), 'figure')} have less in doubt, said next to each.")
+    return said or [f"Nothing failed, and nothing casts doubt on {spelling.counted(len(rows), 'figure')}."]
+
+
+def everything(opened: store.Store, outcome: judging.Outcome | None = None) -> dict:
     """Everything that the page shows."""
     machines = []
     found = _machines(opened)
@@ -199,6 +243,7 @@ def content(opened: store.Store, outcome: judging.Outcome | None = None) -> dict
     results, changes = _changes(outcome)
     return {
         "made": series.now(),
+        "answer": answer(opened, machines, outcome),
         "meaning": spread.MEANING,
         "machines": machines,
         "skipped": [(spelling.printable(each.path), spelling.printable(each.why)) for each in opened.skipped],
@@ -240,8 +285,9 @@ def summary(found: dict) -> output.Table:
         for each in found["warnings"]
     ]
     if found["outcome"]:
-        notes.append(f"the change: {found['outcome'].verdict}; `isthmus regress` lists all series")
-    lines = [*output.lay_out(heads, cells), *(line for note in notes for line in output.fold(note))]
+        notes.append("`isthmus regress` lists all series of the change")
+    lines = [line for sentence in found["answer"] for line in output.fold(sentence)]
+    lines += ["", *output.lay_out(heads, cells), *(line for note in notes for line in output.fold(note))]
     return output.Table(_SUMMARY, rows, "\n".join(lines), notes)
 
 
@@ -266,7 +312,7 @@ def run(asked) -> int:
         if asked.a:
             sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
-        found = content(opened, outcome)
+        found = everything(opened, outcome)
     if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
         output.write(asked, summary(found))
         return exits.PASSED
