@@ -220,8 +220,12 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
         said += [
             f"- {row['label']} {units.quantity(row['value'], row['unit'])}: {row['doubt']}" for row in low[:_NAMED]
         ]
-    if others := sum(bool(row["doubt"]) and not row["low"] for row in rows):
-        said.append(f"{others} of {spelling.counted(len(rows), 'figure')} have less in doubt, said next to each.")
+    others = collections.Counter(row["doubt"] for row in rows if row["doubt"] and not row["low"])
+    if others:
+        most = ", ".join(f"{words} ({count})" for words, count in others.most_common(3))
+        more = ", …" if len(others) > 3 else ""
+        figures = spelling.counted(len(rows), "figure")
+        said.append(f"{others.total()} of {figures} are in doubt, said next to each: {most}{more}.")
     return said or [f"Nothing failed, and nothing casts doubt on {spelling.counted(len(rows), 'figure')}."]
 
 
