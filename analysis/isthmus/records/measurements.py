@@ -27,9 +27,9 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
         "stolen_share": "DOUBLE",
     },
     "devices": [{
-        "name": "VARCHAR", "uuid": "VARCHAR", "pci_bus": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR", "runtime": "VARCHAR",
-        "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE", "pcie": "STRUCT(gen BIGINT, width BIGINT)",
-        "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
+        "name": "VARCHAR", "uuid": "VARCHAR", "pci_bus": "VARCHAR", "arch": "VARCHAR", "driver": "VARCHAR",
+        "runtime": "VARCHAR", "memory_bandwidth": "DOUBLE", "fp32_rate": "DOUBLE",
+        "pcie": "STRUCT(gen BIGINT, width BIGINT)", "links": "VARCHAR[]", "state": _STATE, "state_after": _STATE,
     }],
     "ranks": {"count": "BIGINT", "library": "VARCHAR"},
     "host": {
