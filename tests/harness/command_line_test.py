@@ -789,6 +789,36 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn("standard output could not be written", done.stderr)
 
+    def test_a_dry_run_says_what_would_fail(self):
+        numbers = ("run", "fixture/numbers", "--set", "source=file", "--placement", "pinned")
+        cases = {"absent": "No such file", str(self.folder): "it is a folder"}
+        for path, why in cases.items():
+            with self.subTest(path=path):
+                for way in ((), ("--dry-run",)):
+                    done = self.run_bench(*numbers, *way, "--record", str(self.record), ISTHMUS_FIXTURE_NUMBERS=path)
+                    self.assertEqual(done.returncode, 1, done.stdout)
+                    self.assertIn(why, done.stdout + done.stderr)
+                self.assertIn("would fail", done.stdout)
+                self.assertIn("1 of 1 cases would fail", done.stderr)
+        done = self.run_bench(*numbers, "--dry-run")  # no file is named: a skip, as without --dry-run
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("would be skipped", done.stdout)
+
+    def test_a_dry_run_that_resumes_prices_what_is_left(self):
+        run = ("fixture/saxpy", "--size", "tiny", "--placement", "pinned,mapped", "--processes", "2")
+        self.measure("fixture/saxpy", "--size", "tiny", "--placement", "pinned", "--processes", "2")
+        self.assertTrue(self.measure(*run, "--dry-run").stdout.splitlines()[-1].startswith("4 cases, "))
+        *cases, last = self.measure(*run, "--dry-run", "--resume").stdout.splitlines()
+        self.assertEqual([case.endswith(": done before") for case in cases], [True, False])
+        self.assertRegex(last, "^2 cases, .*, 2 done before$")
+        lines = self.record.read_text().splitlines(keepends=True)
+        self.record.write_text(lines[0])  # of the first process
+        last = self.measure(*run, "--dry-run", "--resume").stdout.splitlines()[-1]
+        self.assertRegex(last, "^3 cases, .*, 1 done before$")
+        self.measure(*run, "--resume")
+        last = self.measure(*run, "--dry-run", "--resume").stdout.splitlines()[-1]
+        self.assertRegex(last, "^0 cases.*, 4 done before$")
+
     BROKEN_STREAMS = ("full", "closed", "a pipe that nobody reads")
 
     def run_with_broken(self, stream, how, *arguments):

@@ -51,10 +51,12 @@ TEST(Estimate, IsNoneWhereNobodyKnows) {
 TEST(Estimate, TheSumSaysWhatItLeavesOut) {
   Estimate all;
   all.add(std::nullopt);
-  EXPECT_EQ(all.sentence(1), "1 case");
+  EXPECT_EQ(all.sentence(), "1 case");
   all.add(20);
-  EXPECT_EQ(all.sentence(1), "2 cases, about 20 s without 1 case of unknown length");
-  EXPECT_EQ(all.sentence(3), "6 cases, about 60 s without 3 cases of unknown length");
+  EXPECT_EQ(all.sentence(), "2 cases, about 20 s without 1 case of unknown length");
+  all.add(10, 4);
+  all.add(5, 0);  // was measured before
+  EXPECT_EQ(all.sentence(), "6 cases, about 60 s without 1 case of unknown length");
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -343,6 +345,14 @@ void own_readings(Case& c) {
       ++taken;
       return std::vector{1e9, taken < 10 ? 1e9 * taken : 1e9};
     });
+  } else if (what == "slow_inputs") {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    c.sample(seconds, [] { return 1.0; });
+  } else if (what == "slow_samples") {
+    c.sample(seconds, [] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return 0.1;
+    });
   } else if (what == "unequal") {
     c.sample({there, back}, [] { return std::vector{1.0}; });
   } else if (what == "spoilt") {
@@ -376,7 +386,8 @@ const Registration own_registration =
         .axis({.name = "what",
                .help = "kind of reading",
                .default_value = "one",
-               .choices = {"one", "several", "unequal", "spoilt", "batched", "unsettled", "coarse", "unlatched"}});
+               .choices = {"one", "several", "unequal", "slow_inputs", "slow_samples", "spoilt", "batched", "unsettled",
+                           "coarse", "unlatched"}});
 
 // Readings in processes of their own.
 std::vector<double> in_a_fresh_process(int what) {

@@ -417,6 +417,47 @@ TEST(OwnReadings, WhatACaseNeedsIsHeldAgainstWhatThereIs) {
   EXPECT_TRUE(footprint(spec_of("own/readings", {"bytes=4096TiB"}), context()).skipped);
 }
 
+// --- the seconds that a case may take ----------------------------------------------------------------
+
+TEST(Budget, EndsBetweenTheInputsAndTheFirstSample) {
+  auto c = context();
+  c.sampling.budget = 0.1;
+  const auto record = record_of(spec_of("own/readings", {"what=slow_inputs"}), c);
+  EXPECT_EQ(record["skip_kind"], "budget");
+  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.1 s was over after making the inputs"),
+            std::string::npos)
+      << record["skipped"];
+  EXPECT_FALSE(is_settled(record)) << "--resume measures it with more seconds";
+  c.sampling.budget = 30;
+  EXPECT_TRUE(record_of(spec_of("own/readings", {"what=slow_inputs"}), c)["skipped"].is_null());
+}
+
+TEST(Budget, EndsWarmUps) {
+  auto c = context();
+  c.sampling.budget = 0.25;
+  c.sampling.warmups = 100;
+  c.sampling.samples = 100;
+  const auto result = run_case(spec_of("own/readings", {"what=slow_samples"}), c);
+  ASSERT_FALSE(result.skipped) << *result.skipped;
+  const auto* seconds = result.find("seconds");
+  ASSERT_NE(seconds, nullptr);
+  EXPECT_EQ(seconds->samples.size(), 1u);
+  EXPECT_EQ(seconds->stop, Stop::budget);
+  EXPECT_LT(seconds->warmups, 4);
+}
+
+TEST(Budget, WhatCannotFitIsSkippedBeforeItBegins) {
+  auto c = context();
+  c.sampling.budget = 0.01;
+  const auto large = spec_of("fixture/saxpy", {"n=67108864"});
+  EXPECT_NE(footprint(large, c).skipped->find("the budget is 0.01 s; raise --budget"), std::string::npos);
+  const auto result = run_case(large, c);
+  ASSERT_TRUE(result.skipped && result.over_budget);
+  EXPECT_LT(result.wall, 5) << "nothing of it was begun";
+  c.sampling.budget = 600;
+  EXPECT_FALSE(footprint(large, c).skipped);
+}
+
 TEST(OwnReadings, ALatchThatIsAskedForAndNotWantedIsSaid) {
   auto c = context();
   EXPECT_FALSE(warned(own("unlatched", c), "no_latch"));

@@ -57,6 +57,9 @@ void guarded(CaseResult& result, Body body) {
     result.ended_by_other_rank = true;
   } catch (const Interrupted&) {
     result.interrupted = true;
+  } catch (const BudgetSpent& spent) {
+    result.skipped = spent.what();
+    result.over_budget = true;
   } catch (const Skip& skip) {
     note_skip(result, skip);
   } catch (const device::Error& error) {
@@ -304,7 +307,8 @@ CaseFootprint footprint(const CaseSpec& spec, const RunContext& context) {
   found.host_bytes = state.needed_host_bytes;
   found.device_bytes = state.needed_device_bytes;
   found.traffic = result.traffic;
-  found.skipped = result.skipped ? result.skipped : result.error;
+  found.skipped = result.skipped;
+  found.failed = result.error;
   return found;
 }
 

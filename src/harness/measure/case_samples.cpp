@@ -89,7 +89,11 @@ void Case::sample(std::vector<Metric> metrics, const std::function<void()>& prep
     taken.batch = state_.sample->batch;
     return taken;
   };
-  for (int i = 0; i < state_.warmups() && !interrupted(); ++i) take(Part::warmups, 0);
+  state_.end_if_over_budget("making the inputs");
+  int warmups = 0;
+  for (; warmups < state_.warmups() && !interrupted() && !state_.team.any(state_.asked_budget_is_over()); ++warmups)
+    take(Part::warmups, 0);
+  for (auto& series : all) series.warmups = warmups;
   sample_all(state_, all, {.most = state_.most_samples()},
              [&](std::size_t index) { return take(Part::samples, index); });
   state_.sample.reset();
@@ -166,6 +170,7 @@ int Case::batch_for(std::string_view timer, int most, const std::function<double
   int times = 1;
   while (times < most) {
     end_if_interrupted();
+    state_.end_if_over_budget("finding a batch");
     const double shortest = shortest_of(times);
     if (shortest >= enough) break;
     const double wanted = 1.25 * enough / std::max(shortest, 1e-9) * times;

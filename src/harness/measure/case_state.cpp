@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "harness/measure/measurement.hpp"
+#include "harness/plan/estimate.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/parallel.hpp"
 
@@ -105,6 +106,33 @@ void Case::State::judge_ticks(Series& metric) {
                                             metric.name, sampling.least_ticks));
 }
 
+void Case::State::end_if_over_budget(std::string_view done) const {
+  if (!sampling.budget || footprint_only || elapsed() <= *sampling.budget) return;
+  const bool has_samples =
+      std::ranges::any_of(result.metrics, [](const Series& series) { return !series.samples.empty(); });
+  if (has_samples) return;
+  throw BudgetSpent(
+      fmt::format("the budget of {:g} s was over after {} ({:.3g} s), before the first sample; raise "
+                  "--budget, or choose a smaller size",
+                  *sampling.budget, done, elapsed()));
+}
+
+namespace {
+
+/// Seconds of a case that takes one sample and no warm-ups, where that can be told from its bytes.
+std::optional<double> shortest(const CaseSpec& spec, SamplingOptions sampling, std::size_t host_bytes,
+                               std::size_t device_bytes) {
+  sampling.samples = 1;
+  sampling.warmups = 0;
+  sampling.budget.reset();
+  CaseFootprint footprint;
+  footprint.host_bytes = host_bytes;
+  footprint.device_bytes = device_bytes;
+  return estimate_seconds(spec, sampling, footprint);
+}
+
+}  // namespace
+
 void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
   using Memory = Shortage::Memory;
   const auto refuse_more = [](Memory memory, std::size_t bytes, std::size_t there, double usable, const auto& words) {
@@ -118,6 +146,16 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
     // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
     refuse_more(Memory::host, host_bytes, *host, 0.95 * static_cast<double>(*host),
                 [](const std::string& free) { return free + " are available"; });
+  }
+  constexpr double kDoubt = 2, kUsualOverhead = 0.1;  // estimates may be off by such a factor, and seconds
+  if (const auto& budget = sampling.budget) {
+    const auto seconds = shortest(spec, sampling, host_bytes, device_bytes);
+    if (seconds && *seconds > kDoubt * *budget + kUsualOverhead)
+      throw BudgetSpent(fmt::format(
+          "one sample of {} of host and {} of device memory takes about {:.2g} s, and the budget is {:g} s; "
+          "raise --budget, or choose a smaller size",
+          memory::format_bytes(static_cast<double>(host_bytes)),
+          memory::format_bytes(static_cast<double>(device_bytes)), *seconds, *budget));
   }
   if (!device_info) return;
   const auto card = device::memory_info();

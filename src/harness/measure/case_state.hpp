@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "harness/measure/inputs.hpp"
@@ -25,6 +27,11 @@ class Measurement;
 
 /// Thrown by measure(), needs() and sample() when only the footprint is wanted (--dry-run).
 struct FootprintKnown {};
+
+/// Thrown where the seconds that were asked for do not suffice for a sample; what() says why.
+struct BudgetSpent : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// What the body of sample() says of the sample it takes.
 struct SampleRemarks {
@@ -115,6 +122,10 @@ struct Case::State final : BufferAddresses {
     if (sampling.budget || sampling.samples) return sampling.budget;
     return harness::SamplingOptions::kDefaultBudget;
   }
+  /// Throws BudgetSpent where the seconds that were asked for are over and nothing was sampled yet: between the parts
+  /// of a case, each of which runs to its end. `done`: what was done last, as "making the inputs".
+  void end_if_over_budget(std::string_view done) const;
+  bool asked_budget_is_over() const { return sampling.budget && elapsed() > *sampling.budget; }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
 
   /// Whether streams are to be held; where not, the record says so.
@@ -124,7 +135,8 @@ struct Case::State final : BufferAddresses {
 
   /// What the axis says where it changes anything: of measure() in a managed placement.
   std::optional<std::string_view> driver_prefetch() const;
-  /// Throws Skip (memory) where the buffers do not fit.
+  /// Throws Skip (memory) where the buffers do not fit, and BudgetSpent where their bytes and the workload's own
+  /// estimate say that one sample takes longer than the seconds that were asked for.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
   /// Of one row; nothing where rows have none.

@@ -77,11 +77,14 @@ void Measurement::allocate() {
   auto& stream = *s_.stream;
   Allocation a;
   const double host = clocked(s_, "host_alloc", [&] { set.allocate_host(); });
+  s_.end_if_over_budget("allocating host memory");
   a.touch = clocked(s_, "host_touch", [&] { set.touch_host(); });
+  s_.end_if_over_budget("touching host memory");
   {
     const Watched inputs(s_, "", Part::inputs);
     for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
       if (!input_phase_ || !input_phase_->reads(i)) s_.fill(i);
+      s_.end_if_over_budget("making the inputs");
     }
     passes_.allocated();
   }
@@ -101,6 +104,7 @@ void Measurement::allocate() {
     a.host = host;
     if (placement_->two_memories()) a.device = allocated;
   }
+  s_.end_if_over_budget("allocating device memory");
   set_driver_prefetch(a);
   a.graph = body_.capture(stream);
   s_.result.peak_device_bytes = std::max(s_.result.peak_device_bytes, set.device_bytes());
@@ -184,8 +188,9 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
   if (s_.verifier.failed()) return std::nullopt;
   Pass pass = cold;
   look_at_pieces();
-  for (int i = 0; i < s_.warmups() && !ended(); ++i) {
-    pass = passes_.phased(Part::warmups, static_cast<std::size_t>(i));
+  int warmups = 0;
+  for (; warmups < s_.warmups() && !ended() && !s_.asked_budget_is_over(); ++warmups) {
+    pass = passes_.phased(Part::warmups, static_cast<std::size_t>(warmups));
     verify(false);
   }
   if (ended()) return std::nullopt;
@@ -194,7 +199,7 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
   std::vector<Series> all;
   const auto declare = [&](std::string_view name, std::string_view timer, int batch) {
     auto& series = all.emplace_back(Series::of(name, timer));
-    series.warmups = s_.warmups();
+    series.warmups = warmups;
     series.batch = batch;
   };
   const auto& batches = passes_.batches();
@@ -243,6 +248,10 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
 }
 
 void Measurement::sample_overlapped() {
+  if (s_.asked_budget_is_over()) {
+    s_.result.warn("budget_over", "the budget was over before the overlapped reading, which was left out");
+    return;
+  }
   if (s_.warmups() > 0) {
     bool spoilt = false;
     passes_.overlapped(Part::warmups, 0, spoilt);
@@ -350,7 +359,10 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
     result.traffic = rehearsed.keeper().traffic();
     throw FootprintKnown{};
   }
-  for (const auto& input : shared_inputs) input.get();
+  for (const auto& input : shared_inputs) {
+    input.get();
+    end_if_over_budget("making the inputs");
+  }
   measurement = std::make_unique<Measurement>(*this, control, std::move(body));
   measurement->run();
   measured = true;

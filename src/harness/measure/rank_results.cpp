@@ -17,7 +17,8 @@ json outcome_json(const CaseResult& result) {
                   {"ended_by_other", result.ended_by_other_rank},
                   {"warnings", json::array()}};
   if (result.error) outcome["error"] = *result.error;
-  if (result.skipped) outcome["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}};
+  if (result.skipped)
+    outcome["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}, {"over_budget", result.over_budget}};
   if (const auto& shortage = result.shortage; shortage && result.skipped)
     outcome["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free, shortage->usable};
   if (result.verification.verdict == Verdict::fail) {
@@ -98,6 +99,7 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     const std::string why = skipped.at("why");
     result.skipped = common ? why : of_rank(rank, why);
     result.skip_kind = skipped.at("kind").get<SkipKind>();
+    result.over_budget = skipped.at("over_budget").get<bool>();
     if (skipped.contains("shortage")) {
       const auto& shortage = skipped["shortage"];
       result.shortage = Shortage{shortage[0].get<Shortage::Memory>(), shortage[1], shortage[2], shortage[3]};

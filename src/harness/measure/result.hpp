@@ -99,6 +99,7 @@ struct CaseResult {
   std::optional<std::string> fallback, skipped, error;
   std::map<std::string, std::string> notes;  ///< facts in words
   SkipKind skip_kind = SkipKind::unsupported;
+  bool over_budget = false;              ///< skipped since it does not fit into the seconds that a case may take
   std::optional<Shortage> shortage;      ///< of a case skipped for memory, where it is known
   std::vector<std::string> observed_by;  ///< asked observers: its times are held to no reference
   bool interrupted = false;

@@ -12,10 +12,14 @@ namespace isthmus::harness {
 namespace {
 
 // Per case: asking for the device's state, streams, writing the record. Page-locking takes 0.4 s a GiB where it was
-// measured, other memory a fraction of that.
+// measured, or as long as one thread takes to write fresh memory where that is longer.
 constexpr double kCaseSeconds = 0.1;
 constexpr double kPageLockingSeconds = 0.4 / 0x1p30;
-constexpr int kUsualSamples = 15;  // the adaptive rule ends between 6 and 30
+double allocation_seconds(const SamplingOptions& sampling) {
+  return std::max(kPageLockingSeconds, 1 / sampling.touch_rate);
+}
+constexpr double kEmulatedWork = 50e6;  // bytes and operations of kernels that an emulated device does in a second
+constexpr int kUsualSamples = 15;       // the adaptive rule ends between 6 and 30
 
 int usual_samples(double seconds, const SamplingOptions& sampling) {
   if (sampling.samples) return *sampling.samples;
@@ -39,21 +43,23 @@ double own_readings(const CaseSpec& spec, const SamplingOptions& sampling,
   const int operations = (emulated ? sampling.samples.value_or(1) : usual_samples(once, sampling)) +
                          sampling.warmups.value_or(emulated ? 0 : 2);
   const double host = footprint ? static_cast<double>(footprint->host_bytes) : bytes_on_axes(spec);
-  return kCaseSeconds + host * kPageLockingSeconds + operations * once;
+  // An emulated device's memory is the host's, and poisoned.
+  const double device = emulated && footprint ? static_cast<double>(footprint->device_bytes) : 0;
+  return kCaseSeconds + (host + device) * allocation_seconds(sampling) + operations * once;
 }
 
 double phases(const CaseSpec& spec, const SamplingOptions& sampling, const CaseFootprint& footprint) {
   const double bytes = static_cast<double>(std::max(footprint.host_bytes, footprint.device_bytes));
   if (is_emulated(*spec.workload)) {
     const double work = footprint.traffic.bytes_read + footprint.traffic.bytes_written + footprint.traffic.flops;
-    return kCaseSeconds + 2 * work / 50e6;
+    return kCaseSeconds + bytes * allocation_seconds(sampling) + 2 * work / kEmulatedWork;
   }
   const bool pageable = spec.placement && (*spec.placement)->in == memory::Travel::blocking;
   const double pass = bytes / 10e9 + bytes / (pageable ? 8e9 : 50e9) + footprint.traffic.flops / 5e12;
   const int samples = usual_samples(pass, sampling);
   const int cycles = std::min(samples, sampling.allocation_cycles);
   const int passes = 2 * cycles + samples + std::min(samples, sampling.most_overlapped) + 3;
-  const double allocation = bytes * kPageLockingSeconds + bytes / 3e9;
+  const double allocation = bytes * (kPageLockingSeconds + 1 / sampling.touch_rate);
   return kCaseSeconds + passes * pass + cycles * allocation;
 }
 
@@ -74,18 +80,17 @@ std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptio
   return seconds && budget ? std::min(*seconds, *budget) : seconds;
 }
 
-void Estimate::add(std::optional<double> case_seconds) {
-  ++cases;
-  seconds += case_seconds.value_or(0);
-  unknown += case_seconds ? 0 : 1;
+void Estimate::add(std::optional<double> case_seconds, int times) {
+  cases += static_cast<std::size_t>(times);
+  seconds += case_seconds.value_or(0) * times;
+  unknown += case_seconds ? 0 : static_cast<std::size_t>(times);
 }
 
-std::string Estimate::sentence(int processes) const {
-  const auto times = static_cast<std::size_t>(processes);
+std::string Estimate::sentence() const {
   const auto counted = [](std::size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); };
-  if (unknown == cases) return counted(cases * times);
-  auto text = fmt::format("{}, {}", counted(cases * times), about(seconds * processes));
-  if (unknown > 0) text += fmt::format(" without {} of unknown length", counted(unknown * times));
+  if (unknown == cases) return counted(cases);
+  auto text = fmt::format("{}, {}", counted(cases), about(seconds));
+  if (unknown > 0) text += fmt::format(" without {} of unknown length", counted(unknown));
   return text;
 }
 

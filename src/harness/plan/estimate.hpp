@@ -15,6 +15,7 @@ struct CaseFootprint {
   std::size_t host_bytes = 0, device_bytes = 0;
   Traffic traffic;
   std::optional<std::string> skipped;  ///< why it would not run
+  std::optional<std::string> failed;   ///< what would go wrong before it runs
 };
 
 /// Seconds of one case, none of one that will not run; nullopt where unknown. Without a footprint only a
@@ -28,9 +29,10 @@ struct Estimate {
   double seconds = 0;
   std::size_t cases = 0, unknown = 0;
 
-  void add(std::optional<double> case_seconds);
-  /// "120 cases, about 3 min", for `processes` runs of all of them.
-  std::string sentence(int processes) const;
+  /// A case that runs so many times.
+  void add(std::optional<double> case_seconds, int times = 1);
+  /// "120 cases, about 3 min".
+  std::string sentence() const;
 };
 
 /// "less than 1 s", "about 45 s", "about 5 min", "about 1.5 h": as many digits as a guess is worth.

@@ -16,6 +16,7 @@ struct SamplingOptions {
   int allocation_cycles = 3;         ///< page-locking 32 GiB takes 12 s: allocate no more often than this
   std::optional<int> warmups;        ///< default 2; none on an emulated device
   std::optional<double> budget;      ///< seconds per case
+  double touch_rate = 3e9;           ///< bytes of fresh host memory that a thread writes in a second, for estimates
   std::optional<double> least_time;  ///< seconds for which the adaptive rule takes samples at least
   std::size_t chunks = 16;           ///< of placement `streamed`
   bool latch = true;                 ///< hold the stream until all is queued; without, small copies show the submission

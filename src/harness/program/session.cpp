@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <variant>
 
 #include "harness/measure/uvm_observer.hpp"
@@ -169,6 +170,8 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   }
   context.seed = options.seed;
   context.sampling = options.sampling;
+  const bool estimates = !prepared.starts_others && (ranks == nullptr || ranks->rank() == 0);
+  if (estimates && host_speed().touch_rate > 0) context.sampling.touch_rate = host_speed().touch_rate;
   context.numa_node = choose_numa_node(options.numa_node, context.device);
   context.governor = host_facts().governor;
   context.ranks = ranks;
@@ -219,32 +222,75 @@ std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::Devi
   return list;
 }
 
+/// In how many of its processes each case of a run is still to be measured.
+class Remaining {
+ public:
+  Remaining(const SessionOptions& options, const std::string& record, const RunContext& context, int processes,
+            int ranks)
+      : context_(context), processes_(processes) {
+    identity_ = {.id = {}, .command = {}, .process = 1, .seed = options.seed};
+    identity_.ranks.resize(static_cast<std::size_t>(ranks > 1 ? ranks : 0));
+    if (options.resume) settled_ = settled_cases(record);
+  }
+
+  int processes_of(const CaseSpec& spec) {
+    if (settled_.empty()) return processes_;  // else a file that the case reads would be hashed for nothing
+    int left = 0;
+    for (identity_.process = 1; identity_.process <= processes_; ++identity_.process) {
+      const auto device = device_of(*spec.workload, context_.device);
+      left += settled_.contains(case_identity(identity_, spec, device, context_.sampling.chunks)) ? 0 : 1;
+    }
+    done_ += processes_ - left;
+    return left;
+  }
+  /// ", 3 done before", where there are some.
+  std::string done_before() const { return done_ > 0 ? fmt::format(", {} done before", done_) : ""; }
+
+ private:
+  const RunContext& context_;
+  int processes_, done_ = 0;
+  RunIdentity identity_;
+  std::set<std::string> settled_;
+};
+
 /// "120 cases, about 3 min", as far as that is known beforehand.
-std::string outlook(const std::vector<CaseSpec>& cases, const SamplingOptions& sampling, int processes, bool resume) {
+std::string outlook(const std::vector<CaseSpec>& cases, const SamplingOptions& sampling, Remaining remaining) {
   Estimate all;
-  for (const auto& spec : cases) all.add(estimate_seconds(spec, sampling));
-  return all.sentence(processes) + (resume ? ", less what the record holds already" : "") +
-         (all.unknown == all.cases ? "; --dry-run estimates how long they take" : "");
+  for (const auto& spec : cases) all.add(estimate_seconds(spec, sampling), remaining.processes_of(spec));
+  return all.sentence() + remaining.done_before() +
+         (all.unknown == all.cases && all.cases > 0 ? "; --dry-run estimates how long they take" : "");
 }
 
-/// What each case would need and how long it would take, without doing any of it.
-void dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, int processes) {
+/// Says what each case would need and how long it would take, without doing any of it. Returns the exit code.
+int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, Remaining remaining) {
   Estimate all;
+  std::size_t failures = 0;
   for (const auto& spec : cases) {
+    const int times = remaining.processes_of(spec);
+    if (times == 0) {
+      print(fmt::format("{}: done before\n", spec.label()));
+      continue;
+    }
     const auto found = footprint(spec, context);
-    if (found.skipped) {
-      print(fmt::format("{}: would be skipped: {}\n", spec.label(), *found.skipped));
-      all.add(0);
+    if (found.skipped || found.failed) {
+      failures += found.failed ? 1 : 0;
+      print(printable(fmt::format("{}: would {}: {}", spec.label(), found.failed ? "fail" : "be skipped",
+                                  found.failed ? *found.failed : *found.skipped)) +
+            "\n");
+      all.add(0, times);
       continue;
     }
     const auto seconds = estimate_seconds(spec, context.sampling, found);
-    all.add(seconds);
+    all.add(seconds, times);
     print(fmt::format("{}: host {}, device {}, {}\n", spec.label(),
                       memory::format_bytes(static_cast<double>(found.host_bytes)),
                       memory::format_bytes(static_cast<double>(found.device_bytes)),
-                      seconds ? about(*seconds * processes) : "for an unknown time"));
+                      seconds ? about(*seconds * times) : "for an unknown time"));
   }
-  print(fmt::format("{} in all\n", all.sentence(processes)));
+  print(fmt::format("{} in all{}\n", all.sentence(), remaining.done_before()));
+  if (failures == 0) return exit_code::passed;
+  say(fmt::format("{} of {} cases would fail", failures, cases.size()));
+  return exit_code::failed;
 }
 
 /// Names what an earlier run left half in the file, and takes it away where that is safe.
@@ -271,8 +317,9 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     for (const auto& sentence : notices) say(sentence);
   }
   if (options.dry_run) {
-    if (writes) dry_run(cases, context, processes);
-    return exit_code::passed;
+    if (!writes) return exit_code::passed;
+    const int ranks = context.ranks != nullptr ? context.ranks->size() : 1;
+    return dry_run(cases, context, {options, options.record.value_or(""), context, processes, ranks});
   }
 
   RunContext watched = context;
@@ -285,7 +332,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   std::optional<RecordFile> file;  // the others make one where they have something to write
   if (writes && (!starts_others || std::filesystem::exists(path))) file.emplace(path);
   if (speaks && file) mend(*file, options.resume, !options.quiet);
-  if (speaks) report(options, outlook(cases, options.sampling, processes, options.resume));
+  const int ranks = context.ranks != nullptr ? context.ranks->size() : 1;
+  if (speaks) report(options, outlook(cases, options.sampling, {options, path, context, processes, ranks}));
   RunIdentity identity{child ? child->run_id : new_run_id(), options.command, child ? child->process : 1, options.seed};
   if (starts_others) {
     const int code = run_processes(processes, identity.id, path, options.quiet);

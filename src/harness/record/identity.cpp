@@ -67,7 +67,10 @@ bool is_settled(const json& record) {
   for (const auto& metric : record.at("metrics")) {
     if (metric.at("stop") == "interrupted") return false;
   }
-  if (!record.at("skipped").is_null()) return record.value("skip_kind", json(nullptr)) != "memory";
+  if (!record.at("skipped").is_null()) {
+    const auto kind = record.value("skip_kind", json(nullptr));
+    return kind != "memory" && kind != "budget";
+  }
   const auto& status = record.at("verify").at("status");
   return status == "pass" || status == "not_applicable";
 }

@@ -90,6 +90,11 @@ std::string_view word(const auto& words, auto value) {
   throw std::logic_error("a value has no word in the schema");
 }
 
+json skip_kind_json(const CaseResult& result) {
+  if (!result.skipped) return nullptr;
+  return result.over_budget ? json("budget") : json(word(kSkipKinds, result.skip_kind));
+}
+
 json metric_json(const Series& series) {
   const auto valid = series.valid();
   std::optional<double> middle;
@@ -253,7 +258,7 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
        {"verify", verify_json(result.verification)},
        {"warnings", warnings_json(result.warnings)},
        {"skipped", or_null(result.skipped)},
-       {"skip_kind", result.skipped ? json(word(kSkipKinds, result.skip_kind)) : json(nullptr)},
+       {"skip_kind", skip_kind_json(result)},
        {"error", or_null(result.error)}});
   if (result.shortage)
     record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},

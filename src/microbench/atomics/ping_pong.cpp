@@ -18,14 +18,12 @@ using namespace workload;
 
 namespace {
 
-constexpr double kPatience = 10;  // seconds after which a side gives up
-
-/// Waits until word 0 of the line is `turn`. False where the other side never came.
-bool await(std::uint32_t* line, std::uint32_t turn, double since) {
+/// Waits until word 0 of the line is `turn`. False where the other side has not come by `until`.
+bool await(std::uint32_t* line, std::uint32_t turn, double until) {
   const std::atomic_ref<std::uint32_t> word(line[0]);
   for (unsigned wait = 1; word.load(std::memory_order_acquire) != turn; ++wait) {
     if (wait % 4096 != 0) continue;
-    if (now() - since > kPatience) return false;
+    if (now() > until) return false;
     std::this_thread::yield();  // where two threads share a processor after all
   }
   return true;
@@ -38,21 +36,21 @@ void send(std::uint32_t* line, std::uint32_t turn) {
 
 /// Turns `first`, first + 2, … of 2 · rounds: what the other side left must be there. Returns what was wrong.
 std::size_t lead(std::uint32_t* line, std::uint32_t rounds) {
-  const double since = now();
+  const double until = now() + patience();
   std::size_t wrong = 0;
   for (std::uint32_t turn = 1; turn < 2 * rounds; turn += 2) {
     send(line, turn);
-    if (!await(line, turn + 1, since)) return wrong + 1;
+    if (!await(line, turn + 1, until)) return wrong + 1;
     wrong += std::atomic_ref<std::uint32_t>(line[1]).load(std::memory_order_relaxed) == payload(turn + 1) ? 0 : 1;
   }
   return wrong;
 }
 
 std::size_t follow(std::uint32_t* line, std::uint32_t rounds) {
-  const double since = now();
+  const double until = now() + patience();
   std::size_t wrong = 0;
   for (std::uint32_t turn = 1; turn < 2 * rounds; turn += 2) {
-    if (!await(line, turn, since)) return wrong + 1;
+    if (!await(line, turn, until)) return wrong + 1;
     wrong += std::atomic_ref<std::uint32_t>(line[1]).load(std::memory_order_relaxed) == payload(turn) ? 0 : 1;
     send(line, turn + 1);
   }
@@ -158,16 +156,16 @@ void with_gpu(Case& c, int gpu) {
   std::size_t wrong = 0;
   const auto run = [&](std::uint32_t turns) {
     send(line, 0);
-    queue_ping_pong(stream, reinterpret_cast<std::uint32_t*>(line_block.device_data()), turns + 1, kPatience,
+    queue_ping_pong(stream, reinterpret_cast<std::uint32_t*>(line_block.device_data()), turns + 1, patience(),
                     reinterpret_cast<std::uint32_t*>(wrong_block.data()));
     // The first round also waits for the kernel to begin.
-    const double since = now();
+    const double until = now() + patience();
     send(line, 1);
-    if (!await(line, 2, since)) ++wrong;
+    if (!await(line, 2, until)) ++wrong;
     const double begin = now();
     for (std::uint32_t turn = 3; turn < 2 * turns + 2; turn += 2) {
       send(line, turn);
-      if (!await(line, turn + 1, since)) {
+      if (!await(line, turn + 1, until)) {
         ++wrong;
         break;
       }
