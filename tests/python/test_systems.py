@@ -521,18 +521,18 @@ def test_a_time_and_a_rate_say_which_way_they_are_off(tmp_path, capsys):
                 "better": "higher",
                 "samples": [1 / v for v in time["samples"]],
             }
-            share = time | {"name": "overlap", "unit": "1", "better": "higher"}
+            share = time | {"name": "hits", "unit": "1", "better": "higher"}
             peak = time | {"name": "memory_peak", "unit": "B", "better": None}
             case["metrics"] = [time, rate | {"median": 1 / time["median"]}, share, peak]
         write(tmp_path / name, cases)
     folders = [str(tmp_path / name) for name in ("old", "new")]
     assert cli.main(["compare", *folders]) == 0
     said = capsys.readouterr().out
-    for metric, word in (("time", "slower"), ("rate", "slower"), ("overlap", "better"), ("memory_peak", "more")):
+    for metric, word in (("time", "slower"), ("rate", "slower"), ("hits", "better"), ("memory_peak", "more")):
         assert re.search(rf"tiny {metric}\n  old .*\n  new .* ×1\.50 {word} +\[1\.4\d, 1\.5\d\] 1 node", said), said
     assert cli.main(["compare", *folders, "--format", "json"]) == 0
     verdicts = {row["metric"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if row["system"] == "new"}
-    assert verdicts == {"time": "worse", "rate": "worse", "overlap": "better", "memory_peak": "other"}
+    assert verdicts == {"time": "worse", "rate": "worse", "hits": "better", "memory_peak": "other"}
 
 
 @pytest.fixture(scope="module")
@@ -557,8 +557,8 @@ def test_kept_systems_are_answered_in_ten_lines(kept):
 def test_every_comparison_fits_80_columns(systems, kept, capsys):
     assert cli.main(["compare", *systems, "--all"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-    [place] = [i for i, line in enumerate(kept) if line.startswith("apps/heartwall pageable/none")]
-    assert kept[place + 2].split()[:2] == ["h100", "0.199"]  # not 199 m, which are metres
+    [place] = [i for i, line in enumerate(kept) if line == "machine stolen_share"]
+    assert kept[place + 1].split()[:2] == ["h100", "0.00011"]  # not 110 µ of nothing
 
 
 def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys):
@@ -947,7 +947,7 @@ def test_a_job_on_all_nodes_is_one_job():
         key = tuple({"workload": "w0", "metric": "rate", "unit": "B/s"}.get(column) for column in measurements.SERIES)
         system = compare.System("a", {key: series.Series(key, "higher", None, {"A": jobs})}, {})
         found = score.estimate(system, score.terms({"w* rate": 1}, [system])[0], np.ones(1))
-        assert found.freedom == pytest.approx(3, abs=0.2)
+        assert 2 <= found.freedom <= 3
         variances.append(found.variance)
     assert np.mean(variances) == pytest.approx(0.05**2 / 4, rel=0.4)
 
