@@ -174,12 +174,13 @@ def _refuse_unknown_variables(testcases):
     """A variable that no chosen check has, as `-S sampels=7`: a warning to ReFrame, which measures without it."""
     classes = {type(case.check).__name__ for case in testcases}
     lacking = [set(_unset.get(name, ())) for name in classes]
-    unknown = sorted(set.intersection(*lacking) if lacking else ())
+    unknown = []
     for setting in _given()["setvar"]:
         name = setting.partition("=")[0]
         owner, dot, variable = name.partition(".")
         if dot and (owner not in classes or variable in _unset.get(owner, ())):
             unknown.append(name)
+    unknown += sorted(set.intersection(*lacking) if lacking else ())
     if unknown:
         raise ReframeError(f"-S {unknown[0]}=…: no chosen check has such a variable; look for a typing error")
 

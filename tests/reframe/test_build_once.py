@@ -133,6 +133,13 @@ def test_a_build_that_was_interrupted_is_never_used(build, tree, how):
     assert (tree / folder / "bin/object").exists() == (how == signal.SIGTERM)
 
 
+def test_help_says_what_it_does_and_builds_nothing(tree):
+    done = run_in(tree, tree / "scripts/build-once", "--help")
+    assert done.returncode == 0 and done.stdout.startswith("Builds isthmus-bench, or finds it built")
+    assert "ISTHMUS_BUILDS" in done.stdout and not (tree / "builds").exists()
+    assert run_in(tree, tree / "scripts/build-once", "--hepl").returncode == 2
+
+
 def test_a_build_that_fails_is_not_kept(tree):
     done = run_in(tree, tree / "scripts/build-once", "--backend", "host", FAKE_BUILD="exit 3")
     assert done.returncode == 3 and not list((tree / "build/programs").glob("host-*"))
