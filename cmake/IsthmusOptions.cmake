@@ -12,12 +12,7 @@ option(ISTHMUS_WERROR "Warnings are errors" ON)
 set(ISTHMUS_PACKAGE "" CACHE STRING "What a package manager calls this build, for its records")
 set(ISTHMUS_SANITIZE "" CACHE STRING "address,undefined or thread")
 
-find_program(ISTHMUS_CCACHE ccache)
-if(ISTHMUS_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
-  set(CMAKE_HIP_COMPILER_LAUNCHER ${ISTHMUS_CCACHE})
-endif()
+include(IsthmusCcache)
 
 # What the compiler reports of registers, shared memory and spills is kept beside each object (scripts/kernel-report).
 option(ISTHMUS_KERNEL_REPORTS "Keep the compiler's report of each kernel" OFF)

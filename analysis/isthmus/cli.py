@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import errno
 import importlib
 import io
@@ -88,7 +87,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # here, so that a part of a command names its own help
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
 
     def _print_message(self, message, file=None):
         """Help and versions, of which argparse would lose what cannot be written."""
@@ -118,8 +120,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(word: str, known) -> str:
-    close = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = spelling.nearest(word, known)
+    return f"; did you mean {close}?" if close else ""
 
 
 def _parser() -> Parser:

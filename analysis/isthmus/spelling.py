@@ -43,6 +43,28 @@ def spelt(value):
     return [spelt(inner) for inner in value] if isinstance(value, list) else value
 
 
+def _distance(a: str, b: str) -> int:
+    """Letters that are added, left out, replaced or, side by side, exchanged; isthmus-bench counts the same."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a):
+        following = [i + 1]
+        for j, other in enumerate(b):
+            least = min(row[j + 1] + 1, following[j] + 1, row[j] + (letter != other))
+            if i and j and letter == b[j - 1] and a[i - 1] == other:
+                least = min(least, before[j - 1] + 1)
+            following.append(least)
+        before, row = row, following
+    return row[-1]
+
+
+def nearest(word: str, known) -> str | None:
+    """The known word that may be meant: the fewest letters away, or begun so; None where none is near."""
+    begun = [each for each in known if len(word.lstrip("-")) > 2 and each.startswith(word)]
+    near = [each for each in known if _distance(word, each) <= max(2, len(word) // 3) < len(each)]
+    return min([*near, *begun], key=lambda each: (_distance(word, each), each), default=None)
+
+
 def did_you_mean(word: str, known) -> str:
     """ ", did you mean …?" where a known word is near, else "": so that a sentence can end with it."""
     near = difflib.get_close_matches(str(word), list(known), n=1)

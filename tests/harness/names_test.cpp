@@ -30,6 +30,7 @@ TEST(Names, NearestByEditDistance) {
   const std::vector<std::string> names{"pageable", "pinned", "pool", "mapped"};
   EXPECT_EQ(nearest("pinnd", names), "pinned");
   EXPECT_EQ(nearest("maped", names), "mapped");
+  EXPECT_EQ(nearest("--form", std::vector<std::string>{"--format", "--from"}), "--from") << "two letters exchanged";
   EXPECT_FALSE(nearest("x", {}));
   EXPECT_NE(suggestion("pinnd", names).find("did you mean 'pinned'?"), std::string::npos);
   EXPECT_NE(suggestion("something else", names).find("choose one of pageable, pinned"), std::string::npos);

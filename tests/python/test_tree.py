@@ -258,6 +258,31 @@ def test_make_run_in_a_folder_with_a_blank_says_so_before_it_builds(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
+def test_a_ccache_that_is_installed_later_changes_no_command(tmp_path):
+    """`make test` installs one after `make run` has built without."""
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.24)\nproject(x NONE)\ninclude({ROOT}/cmake/IsthmusCcache.cmake)\n"
+        'file(WRITE ${CMAKE_BINARY_DIR}/launcher "${CMAKE_CXX_COMPILER_LAUNCHER}")\n'
+    )
+    ccache = tmp_path / "bin/ccache"
+    ccache.parent.mkdir()
+
+    def launcher(build):
+        options = [f"-DCMAKE_MAKE_PROGRAM={shutil.which('ninja')}", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"]
+        command = [shutil.which("cmake"), "-S", tmp_path, "-B", tmp_path / build, "-G", "Ninja", *options]
+        subprocess.run(command, check=True, capture_output=True, env={"PATH": str(ccache.parent)})
+        return (tmp_path / build / "launcher").read_text()
+
+    assert launcher("before") == ""
+    ccache.write_text("#!/bin/sh\n")
+    ccache.chmod(0o755)
+    assert launcher("before") == "", "everything would be compiled again"
+    assert launcher("after") == str(ccache)
+    ccache.unlink()
+    assert launcher("after") == "", "nothing could be compiled"
+
+
+@pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
 def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
     """`make run` asks for the program alone, `make test` for everything, both in build/host."""
 

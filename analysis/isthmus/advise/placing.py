@@ -138,7 +138,7 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program, or a TOML file of one")
+    what.add_argument("--program", nargs="+", metavar=("K=V", "…"), help="a declared program, or a TOML file of one")
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
     what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
     parser.add_argument("--passes", type=units.times, metavar="N", help="with --like: transfers for each allocation")

@@ -142,7 +142,7 @@ def draw(name: str, opened: store.Store, cases: dict[str, str]):
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus figure --list\n  isthmus figure transfer-managed results -o managed.svg\n"
-        "  isthmus figure memory-latency analysis/data -o latency.pdf --where device='NVIDIA H200'\n"
+        "  isthmus figure memory-latency results -o l.pdf --where device='NVIDIA H200'\n"
         "  isthmus figure transfer-zero-copy results -o copy.png --where axes.width=4\n\n"
         "exit codes: 0 the figure is drawn; 2 bad input; 3 it is drawn, but cases of its workloads failed or are\n"
         "wrong, or files could not be read"

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from isthmus import units
+from isthmus import spelling, units
 from isthmus.groups import grouped
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def _words(machine: Machine) -> dict[str, str]:
     """What may tell a machine from another, in words."""
     return {
         "cpu": machine.cpu if machine.device else "",
-        "cores": f"{machine.cores} cores",
-        "numa_nodes": f"{machine.numa_nodes} NUMA nodes",
+        "cores": spelling.counted(machine.cores, "core"),
+        "numa_nodes": spelling.counted(machine.numa_nodes, "NUMA node"),
         "memory": f"{units.quantity(machine.memory, 'B')} of memory",
-        "links": f"{machine.links} links",
+        "links": spelling.counted(machine.links, "link"),
         "pcie_width": f"PCIe ×{machine.pcie_width}",
         "mig": "MIG" if machine.mig == "true" else "no MIG",
         "power_limit": f"{machine.power_limit:g} W",

@@ -24,7 +24,7 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n"
         "  isthmus regress results --from driver=570 --to driver=580\n"
-        "  isthmus regress results --from ..2026-11-01 --to 2026-11-01.. --workload 'transfer/*'\n"
+        "  isthmus regress results --from ..2026-11-01 --to 2026-11-01.. --metric rate\n"
         "  isthmus regress results --save-baseline autumn --from driver=570\n"
         "  isthmus regress results --baseline autumn\n\n"
         "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 nothing regressed that could be seen, but\n"
