@@ -120,8 +120,6 @@ LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # the schema leaves devi
     "text, why",
     [
         (LINE[:300], "line 1: cut short"),
-        (f"{LINE}\n{LINE[:300]}", "line 2: cut short"),
-        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", "line 2: no JSON"),
         ("a,b\n1,2\n", "line 1: no JSON"),
         ('{"a": 1}\n[1, 2]\n3\n', "line 1: another schema"),
         ("\0" * 1000, "line 1: no JSON"),
@@ -152,6 +150,36 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
     write(tmp_path / "worse.jsonl", text, end="")
     with pytest.raises(Error, match=f"none of 2 files holds records that can be read.*{why}"):
         store.open_store([tmp_path / "bad.jsonl", tmp_path / "worse.jsonl"])
+
+
+@pytest.mark.parametrize(
+    "text, records, why",
+    [
+        (f"{LINE}\n{LINE[:300]}", 1, "line 2: cut short"),
+        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", 2, "line 2: no JSON"),
+        (f"{LINE}\n\xff\n{LINE[:9]}\n{LINE}", 2, "line 2: no JSON"),
+        (f"{LINE}\n{'x' * (9 << 20)}\n{LINE}\n", 2, "line 2: longer than 8 MiB"),
+    ],
+    ids=["last line cut", "half a line between", "two bad lines", "a line that is too long"],
+)
+def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
+    """Fifteen good lines are not lost with the sixteenth; what is missing is named, and no command passes."""
+    write(tmp_path / "bad.jsonl", text, end="")
+    for compacted in (False, True):
+        with store.open_store([tmp_path]) as opened:
+            assert opened.rows(COUNTS)[0]["records"] == records
+            assert {row["file"] for row in opened.rows("SELECT DISTINCT file FROM measurements")} == {
+                str(tmp_path / "bad.jsonl")
+            }
+            assert [(each.path, each.has_part) for each in opened.skipped] == [(str(tmp_path / "bad.jsonl"), True)]
+            assert why in opened.skipped[0].why
+            selection.say_left_out(opened)
+        assert f"used in part {tmp_path}/bad.jsonl: {why}" in capsys.readouterr().err
+        if not compacted:
+            cli.main(["compact", str(tmp_path)])
+            capsys.readouterr()
+    cases, code = load.read_files([tmp_path / "bad.jsonl"])
+    assert (len(cases), code) == (records, exits.UNDECIDED)
 
 
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
@@ -304,22 +332,21 @@ def test_hostile_results_are_only_text(tmp_path, capsys):
 
 @given(length=st.integers(1, 2 * len(LINE)))
 @settings(max_examples=15, deadline=None)
-def test_a_file_cut_anywhere_is_read_up_to_whole_lines_or_skipped(tmp_path_factory, length):
+def test_of_a_file_cut_anywhere_whole_lines_are_read(tmp_path_factory, length):
     folder = tmp_path_factory.mktemp("cut")
     write(folder / "a.jsonl", LINE)
     (folder / "b.jsonl").write_text(f"{LINE}\n{LINE}\n"[:length])
     found = counts(folder)["records"]
-    whole = length in (len(LINE), len(LINE) + 1, 2 * len(LINE) + 1)
-    assert found == (1 + (length + 1) // len(LINE) if whole else 1)
+    assert found == 1 + (length >= len(LINE))
 
 
-def test_broken_archives_are_skipped_and_whole_ones_read(tmp_path):
+def test_of_broken_archives_what_can_be_unpacked_is_read(tmp_path):
     packed = gzip.compress(f"{LINE}\n{LINE}\n".encode())
     (tmp_path / "good.jsonl.gz").write_bytes(packed)
     (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-12])
     (tmp_path / "no.jsonl.gz").write_bytes(LINE.encode())
     with store.open_store([tmp_path]) as opened:
-        assert opened.rows(COUNTS)[0]["records"] == 2
+        assert opened.rows(COUNTS)[0]["records"] == 3  # the whole lines of the one that was cut
         assert sorted(pathlib.Path(each.path).name for each in opened.skipped) == ["cut.jsonl.gz", "no.jsonl.gz"]
 
 

@@ -1,7 +1,8 @@
 """Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
 
-A file is read whole or refused with a sentence that names the line. Nothing is dropped: a reader that leaves out
-what it cannot read turns a crashed run into a shorter, better-looking one. Records of earlier versions are read as
+A line that is no record costs that line alone: the others are used, and the file is named as used in part, with the
+line and what is wrong with it. So nothing is dropped without a word, and no command passes: a crashed run is no shorter,
+better-looking one. A file of another version of the record is refused whole. Records of earlier versions are read as
 records of this one. What is too long for a line lies in tables beside the file: see read_table().
 """
 
@@ -85,15 +86,24 @@ def parse(line: str, *, where: str, last: bool = False) -> dict:
     return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
 
 
-def _lines(path: pathlib.Path):
-    """Lines of a file, without their ends: number, bytes, whether it had an end. Raises RecordError."""
+def _lines(path: pathlib.Path, bad: list[RecordError] | None = None):
+    """Lines of a file, without their ends: number, bytes, whether it had an end.
+
+    Raises RecordError; with `bad`, a line that is too long is added there instead, and the next one is read.
+    """
     try:
         with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
             number = 0
             while line := file.readline(_LONGEST + 1):
                 number += 1
                 if len(line) > _LONGEST:
-                    raise RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so no record")
+                    error = RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so no record")
+                    if bad is None:
+                        raise error
+                    bad.append(error)
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(_LONGEST)
+                    continue
                 # Only \n ends a line: a record's strings may hold U+2028.
                 whole = line.endswith(b"\n")
                 yield number, line[:-1] if whole else line, whole
@@ -108,6 +118,32 @@ def iterate(path):
     path = pathlib.Path(path)
     for number, line, whole in _lines(path):
         yield validate.line(line, where=f"{path}:{number}", last=not whole)
+
+
+def sound_lines(path, bad: list[RecordError]):
+    """Lines of a file that are records, without their ends, and these records; adds to `bad` why the others are none."""
+    path = pathlib.Path(path)
+    try:
+        for number, line, whole in _lines(path, bad):
+            try:
+                record = validate.line(line, where=f"{path}:{number}", last=not whole)
+            except RecordError as error:
+                bad.append(error)
+                continue
+            yield line, record
+    except RecordError as error:
+        bad.append(error)
+
+
+def in_part(path, bad: list[RecordError], records: int) -> Skipped:
+    """What to say of a file of which these lines are no records, and so many are.
+
+    A file of another version of the record is not used in part: `Skipped.newer` says which it is.
+    """
+    reasons = [skipped_for(path, error) for error in bad]
+    said = next((reason for reason in reasons if reason.newer), reasons[0])
+    more = f" (and {counted(len(bad) - 1, 'more line')})" if len(bad) > 1 else ""
+    return dataclasses.replace(said, why=said.why + more, has_part=bool(records) and not said.newer)
 
 
 def find(path) -> tuple[list[str], list[Skipped]]:
@@ -211,10 +247,11 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
         total += len(files) + len(skipped)
         absent += skipped
         for file in files:
-            try:
-                cases += [spelt(record) for record in read(file)]
-            except RecordError as error:
-                absent.append(skipped_for(file, error))
+            bad: list[RecordError] = []
+            records = [spelt(record) for _, record in sound_lines(file, bad)]
+            skipped_here = [in_part(file, bad, len(records))] if bad else []
+            absent += skipped_here
+            cases += records if not any(each.newer for each in skipped_here) else []
     if not cases:
         if absent:
             raise Error(nothing_taken(paths, absent))

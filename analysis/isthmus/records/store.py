@@ -4,9 +4,9 @@
 profiled records are left out unless asked for; the view `watched` has those of `--observe uvm` in any case. Whichever
 metrics are asked for, each record keeps its row of metric_index 0, by which cases are counted.
 
-A file of which a line is no record is skipped as a whole, named once, and counted, whether it is read raw or compacted:
-records/validate.py judges both. So is a file that is gone since it was compacted, or changes while it is read. What
-was skipped changes the exit code of every command: isthmus.exits.
+Of a file of which a line is no record the other lines are used; it is named once, with the line, and counted
+(records/validate.py judges). It is not compacted. A file that is gone since it was compacted, or changes while it is
+read, is skipped as a whole. Both change the exit code of every command: isthmus.exits.
 """
 
 from __future__ import annotations
@@ -100,6 +100,26 @@ def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMN
     return skipped
 
 
+def _read_in_part(connection, refused: list[Skipped], folder: str, wanted) -> list[Skipped]:
+    """Adds the good lines of files that were refused to `cases`; says of each file what is missing."""
+    result = []
+    for number, why in enumerate(refused):
+        bad: list[validate.RecordError] = []
+        records, copy = 0, os.path.join(folder, f"part-{number}.jsonl")
+        with open(copy, "wb") as file:
+            for line, _ in load.sound_lines(why.path, bad):
+                file.write(line + b"\n")
+                records += 1
+        said = load.in_part(why.path, bad, records) if bad else why
+        if said.has_part and not (failed := _take(connection, [copy], wanted)):
+            connection.execute("UPDATE cases SET file = ? WHERE file = ?", [why.path, copy])
+        elif said.has_part:
+            said = dataclasses.replace(failed[0], path=why.path)
+        os.unlink(copy)
+        result.append(said)
+    return result
+
+
 # --- opening ---
 
 
@@ -179,11 +199,12 @@ def open_store(
     raw, tables, skipped = sources.raw, sources.tables, list(sources.skipped)
     with load.checker(raw) as apply:
         checked = list(zip(raw, apply(load.check, raw)))
-    skipped += [why for _, (_, why) in checked if why]
-    _refuse_newer(skipped)
+    refused = [why for _, (_, why) in checked if why]
+    _refuse_newer(refused)
     connection, folder = connect()
     try:
         skipped += read_raw(connection, {path: signature for path, (signature, why) in checked if not why}, wanted)
+        skipped += _read_in_part(connection, refused, folder.name, wanted)
         query = " UNION ALL BY NAME ".join(
             ([measurements.flat("cases", wanted)] if raw or not tables else [])
             + [compacted.parts(table, changed, wanted) for table, changed in tables]
