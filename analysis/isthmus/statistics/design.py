@@ -4,16 +4,19 @@ Jobs of one boot (one start of a node) share what that start gave them: where me
 clocks were trained. So jobs are compared with jobs of the same boot where both sides ran in it; where they did not, a
 boot counts once, with the mean of its jobs, and is compared with boots of the same node. Where the sides share no node,
 a node counts once. What one boot a side cannot tell stays open: see docs/statistics.md.
+
+Nodes share causes, too: a night, a restart of all. Design.levels names the jobs that may have one in common.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 
-from isthmus.statistics import rank_test
+from isthmus.statistics import clusters, rank_test
 from isthmus.statistics.series import Job, components
 
 
@@ -34,8 +37,9 @@ class Design:
     unit: str  # job, boot or node: the least of what is dealt out
     paired: str  # GPU, node or unpaired
     jobs: tuple[int, int]  # of each side that are in a stratum
-    boots_known: bool  # every job says in which boot it ran
+    unnamed: int  # jobs that do not say in which boot they ran
     other_gpus: bool = False  # the sides ran on other GPUs of the nodes, and not by chance
+    levels: tuple[clusters.Level, ...] = ()  # jobs that ran together, over all strata
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -46,6 +50,40 @@ class Design:
     def units(self) -> tuple[int, int]:
         """Of each side, in all strata."""
         return sum(a for a, _ in self.sizes), sum(b for _, b in self.sizes)
+
+    def members(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each stratum: positions of its jobs, of A and then of B, and of those of A."""
+        of_a = self.strata[0].a.shape[1]
+        result = []
+        for each in self.strata:
+            a, b = (np.flatnonzero((rows > 0).any(axis=0)) for rows in (each.a, each.b))
+            result.append((np.concatenate([a, of_a + b]), a))
+        return result
+
+    def jobs_of_sides(self) -> tuple[list[int], list[int]]:
+        """Positions of the jobs of A, and of those of B, that are in a stratum."""
+        of_a = self.strata[0].a.shape[1]
+        every = sorted(int(job) for members, _ in self.members() for job in members)
+        return [job for job in every if job < of_a], [job for job in every if job >= of_a]
+
+    def units_of_jobs(self) -> list[int]:
+        """A number for each job of A and then of B, the same for jobs of a unit; jobs in no stratum are one by themselves."""
+        of_a, of_b = (sides[0].shape[1] for sides in zip(*((each.a, each.b) for each in self.strata)))
+        result = list(range(-1, -1 - of_a - of_b, -1))
+        rows = [(0, row) for each in self.strata for row in each.a]
+        rows += [(of_a, row) for each in self.strata for row in each.b]
+        for number, (first, row) in enumerate(rows):
+            for job in np.flatnonzero(row > 0):
+                result[first + job] = number
+        return result
+
+    def clusters_of_jobs(self) -> list[int]:
+        """A number for each job of A and then of B, the same for jobs that ran together."""
+        name = "restarts" if self.unit == "boot" else ""
+        for level in self.levels:
+            if not name or level.name == name:
+                return [label if label >= 0 else -1 - i for i, label in enumerate(level.labels.tolist())]
+        return [-1 - unit for unit in self.units_of_jobs()]
 
     def pairs(self, a: np.ndarray, b: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Values of units by stratum from values of jobs, whose last axis is the job."""
@@ -61,13 +99,14 @@ class _Unit:
 
 def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
     """The design of two sides' jobs, each in the order of time; without `boots` they are taken for one."""
-    known = all(job.boots and all(boot is not None for _, boot in job.boots) for job in (*a, *b))
-    labels = _boots([*a, *b], apart=boots and known)
+    unnamed = sum(not job.boots or any(boot is None for _, boot in job.boots) for job in (*a, *b))
+    labels = _boots([*a, *b], apart=boots and not unnamed)
     units = _units(a, b, labels[: len(a)], labels[len(a) :])
     by_gpu, by_node = _strata(units, "by_gpu"), _strata(units, "by_node")
     sizes = (len(a), len(b))
     if not by_node:
-        return Design((Stratum(("nodes",), _apart(a), _apart(b)),), "node", "unpaired", sizes, known)
+        strata = (Stratum(("nodes",), _apart(a), _apart(b)),)
+        return Design(strata, "node", "unpaired", sizes, unnamed, levels=_levels(strata, a, b, "node"))
     jobs, jobs_by_node = _jobs(by_gpu), _jobs(by_node)
     paired, level, other_gpus = "GPU", by_gpu, False
     if not by_gpu or sum(jobs) < 0.8 * sum(jobs_by_node):
@@ -76,7 +115,64 @@ def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
         other_gpus = _on_other_gpus(cells)
     unit = "boot" if any(unit.by_node[0] is None for each in level.values() for unit in each[0]) else "job"
     strata = tuple(Stratum(key, *(_weights(side, n) for side, n in zip(each, sizes))) for key, each in level.items())
-    return Design(strata, unit, paired, jobs, known, other_gpus)
+    found = _levels(strata, a, b, paired)
+    if unit == "boot" and len(strata) > 1:
+        found += _restarts(strata, a, b)
+    return Design(strata, unit, paired, jobs, unnamed, other_gpus, found)
+
+
+def _seconds(jobs: list[Job]) -> np.ndarray:
+    return np.array([job.time.timestamp() if job.time else math.nan for job in jobs])
+
+
+def _strata_of(strata: tuple[Stratum, ...], jobs: int) -> np.ndarray:
+    """Number of the stratum of each job of A and then of B; -1 for jobs in none."""
+    result = np.full(jobs, -1)
+    for i, each in enumerate(strata):
+        result[np.concatenate([(each.a > 0).any(axis=0), (each.b > 0).any(axis=0)])] = i
+    return result
+
+
+def _over_all(level: clusters.Level, used: np.ndarray, jobs: int) -> clusters.Level:
+    """The level of the jobs `used`, with weights over all jobs."""
+    weights, labels = np.zeros((len(level.weights), jobs)), np.full(jobs, -1)
+    weights[:, used] = level.weights
+    labels[used] = level.labels
+    return dataclasses.replace(level, weights=weights, labels=labels)
+
+
+def _levels(strata: tuple[Stratum, ...], a: list[Job], b: list[Job], paired: str) -> tuple[clusters.Level, ...]:
+    """Levels of the jobs that are in a stratum; their weights are over all jobs of A and then of B."""
+    jobs = [*a, *b]
+    of_job, times = _strata_of(strata, len(jobs)), _seconds(jobs)
+    used = np.flatnonzero(of_job >= 0)
+    if not np.isfinite(times[used]).all():
+        return ()
+    sides = tuple((used >= len(a)).astype(int).tolist())
+    places = len({frozenset(jobs[i].places) if paired == "GPU" else jobs[i].nodes for i in used})
+    found = clusters.levels(tuple(times[used]), sides, tuple(of_job[used].tolist()), places)
+    return tuple(_over_all(level, used, len(jobs)) for level in found)
+
+
+def _restarts(strata: tuple[Stratum, ...], a: list[Job], b: list[Job]) -> tuple[clusters.Level, ...]:
+    """The finest level of boots of several nodes that began together, by the first job of each."""
+    jobs, seconds = [*a, *b], _seconds([*a, *b])
+    of_job = _strata_of(strata, len(jobs))
+    began = np.full(len(jobs), math.nan)
+    for each in strata:
+        for rows, first in ((each.a, 0), (each.b, len(a))):
+            for row in rows:
+                members = first + np.flatnonzero(row > 0)
+                began[members] = seconds[members].min()
+    used = np.flatnonzero(of_job >= 0)
+    if not np.isfinite(began[used]).all():
+        return ()
+    sides = (used >= len(a)).astype(int)
+    for labels in clusters.cuts(began[used]):
+        if any(len({*of_job[used][labels == label]}) > 1 for label in {*labels}):
+            level = clusters.level_of("restarts", labels, sides, of_job[used])
+            return (_over_all(level, used, len(jobs)),)
+    return ()
 
 
 def _boots(jobs: list[Job], *, apart: bool) -> list[frozenset]:
@@ -179,24 +275,36 @@ class Sequences:
     """Values of units by side and stratum over all series, as rank_test.order() takes them."""
 
     def __init__(self):
-        self._rows: dict[tuple, list[dict]] = {}
+        self._rows: dict[tuple, dict[int, dict]] = {}
+        self._cases: dict = {}  # the first series of each case: its other metrics are made from the same samples
+        self._count = 0
 
-    def add(self, design: Design, side: str, jobs: list[Job], values: np.ndarray) -> None:
-        """Takes the units of one side of a series; `values` are of its jobs."""
-        for stratum in design.strata:
-            weights = stratum.a if side == "A" else stratum.b
-            first = [jobs[int(np.argmax(row > 0))] for row in weights]
-            units = {(job.time, job.name): value for job, value in zip(first, weights @ values)}
-            self._rows.setdefault((side, stratum.key), []).append(units)
+    def add(self, design: Design, case, sides: list[tuple[list[Job], np.ndarray]]) -> None:
+        """Takes the units of a series of a case; `sides` are jobs with their values, of A and of B."""
+        for side, (jobs, values) in enumerate(sides):
+            for stratum in design.strata:
+                weights = stratum.b if side else stratum.a
+                first = [jobs[int(np.argmax(row > 0))] for row in weights]
+                units = {(job.time, job.name): value for job, value in zip(first, weights @ values)}
+                self._rows.setdefault((side, stratum.key), {})[self._count] = units
+        self._cases.setdefault(case, self._count)
+        self._count += 1
 
-    def matrices(self) -> list[np.ndarray]:
-        """(series, units in the order of time) for each side and stratum; NaN where a series has no such unit."""
+    def _matrices(self, series: list[int] | None) -> list[np.ndarray]:
         result = []
         for rows in self._rows.values():
-            units = {(time, job) for row in rows for time, job in row}
+            chosen = [*rows] if series is None else series
+            units = {unit for number in chosen for unit in rows.get(number, ())}
             columns = {unit: i for i, unit in enumerate(sorted(units, key=lambda unit: (str(unit[0]), unit[1])))}
-            matrix = np.full((len(rows), len(columns)), np.nan)
-            for line, row in zip(matrix, rows):
+            matrix = np.full((len(chosen), len(columns)), np.nan)
+            for line, number in zip(matrix, chosen):
+                row = rows.get(number, {})
                 line[[columns[unit] for unit in row]] = list(row.values())
             result.append(matrix)
         return result
+
+    def order(self) -> rank_test.Order:
+        """Whether the order of units matters. Whether metrics move together is asked of one metric a case."""
+        found = rank_test.order(self._matrices(None))
+        together = rank_test.move_together(self._matrices(list(self._cases.values())))
+        return dataclasses.replace(found, together=together)

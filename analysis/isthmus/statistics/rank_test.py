@@ -20,6 +20,7 @@ SESSION = 0.05  # of all metrics of a session together
 CONFIDENCE = 0.95
 BOUND = 0.95  # of each end of an interval that a verdict rests on
 POWER = 0.9
+MOST = 1000  # units a side that can be run; where more are needed, no number helps
 _EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
 _SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
 _DRAWS = 20_000  # simulated comparisons per planned size: the power's standard error is 0.2%
@@ -152,6 +153,25 @@ def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CON
     return Comparison(float(np.median(differences)), float(low), float(high), p_value(strata))
 
 
+def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Standard errors between the means of b and a of each stratum (…, n) and (…, m), pooled: Student's t.
+
+    Where every stratum has one value a side, its error is from how unlike the strata changed. Infinite without any.
+    """
+    weights = [a.shape[-1] * b.shape[-1] / (a.shape[-1] + b.shape[-1]) for a, b in strata]
+    steps = [b.mean(axis=-1) - a.mean(axis=-1) for a, b in strata]
+    step = sum(w * d for w, d in zip(weights, steps)) / sum(weights)
+    freedom = sum(a.shape[-1] + b.shape[-1] - 2 for a, b in strata)
+    if freedom:
+        squares = sum(((x - x.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1) for pair in strata for x in pair)
+        error = np.sqrt(squares / freedom / sum(weights))
+    elif len(strata) > 1:
+        error = np.std(steps, axis=0, ddof=1) / math.sqrt(len(strata))
+    else:
+        return np.full(np.shape(step), math.inf)
+    return np.abs(step) / np.maximum(error, 1e-300)
+
+
 def _signed_null(doubled: np.ndarray) -> np.ndarray:
     """Null distribution of the sum of doubled ranks with a positive sign: each sign is a coin."""
     null = np.ones(1)
@@ -237,6 +257,12 @@ class Order:
     p: float
     trend_p: float
     testable: bool  # an autocorrelation of SEEN would be found
+    together: bool = False  # the metrics move together, so they say little more than one
+
+    @property
+    def guarded(self) -> bool:
+        """Whether many metrics may be wrong at once, and nothing would show it."""
+        return self.together and not self.testable
 
     @property
     def autocorrelated(self) -> bool:
@@ -253,9 +279,9 @@ class Order:
 
 
 @functools.lru_cache(maxsize=256)
-def _orders(n: int, which: int) -> np.ndarray:
+def _orders(n: int) -> np.ndarray:
     """Random orders of n units, the first as it is: (1 + _ORDERS, n)."""
-    chance = np.random.default_rng([n, which])
+    chance = np.random.default_rng([n, 0])
     orders = np.tile(np.arange(n), (1 + _ORDERS, 1))
     orders[1:] = chance.permuted(orders[1:], axis=1)
     return orders
@@ -285,18 +311,19 @@ def _scores(values: np.ndarray) -> np.ndarray:
 def order(groups: list[np.ndarray]) -> Order:
     """Lag-1 autocorrelation and trend within sequences: values (metrics, units in the order of time), NaN if missing.
 
-    Every metric of a sequence gets the same random order, so metrics that hang together count as what they are: the
-    tests are exact where units are exchangeable. Metrics enter through their units' products only, which is quick.
+    Every metric, and every sequence of one length, gets the same random order, so metrics and nodes that hang together
+    count as what they are: the tests are exact where units are exchangeable. Metrics enter through their units'
+    products only, which is quick.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
     lags, trends = np.zeros(1 + _ORDERS), np.zeros(1 + _ORDERS)
     total = 0.0
     expected = alternative = 0.0
-    for which, group in enumerate(groups):
+    for group in groups:
         n = group.shape[1]
         scores = _scores(group)
         products = scores.T @ scores
-        orders = _orders(n, which % 64)
+        orders = _orders(n)
         lags = lags + products[orders[:, :-1], orders[:, 1:]].sum(1)
         times = (np.arange(n) - (n - 1) / 2) / math.sqrt(n * (n * n - 1) / 12)
         placed = np.empty(orders.shape)
@@ -314,7 +341,30 @@ def order(groups: list[np.ndarray]) -> Order:
     needed = NormalDist().inv_cdf(1 - ORDER_ALPHA) + NormalDist().inv_cdf(POWER)
     testable = bool((alternative - expected) / max(deviation, 1e-12) >= needed)
     p, trend_p = (float(np.mean(found >= found[0] - 1e-9)) for found in (lags, trends))
-    return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, testable)
+    return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, testable, move_together(groups))
+
+
+TOGETHER = 0.05  # mean squared correlation of two metrics, beyond chance, from which metrics move together
+
+
+def move_together(groups: list[np.ndarray]) -> bool:
+    """Whether metrics of the same units are alike: values (metrics, units), NaN if missing, rows of every group alike.
+
+    Each group is centred by itself. The squared correlations of all pairs are summed by the products of their units.
+    """
+    groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
+    if not groups or len({len(group) for group in groups}) > 1 or len(groups[0]) < 2:
+        return False
+    scores = np.concatenate([_scores(group) for group in groups], axis=1)
+    length = np.sqrt((scores**2).sum(axis=1))
+    scores = scores[length > 0] / length[length > 0, None]
+    pairs = len(scores) * (len(scores) - 1)
+    if not pairs:
+        return False
+    products = scores.T @ scores
+    alike = (float((products**2).sum()) - len(scores)) / pairs
+    chance = 1 / sum(group.shape[1] - 1 for group in groups)
+    return alike - chance > TOGETHER + 2 * chance * math.sqrt(4 / pairs)
 
 
 # --- planning ---
@@ -402,8 +452,8 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
 
 
 def student_p(t: float, freedom: int) -> float:
-    """Two-sided p of Student's t."""
-    return 2 * _student_tail(abs(t), freedom) if math.isfinite(t) else 0.0
+    """Two-sided p of Student's t; not below 1e-15, beyond which the series for it has no digits."""
+    return max(2 * _student_tail(abs(t), freedom), 1e-15) if math.isfinite(t) else 1e-15
 
 
 def _student_tail(t: float, freedom: int) -> float:

@@ -4,19 +4,45 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from isthmus import exits
-from isthmus.statistics import design, rank_test, series
+from isthmus import exits, spelling
+from isthmus.statistics import clusters, design, rank_test, series
 
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
 DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
+GUARD = 8.0  # standard errors that a change must have where the order of jobs may matter and cannot be tested
 TAILS = 2  # degrees of freedom, at most, of the tails that boots are taken to have: few boots do not show theirs
 CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
 # "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
 VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
+
+
+@dataclasses.dataclass
+class Part:
+    """A place, or some jobs, that changed by itself."""
+
+    where: str  # "n3", "GPU-1 of n3", "3 of 8 jobs"
+    estimate: float  # how much more than the others, as Result.estimate
+    low: float | None  # None for jobs
+    high: float | None
+    p: float  # corrected for the number of places
+    own: float = 0.0  # how much it changed itself
+    q: float = 1.0
+    enough: bool = False  # far enough beyond the margin, where q is sure, too
+    sure: bool = False
+
+
+@dataclasses.dataclass
+class Clusters:
+    """What jobs share: nights, restarts or rounds of all nodes; how many each side has, and how far their means differ."""
+
+    name: str
+    sizes: tuple[int, int]
+    spread: float
 
 
 @dataclasses.dataclass
@@ -42,7 +68,13 @@ class Result:
     barred: str = ""  # why there can be no verdict whatever the interval
     reason: str = ""  # of inconclusive
     more: int | None = None  # units a side
+    more_of: str = ""  # the unit that more is of
+    advice: str = ""  # what would decide, or that nothing of the kind does
     note: str = ""
+    clusters: Clusters | None = None  # what jobs share, where that makes the interval or p as wide as they are
+    t: float | None = None  # standard errors, the fewest of those of jobs and of clusters
+    guard: str = ""  # why only a change of GUARD standard errors counts
+    parts: list[Part] = dataclasses.field(default_factory=list)
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
 
@@ -57,6 +89,7 @@ class Outcome:
     margin: str = ""  # in words
     order: rank_test.Order | None = None  # None where the order was drawn at random, so that it cannot matter
     absent: int = 0  # files that could not be read, and jobs of a baseline that are gone
+    gone: list[str] = dataclasses.field(default_factory=list)  # nodes, GPUs and jobs that B lacks, in words
 
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)
@@ -107,18 +140,24 @@ def judge(result: Result, better: str | None) -> str:
     assert result.p is not None and result.q is not None and result.delta is not None
     low_limit = -result.delta / (1 + result.delta) if result.ratio else -result.delta
     sure = result.p <= rank_test.ALPHA and result.q <= rank_test.SESSION
+    guarded = bool(result.guard) and (result.t or 0) < GUARD
     if result.barred:
         result.reason = result.barred
         return "inconclusive"
     if result.low >= low_limit - 1e-12 and result.high <= result.delta + 1e-12:
         result.reason = ""
         return "changed-but-small" if sure and not result.low <= 0 <= result.high else "equivalent"
-    if sure and (result.low > result.delta or result.high < low_limit):
+    beyond = result.low > result.delta or result.high < low_limit
+    if sure and beyond and not guarded:
         result.reason = ""
         if better is None:
             return "changed"
         return "improved" if (result.estimate > 0) == (better == "higher") else "regressed"
-    result.reason = result.reason or f"too few {result.unit_compared}s"
+    if guarded and sure and beyond:
+        result.reason = result.guard
+    result.reason = (
+        result.reason or f"too few {result.clusters.name if result.clusters else result.unit_compared + 's'}"
+    )
     return "inconclusive"
 
 
@@ -126,11 +165,19 @@ def logs_of(values: np.ndarray, ratio: bool) -> np.ndarray:
     return np.log(values) if ratio else values
 
 
-def _widened(each: series.Series, values, known: Boots) -> tuple[rank_test.Comparison, design.Design]:
-    """Jobs compared as if boots did not differ, then the interval and p widened by how far boots are known to."""
+def _widened(
+    each: series.Series, values, known: Boots, apart: design.Design
+) -> tuple[rank_test.Comparison, design.Design]:
+    """Jobs compared as if boots did not differ, then the interval and p widened by how far boots are known to.
+
+    `apart` is the design in which they do.
+    """
     plan = design.of(each.of("A"), each.of("B"), boots=False)
     found = rank_test.compare(plan.pairs(*values), 2 * rank_test.BOUND - 1)
     counts = [len({*series.components([job.boots for job in each.of(side)])}) for side in ("A", "B")]
+    for level in apart.levels:
+        if level.name == "restarts":  # of all nodes at once: they count once
+            counts = list(level.sizes)
     error = max(known.spread * math.sqrt(sum(1 / count for count in counts)), 1e-12)
     freedom = min(known.freedom, TAILS)
     away = error * rank_test.student_quantile(1 - rank_test.BOUND, freedom)
@@ -161,9 +208,74 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
     return f"too few jobs: {where}", more
 
 
+def _held_to_clusters(
+    plan: design.Design, values, found: rank_test.Comparison
+) -> tuple[rank_test.Comparison, Clusters | None, str]:
+    """The comparison with p and interval as wide as clusters of jobs make them; these; and why nothing can be decided."""
+    together, widest, barred = np.concatenate(values), None, ""
+    for level in plan.levels:
+        of_level = clusters.compare(level, together)
+        a, b = level.sizes
+        if of_level is None:
+            barred = f"not identifiable: {level.name} of all nodes, {a} against {b}; {clusters.WANTED} a side wanted"
+            continue
+        away = float(of_level.away(rank_test.BOUND))
+        low, high, p = float(of_level.estimate) - away, float(of_level.estimate) + away, float(of_level.p)
+        if p >= found.p or low < found.low or high > found.high:
+            spread = float(of_level.error) / math.sqrt(1 / len(level.weights) if level.mixed else 1 / a + 1 / b)
+            widest = Clusters(level.name, (a, b), spread)
+        found = rank_test.Comparison(found.estimate, min(found.low, low), max(found.high, high), max(found.p, p))
+    return found, widest, barred
+
+
+def _distance(plan: design.Design, values) -> float:
+    """Standard errors of the change, the fewest of those of units and of clusters."""
+    found = [float(rank_test.distance(plan.pairs(*values)))]
+    for level in plan.levels:
+        if (of_level := clusters.compare(level, np.concatenate(values))) is not None:
+            found.append(abs(float(of_level.estimate)) / max(float(of_level.error), 1e-300))
+    return min(found)
+
+
+@dataclasses.dataclass
+class _Found:
+    """One comparison, by whatever can be told apart."""
+
+    comparison: rank_test.Comparison
+    plan: design.Design
+    reason: str = ""
+    more: int | None = None
+    barred: str = ""
+    clusters: Clusters | None = None
+    pairs: int = 0
+
+
+def _compared(each: series.Series, logs, plan: design.Design, boots: Boots | None, turns) -> _Found:
+    pairs = _paired(each, logs, turns or {})
+    if len(pairs):
+        wanted = rank_test.fewest_pairs(rank_test.ALPHA)
+        more = max(wanted - len(pairs), 0)
+        comparison = rank_test.compare_pairs(pairs, 2 * rank_test.BOUND - 1)
+        reason = f"too few pairs: {wanted} wanted" if more else ""
+        return _Found(comparison, plan, reason, more or None, pairs=len(pairs))
+    reason, more = _reason(plan)
+    comparison = rank_test.compare(plan.pairs(*logs), 2 * rank_test.BOUND - 1)
+    comparison, widest, barred = _held_to_clusters(plan, logs, comparison)
+    if plan.unit == "boot" and (reason or barred) and boots is not None:
+        comparison, as_jobs = _widened(each, logs, boots, plan)
+        return _Found(comparison, as_jobs, "not identifiable: boots, for how far they are known to differ")
+    if plan.unnamed:
+        every = each.jobs("A") + each.jobs("B")
+        barred = f"not identifiable: boots, which {plan.unnamed} of {every} jobs do not name"
+    elif plan.other_gpus:
+        barred = "unlike GPUs: A and B ran on others of the same nodes; run both on the same, or in turns"
+    return _Found(comparison, plan, reason, more, "" if reason and not plan.unnamed else barred, widest)
+
+
 def compare(
-    each: series.Series, label: str, *, delta: float | None = None, noise: float | None = None,
-    boots: Boots | None = None, floor: float = FLOOR, turns: dict[str, tuple] | None = None,
+    each: series.Series, label: str, *, plan: design.Design | None = None, delta: float | None = None,
+    noise: float | None = None, boots: Boots | None = None, floor: float = FLOOR,
+    turns: dict[str, tuple] | None = None,
 ) -> Result:  # fmt: skip
     """Compares sides A and B of a series; q, and with it the verdict, wait for the other series.
 
@@ -174,58 +286,104 @@ def compare(
     ratio = series.has_ratios(each, ("A", "B"))
     size = 1.0 if ratio else float(np.max(np.abs(values[0])))
     logs = [logs_of(side, ratio) for side in values]
-    plan = design.of(each.of("A"), each.of("B"))
-    reason, more = _reason(plan)
-    if reason and plan.unit == "boot" and boots is not None:
-        found, plan = _widened(each, logs, boots)
-        reason, more = "not identifiable: boots, for how far they are known to differ", None
-    else:
-        found = rank_test.compare(plan.pairs(*logs), 2 * rank_test.BOUND - 1)
-    pairs = _paired(each, logs, turns or {})
-    if len(pairs):
-        found = rank_test.compare_pairs(pairs, 2 * rank_test.BOUND - 1)
-        wanted = rank_test.fewest_pairs(rank_test.ALPHA) - len(pairs)
-        reason, more = (f"too few pairs: {wanted + len(pairs)} wanted", wanted) if wanted > 0 else ("", None)
+    found = _compared(each, logs, plan or design.of(each.of("A"), each.of("B")), boots, turns)
     scale = math.expm1 if ratio else float
-    result = Result(
+    comparison, plan, pairs = found.comparison, found.plan, found.pairs
+    return Result(
         label=label,
         verdict="",
         unit=each.unit,
         ratio=ratio,
-        estimate=scale(found.estimate),
-        low=scale(found.low) if math.isfinite(found.low) else found.low,
-        high=scale(found.high) if math.isfinite(found.high) else found.high,
-        p=found.p,
+        estimate=scale(comparison.estimate),
+        low=scale(comparison.low) if math.isfinite(comparison.low) else comparison.low,
+        high=scale(comparison.high) if math.isfinite(comparison.high) else comparison.high,
+        p=comparison.p,
         delta=margin(noise, floor * size) if delta is None else delta,
-        jobs=plan.jobs,
-        unit_compared=plan.unit,
-        units=plan.units,
-        strata=len(plan.strata),
+        jobs=(pairs, pairs) if pairs else plan.jobs,
+        unit_compared="pair" if pairs else plan.unit,
+        units=(pairs, pairs) if pairs else plan.units,
+        strata=1 if pairs else len(plan.strata),
         paired=plan.paired,
         medians=(float(np.median(values[0])), float(np.median(values[1]))),
-        reason=reason,
-        more=more,
+        barred=found.barred,
+        reason=found.reason,
+        more=found.more,
+        clusters=found.clusters,
+        t=_distance(plan, logs),
+        note=_left_out(each, plan, pairs),
         case=each.case,
     )
-    if len(pairs):
-        result.unit_compared, result.units, result.strata = "pair", (len(pairs), len(pairs)), 1
-        result.jobs = result.units
-    elif not plan.boots_known:
-        result.barred = "not identifiable: boots, the records do not name them"
-    elif plan.other_gpus:
-        result.barred = "unlike GPUs: A and B ran on others of the same nodes; run both on the same, or in turns"
-    left = each.jobs("A") + each.jobs("B") - sum(result.jobs)
+
+
+def _left_out(each: series.Series, plan: design.Design, pairs: int) -> str:
+    left = each.jobs("A") + each.jobs("B") - (2 * pairs or sum(plan.jobs))
     if plan.unit == "node":
-        result.note = "A and B share no node: nodes are compared, not jobs"
-    elif left:
-        result.note = f"{left} jobs ran on nodes or GPUs that only one side has"
-    return result
+        return "A and B share no node: nodes are compared, not jobs"
+    return f"{left} jobs ran on nodes or GPUs that only one side has" if left else ""
 
 
-def more_of(result: Result, sigma: float, metrics: int) -> int:
-    """Units a side that are still to be run before a step of the margin is found or excluded."""
-    step = DELTA
-    if sigma > 0 and math.isfinite(sigma) and result.delta:
-        step = (math.log1p(result.delta) if result.ratio else result.delta) / sigma
-    strata = max(result.strata, 1)
-    return max(rank_test.jobs_needed(step, strata=strata, metrics=metrics) * strata - min(result.units), 2)
+# --- what would decide ---
+
+
+def run_more(number: int, unit: str) -> str:
+    """What to run so many more of, such that it can be counted and run."""
+    if unit == "pair":
+        return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
+    return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
+
+
+def advise(result: Result, sigma: float, metrics: int) -> None:
+    """Sets how many more units a side would decide a series as it was seen, or says that no number of them does.
+
+    `sigma` is the standard deviation between jobs, as logarithms where the result is a ratio.
+    """
+    assert result.delta is not None and result.estimate is not None
+    result.more_of = result.unit_compared
+    if result.more is None:
+        step, margin = abs(result.estimate), result.delta
+        if result.ratio:
+            step, margin = abs(math.log1p(result.estimate)), math.log1p(result.delta)
+        if result.clusters:
+            sigma, result.more_of = result.clusters.spread, result.clusters.name[:-1]
+        if not (sigma > 0 and math.isfinite(sigma) and margin > 0):
+            return
+        needed = _needed(step, margin, sigma, result, metrics)
+        if needed is None:
+            result.advice = _no_number(result, sigma)
+            return
+        result.more = max(needed - min(result.clusters.sizes if result.clusters else result.units), 1)
+    where = f", on the {result.strata} {result.paired}s together" if result.strata > 1 and not result.clusters else ""
+    result.advice = run_more(result.more, result.more_of) + where
+
+
+def _needed(step: float, margin: float, sigma: float, result: Result, metrics: int) -> int | None:
+    """Units a side, over all strata, that find a change like the one seen, or show that it is within the margin.
+
+    None where more than rank_test.MOST would be needed.
+    """
+    beyond = step > 1.1 * margin
+    among = metrics if (result.q or 0) > rank_test.SESSION else 1
+    quantile = NormalDist().inv_cdf
+    if result.clusters:
+        size = clusters.needed(step if beyond else margin - step, sigma, margin if beyond else 0.0,
+                               rank_test.threshold(among) if beyond else 1.0)  # fmt: skip
+    elif beyond:
+        strata = max(result.strata, 1)
+        size = rank_test.jobs_needed(step / sigma, strata=strata, metrics=among, margin=margin / sigma) * strata
+    else:
+        room = max(margin - step, 1e-9) / sigma
+        size = math.ceil(2 * math.pi / 3 * ((quantile(rank_test.BOUND) + quantile(rank_test.POWER)) / room) ** 2)
+    return size if size < rank_test.MOST else None
+
+
+def _no_number(result: Result, sigma: float) -> str:
+    """Why no number of jobs that can be run decides a series."""
+    assert result.estimate is not None and result.delta is not None
+    unit = f"{result.more_of}s"
+    if abs(abs(result.estimate) - result.delta) <= 0.2 * result.delta:
+        return f"no number of {unit} decides it: the change seen is about the margin; choose another --delta"
+    said = f"{sigma:.1%}" if result.ratio else f"{sigma:.2g} {result.unit}".rstrip()
+    return (
+        f"more than {rank_test.MOST} {unit} a side would be wanted: they differ by {said}, much more than the margin; "
+        "make them steadier, or choose a larger --delta"
+    )

@@ -102,7 +102,7 @@ def run(asked) -> int:
         )
     rows = [wording.row_of(each) for each in found.results]
     of_batches = batch_costs.lines(batches) if batches else []
-    text = "\n".join([*of_batches, wording.text(found, everything=asked.all)])
+    text = wording.text(found, everything=asked.all, more=of_batches)
     output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*of_batches, *wording.of_all(found)]))
     if asked.json:
         whole = wording.as_json(found) | {"batches": batch_costs.as_json(batches) if batches else None}

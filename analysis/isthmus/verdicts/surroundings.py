@@ -128,18 +128,20 @@ def _named(names: list[str]) -> str:
 def _reboots(opened: store.Store, with_side: str) -> list[str]:
     """A sentence where nodes were started anew between A and B and neither side shows what that alone does."""
     boots: dict[str, dict[str, set[str]]] = {}
-    for where, node, boot in opened.sql(
-        f"SELECT DISTINCT side, node, boot FROM {with_side} AND boot IS NOT NULL"
-    ).fetchall():
-        boots.setdefault(node, {}).setdefault(where, set()).add(boot)
-    shared = {node: sides for node, sides in boots.items() if len(sides) == 2}
-    if not shared:
-        return ["the records do not say when a node was started: a reboot between A and B may be part of the change"]
+    for where, node, boot in opened.sql(f"SELECT DISTINCT side, node, boot FROM {with_side}").fetchall():
+        boots.setdefault(node, {}).setdefault(where, set()).update({boot} - {None})
+    both = {node: sides for node, sides in boots.items() if len(sides) == 2}
+    shared = {node: sides for node, sides in both.items() if all(sides.values())}
+    silent = sorted({*both} - {*shared})
+    which = " and ".join(side for side in ("A", "B") if any(not both[node][side] for node in silent))
+    unsaid = f"the records of {which} do not say when {_named(silent)} was started: a reboot may be part of the change"
+    sentences = [unsaid] if silent else []
     anew = [node for node, sides in sorted(shared.items()) if not sides["A"] & sides["B"]]
     controlled = [node for node in anew if len(shared[node]["A"]) > 1]
     if not anew or len(controlled) == len(anew):
-        return []
+        return sentences
     return [
+        *sentences,
         f"{spelling.counted(len(anew), 'node', 'were')} started anew between A and B ({_named(anew)}), which may "
-        "explain a change by itself; a control is to measure A, start the nodes anew, measure A again"
+        "explain a change by itself; a control is to measure A, start the nodes anew, measure A again",
     ]

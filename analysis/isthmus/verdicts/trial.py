@@ -25,7 +25,7 @@ import signal
 from isthmus import Error, exits, spelling, units
 from isthmus.records import selection, store
 from isthmus.records.measurements import literal
-from isthmus.statistics import rank_test, series
+from isthmus.statistics import clusters, rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import earlier, judging, two_sides, wording
 
@@ -66,7 +66,12 @@ def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> f
 
 
 def fewest_boots(nodes: int, metrics: int) -> int:
-    """Boots a side on each node below which no change can be told from what boots do by chance."""
+    """Boots a side on each node below which no change can be told from what boots do by chance.
+
+    Several nodes are started together, so a boot of all of them counts once: see statistics/clusters.py.
+    """
+    if nodes > 1:
+        return clusters.fewest(rank_test.threshold(metrics))
     return next(n for n in range(1, 64) if rank_test.power(50, n, strata=nodes, metrics=metrics) >= rank_test.POWER)
 
 
@@ -102,16 +107,15 @@ def size(
     by_boot = bool(boots or boot_sd)
     if by_boot:
         each = jobs or (max(1, -(-wanted() // boots)) if boots else 2)
+        if nodes > 1:
+            return _of_restarts(noise, step, nodes=nodes, metrics=metrics, each=each, boots=boots, boot_sd=boot_sd,
+                                delta=delta)  # fmt: skip
         noise = [math.hypot(boot_sd, sd / math.sqrt(each)) for sd in noise]
         boots = units = boots or max(wanted(), fewest_boots(nodes, metrics))
     else:
         boots, each = 1, jobs or wanted()
         units = each
-    if 2 * nodes * boots * each > MOST:
-        raise Error(
-            f"{2 * nodes * boots * each} jobs would be needed, more than {MOST}; look for a larger step, or compare "
-            "fewer metrics"
-        )
+    _refuse_too_many(2 * nodes * boots * each)
     steps: dict[float, float] = {}
     found = []
     for sd in noise:
@@ -121,6 +125,30 @@ def size(
         sd_steps = math.log1p(delta) + steps[margin] * sd
         found.append(math.expm1(sd_steps) if sd_steps < 700 else math.inf)
     return Size(boots, boots * each, sorted(found), "boots" if by_boot else "jobs", rank_test.simulated(units, nodes))
+
+
+def _refuse_too_many(jobs: int) -> None:
+    if jobs > MOST:
+        raise Error(f"{jobs} jobs would be needed, more than {MOST}; look for a larger step, or compare fewer metrics")
+
+
+def _of_restarts(
+    noise: list[float], step: float, *, nodes: int, metrics: int, each: int, boots: int | None, boot_sd: float,
+    delta: float,
+) -> Size:  # fmt: skip
+    """A trial in which all nodes are started together: a restart is the unit, however many nodes had it.
+
+    How much of what a boot does is common to all nodes is not known, so all of it is taken to be.
+    """
+    p, margin = rank_test.threshold(metrics), math.log1p(delta)
+    spreads = [max(math.hypot(boot_sd, sd / math.sqrt(each * nodes)), 1e-4) for sd in noise]
+    if not boots:
+        wanted = sorted(clusters.needed(math.log1p(step), sd, margin, p) for sd in spreads)
+        boots = max(wanted[min(len(wanted) - 1, math.ceil(0.9 * len(wanted)) - 1)], clusters.fewest(p))
+    _refuse_too_many(2 * nodes * boots * each)
+    found = [clusters.detectable(boots, sd, margin, p) for sd in spreads]
+    steps = sorted(math.expm1(each_step) if each_step < 700 else math.inf for each_step in found)
+    return Size(boots, boots * each, steps, "restarts", True)
 
 
 def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
@@ -253,10 +281,15 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
             lines.append(
                 f"approximate: so many {sized.unit} are not simulated, their number of pairs is taken as normal"
             )
-    if sized.unit == "boots" and not boot_sd:
+    if sized.unit in ("boots", "restarts") and not boot_sd:
         lines.append("assumes that boots do not differ; say how much they do with --boot-sd")
     fewest = fewest_boots(nodes, metrics)
     if not plan["in_turns"] and sized.boots < fewest:
+        if nodes > 1:
+            lines.append(
+                f"note: all nodes share what a night does to them, so one part a side decides nothing: plan {fewest} "
+                f"(--boots {fewest}), or jobs that choose their side (--setup-before)"
+            )
         lines.append(
             f"note: where the change needs a restart, what boots do by chance is part of it: {fewest} boots a side on "
             f"each node tell them apart (--boots {fewest}); jobs that choose their side need none (--setup-before)"

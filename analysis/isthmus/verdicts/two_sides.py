@@ -10,8 +10,8 @@ import numpy as np
 from isthmus import Error, spelling
 from isthmus.records import measurements, store
 from isthmus.statistics import design, rank_test, series
-from isthmus.verdicts import absent, judging, surroundings
-from isthmus.verdicts.judging import CEILING, DELTA, FLOOR, VERDICTS, Boots, Outcome, Result
+from isthmus.verdicts import absent, judging, surroundings, unlike, wording
+from isthmus.verdicts.judging import CEILING, DELTA, FLOOR, Boots, Outcome, Result
 
 WANTED = (
     *measurements.FINGERPRINT, *measurements.SERIES, "mode", "better", "median", "n_samples", "n_invalid", "node",
@@ -56,10 +56,10 @@ def _settle(result: Result, each: series.Series, sigma: float, lacking: str, met
     result.verdict = judging.judge(result, each.better)
     if lacking and result.verdict != "regressed":
         result.verdict, result.reason = "inconclusive", lacking
-    if result.verdict != "inconclusive" or result.barred or lacking:
+    if result.verdict != "inconclusive" or result.barred or lacking or result.reason == result.guard != "":
         result.more = None
-    elif result.more is None:
-        result.more = judging.more_of(result, sigma, metrics)
+    else:
+        judging.advise(result, sigma, metrics)
 
 
 def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
@@ -84,16 +84,15 @@ def check_some(opened: store.Store, condition: str, refusal: str, asked: str) ->
         raise Error(f"{refusal}; {_what_there_is(opened, asked)}")
 
 
-def order_of(every: list[series.Series]) -> rank_test.Order:
+def order_of(every: list[series.Series], plans: list[design.Design]) -> rank_test.Order:
     """Whether the order of units within a side matters, over all series that both sides have."""
     sequences = design.Sequences()
-    for each in every:
-        plan = design.of(each.of("A"), each.of("B"))
-        values = [each.all(side) for side in ("A", "B")]
+    for each, plan in zip(every, plans):
         ratio = series.has_ratios(each, ("A", "B"))
-        for side, of_side in zip(("A", "B"), values):
-            sequences.add(plan, side, each.of(side), judging.logs_of(of_side, ratio))
-    return rank_test.order(sequences.matrices())
+        case = tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("metric", "unit"))
+        sides = [(each.of(side), judging.logs_of(each.all(side), ratio)) for side in ("A", "B")]
+        sequences.add(plan, case, sides)
+    return sequences.order()
 
 
 def _barred(order: rank_test.Order) -> str:
@@ -101,6 +100,12 @@ def _barred(order: rank_test.Order) -> str:
         trend = ", with a trend" if order.drifts else ""
         return f"autocorrelated: {order.autocorrelation:.2f} at lag 1 within the sides{trend}"
     return "drift: a trend within the sides" if order.drifts else ""
+
+
+_GUARD = (
+    "order not testable, and the metrics move together: only a change of "
+    f"{judging.GUARD:.0f} standard errors is beyond what jobs that follow each other do; run both sides in turns"
+)
 
 
 def _margin_in_words(delta: float | None, noise: dict | None) -> str:
@@ -127,14 +132,16 @@ def outcome(
     every = series.load(opened, side)
     names = series.labels(every)
     shared = [each for each in every if each.jobs("A") and each.jobs("B")]
-    order = None if randomised else order_of(shared)
+    plans = [design.of(each.of("A"), each.of("B")) for each in shared]
+    order = None if randomised else order_of(shared, plans)
     compared, sigmas = [], []
-    for each in shared:
+    for each, plan in zip(shared, plans):
         known = (noise or {}).get(each.key)
         found = judging.compare(
-            each, names[each.key], delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns
+            each, names[each.key], plan=plan, delta=delta, noise=known, boots=(boots or {}).get(each.key), turns=turns
         )
         found.barred = found.barred or (_barred(order) if order else "")
+        found.guard = _GUARD if order and order.guarded else ""
         compared.append(found)
         sigmas.append(series.spread(each, ("A", "B")) if known is None else known)
     machine = surroundings.health(opened, side)
@@ -145,24 +152,32 @@ def outcome(
             every.append(each)
         elif len({*each.all("A"), *each.all("B")}) > 1 or each.key in lacking.reasons:
             shared.append(each)
-            compared.append(judging.compare(each, names[each.key], delta=floor, turns=turns))
+            plans.append(design.of(each.of("A"), each.of("B")))
+            compared.append(judging.compare(each, names[each.key], plan=plans[-1], delta=floor, turns=turns))
             sigmas.append(math.nan)
     adjusted = rank_test.adjusted(np.array([result.p for result in compared]))
     for result, each, sigma, q in zip(compared, shared, sigmas, adjusted):
         result.q = float(q)
         _settle(result, each, sigma, lacking.reasons.get(each.key, ""), len(compared))
+    for result, each, plan, sigma in zip(compared, shared, plans, sigmas):
+        tail = unlike.tail(each, result, plan, sigma)
+        result.parts = unlike.places(each, result, plan) + ([tail] if tail else [])
+    unlike.settle(compared, [each.better for each in shared])
     differences, notes = surroundings.differences(opened, side, asked)
     notes = lacking.sentences + lacking.notes + notes
     results = compared + _missing(every, names)
-    results.sort(key=lambda r: (VERDICTS.index(r.verdict), r.reason == "", r.q if r.q is not None else 1, r.label))
+    results.sort(key=wording.by_weight)
     if lacking.single:
         notes.append(f"a single job of B lacks {lacking.single} series that it should have")
     unread = len(opened.skipped)
     if unread:
         files = spelling.counted(unread, "file")
-        notes.insert(0, f"{files} could not be read, so what their jobs would have shown is not known")
+        whole = " whole" if any(each.has_part for each in opened.skipped) else ""
+        notes.insert(0, f"{files} could not be read{whole}, so what the rest would have shown is not known")
     lost = unread + len(lacking.places) + len(lacking.fewer)
-    return Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
+    found = Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
+    found.gone = [*lacking.places, *lacking.fewer]
+    return found
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from isthmus import spelling, units
 from isthmus.statistics import rank_test
 from isthmus.tables import output
-from isthmus.verdicts.judging import VERDICTS, Outcome, Result
+from isthmus.verdicts import unlike
+from isthmus.verdicts.judging import VERDICTS, Outcome, Result, run_more
 
 _SHOWN = {"regressed": 30, "inconclusive": 5, "improved": 10, "changed": 5, "changed-but-small": 3}
 
@@ -22,11 +25,37 @@ def _figure(value: float | None, result: Result) -> str:
     return f"{value:+.3g}"
 
 
-def run_more(number: int, unit: str) -> str:
-    """What to run so many more of, such that it can be counted and run."""
-    if unit == "pair":
-        return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
-    return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
+def direction(result: Result) -> str:
+    """What the change is in words: slower, faster, lower, higher; nothing where there is none."""
+    changes = [part.own for part in result.parts if part.sure] or [result.estimate]
+    if not changes[0]:
+        return ""
+    if result.ratio and result.unit == "s":
+        return "slower" if changes[0] > 0 else "faster"
+    return "higher" if changes[0] > 0 else "lower"
+
+
+def _size(result: Result) -> float:
+    """How far a series, or a part of it, is from no change, to sort by: as a share, or in margins."""
+    changes = [result.estimate or 0.0, *(part.own for part in result.parts if part.sure)]
+    largest = max(changes, key=abs)
+    if result.ratio:
+        return abs(math.log1p(max(largest, -0.999999)))
+    return abs(largest) / result.delta * 0.01 if result.delta else abs(largest)
+
+
+def by_weight(result: Result) -> tuple:
+    """What results are sorted by: verdicts in their order, absent series first, then the largest change."""
+    absent = not result.reason.startswith("absent")
+    return VERDICTS.index(result.verdict), absent, result.reason == "", -_size(result), result.label
+
+
+def _seen(result: Result) -> str:
+    """The change of a series in a few words, with its place."""
+    if sure := sorted((part for part in result.parts if part.sure), key=lambda part: -abs(part.own)):
+        more = f" and {len(sure) - 1} more" if len(sure) > 1 else ""
+        return f"{_figure(sure[0].own, result)} {direction(result)} on {sure[0].where}{more}"
+    return f"{_figure(result.estimate, result)} {direction(result)}".rstrip()
 
 
 def lines_of(result: Result) -> list[str]:
@@ -35,8 +64,13 @@ def lines_of(result: Result) -> list[str]:
     if result.estimate is None:
         return [head, f"{indent} {result.note}"]
     a, b = (units.quantity(m, result.unit) for m in result.medians)
+    ends = (result.low, result.high)
+    interval = (
+        f"[{_figure(result.low, result)}, {_figure(result.high, result)}]"
+        if any(end is not None and math.isfinite(end) for end in ends) else "(no interval)"
+    )  # fmt: skip
     figures = (
-        f"{_figure(result.estimate, result)} [{_figure(result.low, result)}, {_figure(result.high, result)}]  "
+        f"{_figure(result.estimate, result)} {direction(result)} {interval}  "
         f"±{_figure(result.delta, result).lstrip('+')}  {a} → {b}  q={result.q:.2g}  "
         f"{result.jobs[0]}+{result.jobs[1]} jobs"
     )
@@ -44,12 +78,14 @@ def lines_of(result: Result) -> list[str]:
         figures += f" as {result.units[0]}+{result.units[1]} {result.unit_compared}s"
     if result.strata > 1:
         figures += f" in {result.strata} pairs of {result.paired}s"
+    if result.clusters:
+        figures += f", {result.clusters.sizes[0]}+{result.clusters.sizes[1]} {result.clusters.name}"
     lines = [head, f"{indent} {figures}"]
+    if result.parts:
+        lines.append(f"{indent} unlike the others: {unlike.in_words(result)}")
     if result.reason:
-        more = f"; {run_more(result.more, result.unit_compared)}" if result.more else ""
-        if more and result.strata > 1:
-            more += f", on the {result.strata} {result.paired}s together"
-        lines.append(f"{indent} {result.reason}{more}")
+        said = result.reason if not (result.parts and result.reason.startswith("unlike the others")) else ""
+        lines += [f"{indent} {line}" for line in ["; ".join(filter(None, (said, result.advice)))] if line]
     return lines + ([f"{indent} {result.note}"] if result.note else [])
 
 
@@ -61,14 +97,70 @@ def _order_in_words(order: rank_test.Order | None) -> str:
     if order.autocorrelated or order.drifts:
         return f"it matters ({figures}; {what}): nothing can be decided; run both sides in turns"
     if not order.testable:
-        return f"not testable with {what}"
+        together = ", and the metrics move together" if order.together else ""
+        return f"not testable with {what}{together}"
     return f"does not matter ({figures}; {what})"
 
 
-def text(found: Outcome, *, everything: bool = False) -> str:
-    """What a person reads: the margin, what was found first, then what else changed, then one verdict."""
+# --- the answer ---
+
+_MOST = 10  # lines
+_FIRST = 2  # series that are named
+
+
+def _named(result: Result, width: int) -> str:
+    seen = _seen(result)
+    return f"{spelling.shorten(result.label, max(width - len(seen) - 2, 20))}: {seen}"
+
+
+def _kind(name: str, results: list[Result], every: int, named: int = 1) -> list[str]:
+    """How many series are of a kind, and the first of them: what changed, where, by how much."""
+    if not results:
+        return []
+    head = f"{name:<8} {len(results)} of {every} series"
+    if named == 1:
+        return [f"{head}, first {_named(results[0], spelling.WIDTH - len(head) - 8)}"]
+    return [head, *(f"{'':<8} {_named(result, spelling.WIDTH - 9)}" for result in results[:named])]
+
+
+def _unclear(found: Outcome) -> list[str]:
+    """How many series are undecided, and the reason of most."""
+    results = [r for r in found.results if r.verdict == "inconclusive" and not r.reason.startswith("absent")]
+    if not results:
+        return []
+    reasons = collections.Counter(result.reason for result in results)
+    (reason, most), *others = reasons.most_common()
+    advice = next((result.advice for result in results if result.reason == reason and result.advice), "")
+    count = f", {most} of them" if others else ""
+    why, _, wanted = reason.partition("; ")
+    lines = [f"unclear  {len(results)} of {len(found.results)} series{count}: {why}"]
+    return lines + [f"{'':<8} {line}" for line in ["; ".join(filter(None, (wanted, advice)))] if line]
+
+
+def answer(found: Outcome) -> list[str]:
+    """The answer in ten lines at most: the verdict; what is worse, better, gone, unclear, and where; how sure that is."""
+    of = {verdict: [r for r in found.results if r.verdict == verdict] for verdict in VERDICTS}
+    every = len(found.results)
+    gone = found.gone + [r.label for r in found.results if r.reason.startswith("absent")]
+    alike = len(of["equivalent"]) + len(of["changed-but-small"])
+    lines = [f"verdict: {found.verdict}", *_kind("worse", of["regressed"], every, _FIRST)]
+    lines += [*_kind("better", of["improved"], every), *_kind("changed", of["changed"], every)]
+    lines += [f"gone     {gone[0]}{f' and {len(gone) - 1} more' if len(gone) > 1 else ''}"] if gone else []
+    lines += _unclear(found)
+    lines += [f"alike    {alike} of {every} series, within the margin"] if alike and len(lines) < _MOST - 1 else []
+    lines.append(
+        f"sure     {spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}; "
+        f"margin {found.margin.partition(' stand')[0].partition(';')[0]}; "
+        f"order of jobs: {_order_in_words(found.order).partition(' (')[0].partition(' with ')[0]}"
+    )
+    return [spelling.shorten(spelling.printable(line), spelling.WIDTH) for line in lines]
+
+
+def text(found: Outcome, *, everything: bool = False, more: Sequence[str] = ()) -> str:
+    """What a person reads: the answer, then the series, the largest change first, then what else changed."""
     results = output.fold_each(_lines_of_all(found, everything), indent=" " * 13)
-    return "\n".join([*output.fold_each(_premises(found)), *results, *output.fold_each(_summary(found))])
+    rest = output.fold_each([*more, *_premises(found), *_summary(found)])
+    return "\n".join([*answer(found), *([""] if results else []), *results, "", *rest])
 
 
 def _premises(found: Outcome) -> list[str]:
@@ -96,7 +188,7 @@ def _summary(found: Outcome) -> list[str]:
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     jobs = f"{spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}"
     lines.append(f"{jobs}, {len(found.results)} series: {counts or 'none that both sides have'}")
-    return [*lines, *_more_in_words(found), f"verdict: {found.verdict}"]
+    return [*lines, *_more_in_words(found)]
 
 
 COLUMNS = {
@@ -104,31 +196,41 @@ COLUMNS = {
     "ratio": "BOOLEAN", "change": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "p": "DOUBLE", "q": "DOUBLE",
     "margin": "DOUBLE", "value_a": "DOUBLE", "value_b": "DOUBLE", "jobs_a": "BIGINT", "jobs_b": "BIGINT",
     "compared": "VARCHAR", "units_a": "BIGINT", "units_b": "BIGINT", "strata": "BIGINT", "more": "BIGINT",
+    "clusters": "VARCHAR", "clusters_a": "BIGINT", "clusters_b": "BIGINT", "part": "VARCHAR", "part_change": "DOUBLE",
+    "advice": "VARCHAR",
 }  # fmt: skip
 
 
 def row_of(each: Result) -> dict[str, Any]:
+    part = max(each.parts, key=lambda part: (part.sure, abs(part.own)), default=None)
+    shared = each.clusters
     return each.case | {
         "unit": each.unit, "series": each.label, "verdict": each.verdict, "reason": each.reason or None,
         "note": each.note or None, "ratio": each.ratio, "change": each.estimate, "low": each.low, "high": each.high,
         "p": each.p, "q": each.q, "margin": each.delta, "value_a": each.medians[0], "value_b": each.medians[1],
         "jobs_a": each.jobs[0], "jobs_b": each.jobs[1], "compared": each.unit_compared, "units_a": each.units[0],
         "units_b": each.units[1], "strata": each.strata, "more": each.more,
+        "clusters": shared and shared.name, "clusters_a": shared and shared.sizes[0],
+        "clusters_b": shared and shared.sizes[1], "part": part and part.where, "part_change": part and part.own,
+        "advice": each.advice or None,
     }  # fmt: skip
 
 
 def of_all(found: Outcome) -> list[str]:
     """Lines on what is of all series and not of one."""
-    return [*_premises(found), *_summary(found)]
+    return [f"verdict: {found.verdict}", *_premises(found), *_summary(found)]
 
 
 def _more_in_words(found: Outcome) -> list[str]:
     lines = []
-    for unit in ("job", "pair", "boot", "node"):
-        more = sorted(each.more for each in found.results if each.more and each.unit_compared == unit)
+    for unit in dict.fromkeys(each.more_of for each in found.results if each.more):
+        more = sorted(each.more for each in found.results if each.more and each.more_of == unit)
         if more:
             half = f", {more[len(more) // 2]} for half of them" if len(more) > 1 else ""
             lines.append(f"{run_more(more[-1], unit)} to decide all of {len(more)} series{half}")
+    never = sum(bool(each.advice) and not each.more for each in found.results)
+    if never:
+        lines.append(f"no number of jobs that can be run decides {never} series; --all says why of each")
     return lines
 
 

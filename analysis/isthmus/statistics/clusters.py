@@ -1,0 +1,171 @@
+"""Clusters in time: jobs that ran together, in a night or after one restart, and may share what that gave them.
+
+Eight nodes that measure five nights share five nights, not forty. So a change is also held to how far the means of
+clusters differ from each other (Student's t over clusters); where a side has too few clusters, nothing is decided.
+
+Clusters are found by gaps: a *level* is a way to cut the jobs at every gap that is GAP times longer than the gaps
+left inside. Jobs of one node at regular intervals have no level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from isthmus.statistics import rank_test
+
+GAP = 4  # shortest gap between clusters over the longest inside: two days of a weekend are no gap between weeks
+NIGHT = 24 * 3600  # s that a cluster lasts at most; longer ones are stretches of time, not causes
+FEWEST = 2  # clusters a side that give a spread
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """One way to put jobs into clusters. Weights give the means of clusters from values of jobs, less their stratum's.
+
+    `weights` is (clusters, jobs of A and then of B). Each cluster belongs to one side, unless the clusters are
+    `mixed`: then each row is the difference of the sides within a cluster.
+    """
+
+    name: str  # nights, restarts or rounds
+    weights: np.ndarray
+    sides: np.ndarray  # of each cluster: 0 or 1
+    mixed: bool
+    labels: np.ndarray  # of each job; -1 for jobs that are not compared
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return int((self.sides == 0).sum()), int((self.sides == 1).sum())
+
+    @property
+    def freedom(self) -> int:
+        return len(self.weights) - (1 if self.mixed else 2)
+
+
+def cuts(times: np.ndarray) -> list[np.ndarray]:
+    """Labels of each level for points in time (s), from the finest to the coarsest."""
+    order = np.argsort(times, kind="stable")
+    gaps = np.diff(times[order])
+    lengths = np.unique(gaps)
+    result = []
+    for inside, between in zip(lengths, lengths[1:]):
+        if between < GAP * max(inside, 1):
+            continue
+        labels = np.empty(len(times), int)
+        labels[order] = np.concatenate([[0], np.cumsum(gaps > inside)])
+        spans = [np.ptp(times[labels == label]) for label in range(labels.max() + 1)]
+        if max(spans) < NIGHT:
+            result.append(labels)
+    return result
+
+
+def level_of(name: str, labels: np.ndarray, sides: np.ndarray, strata: np.ndarray) -> Level:
+    """The level with these clusters, of jobs on these sides and in these strata."""
+    n = len(labels)
+    centring = np.eye(n)
+    for stratum in np.unique(strata):
+        own = strata == stratum
+        for side in (0, 1):
+            of_side = own & (sides == side)
+            centring[np.ix_(own, of_side)] -= 0.5 / of_side.sum()
+    both = [label for label in np.unique(labels) if len({*sides[labels == label]}) == 2]
+    mixed = len(both) > 1 and np.isin(labels, both).mean() >= 0.5
+
+    def mean(label, side):
+        members = (labels == label) & (sides == side)
+        return centring[members].mean(axis=0)
+
+    if mixed:
+        rows = [mean(label, 1) - mean(label, 0) for label in both]
+        return Level(name, np.array(rows), np.zeros(len(rows), int), True, labels)
+    pure = [(label, side) for side in (0, 1) for label in np.unique(labels[sides == side])]
+    return Level(name, np.array([mean(*each) for each in pure]), np.array([side for _, side in pure]), False, labels)
+
+
+@functools.lru_cache(maxsize=512)
+def levels(times: tuple[float, ...], sides: tuple[int, ...], strata: tuple[int, ...], places: int) -> tuple[Level, ...]:
+    """Levels of jobs that began at these times (s), on these sides, in these strata, on so many nodes or GPUs.
+
+    A level matters where clusters hold several jobs of a side. Jobs of one place want three clusters a side: their
+    order is tested besides. Where several places ran without gaps, a cluster is a round: a job for each place.
+    """
+    of_side, of_stratum = np.array(sides), np.array(strata)
+    found = [labels for labels in cuts(np.array(times, float)) if len({*zip(labels, sides)}) < len(labels)]
+    result = [level_of("nights", labels, of_side, of_stratum) for labels in found]
+    if places == 1:
+        return tuple(level for level in result if level.mixed or min(level.sizes) > FEWEST)
+    if not result and len({*times}) > 1:
+        rounds = np.empty(len(times), int)
+        for side in (0, 1):
+            own = np.flatnonzero(of_side == side)
+            own = own[np.argsort(np.array(times, float)[own], kind="stable")]
+            rounds[own] = np.arange(len(own)) // places * 2 + side
+        level = level_of("rounds", rounds, of_side, of_stratum)
+        result = [level] if min(level.sizes) > FEWEST else []
+    return tuple(result)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """B against A by the means of clusters."""
+
+    estimate: np.ndarray
+    error: np.ndarray
+    freedom: int
+
+    @property
+    def p(self) -> np.ndarray:
+        """Two-sided."""
+        t = np.abs(self.estimate) / np.maximum(self.error, 1e-300)
+        return np.vectorize(rank_test.student_p, otypes=[float])(t, self.freedom)
+
+    def away(self, confidence: float) -> np.ndarray:
+        """Distance of an end of the interval, each end of which holds with this confidence."""
+        return self.error * rank_test.student_quantile(1 - confidence, self.freedom)
+
+
+def compare(level: Level, values: np.ndarray) -> Compared | None:
+    """Compares values (…, jobs of A and then of B); None where there are too few clusters."""
+    if level.freedom < 1 or (not level.mixed and min(level.sizes) < FEWEST):
+        return None
+    means = values @ level.weights.T
+    if level.mixed:
+        error = means.std(axis=-1, ddof=1) / math.sqrt(len(level.weights))
+        return Compared(means.mean(axis=-1), error, level.freedom)
+    a, b = means[..., level.sides == 0], means[..., level.sides == 1]
+    squares = sum(((x - x.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1) for x in (a, b))
+    error = np.sqrt(squares / level.freedom * sum(1 / size for size in level.sizes))
+    return Compared(b.mean(axis=-1) - a.mean(axis=-1), error, level.freedom)
+
+
+WANTED = 3  # clusters a side from which a step of eight standard errors has a p below 1%
+
+
+def _chances(p: float, size: int) -> tuple[float, float]:
+    """Standard errors that a change must have, by itself and beyond the margin, to be found with rank_test.POWER."""
+    quantile, freedom = rank_test.student_quantile, 2 * size - 2
+    chance = quantile(1 - rank_test.POWER, freedom)
+    return quantile(max(p / 2, 1e-9), freedom) + chance, quantile(1 - rank_test.BOUND, freedom) + chance
+
+
+def detectable(size: int, sd: float, margin: float, p: float) -> float:
+    """The step that so many clusters a side find with rank_test.POWER; infinite below FEWEST."""
+    if size < FEWEST:
+        return math.inf
+    error = sd * math.sqrt(2 / size)
+    by_itself, beyond = _chances(p, size)
+    return max(error * by_itself, margin + error * beyond)
+
+
+def fewest(p: float) -> int:
+    """Clusters a side below which a p as small as this is seldom reached."""
+    return next(size for size in range(FEWEST, 64) if rank_test.student_p(8.0, 2 * size - 2) <= p)
+
+
+def needed(step: float, sd: float, margin: float, p: float) -> int:
+    """Clusters a side that find a step beyond the margin with rank_test.POWER; `sd` is of their means."""
+    sizes = range(FEWEST, rank_test.MOST)
+    return next((size for size in sizes if detectable(size, sd, margin, p) <= step), rank_test.MOST)
