@@ -165,7 +165,7 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
 def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
     """Fifteen good lines are not lost with the sixteenth; what is missing is named, and no command passes."""
     write(tmp_path / "bad.jsonl", text, end="")
-    for compacted in (False, True):
+    for again in (False, True):
         with store.open_store([tmp_path]) as opened:
             assert opened.rows(COUNTS)[0]["records"] == records
             assert {row["file"] for row in opened.rows("SELECT DISTINCT file FROM measurements")} == {
@@ -175,7 +175,7 @@ def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
             assert why in opened.skipped[0].why
             selection.say_left_out(opened)
         assert f"used in part {tmp_path}/bad.jsonl: {why}" in capsys.readouterr().err
-        if not compacted:
+        if not again:
             cli.main(["compact", str(tmp_path)])
             capsys.readouterr()
     cases, code = load.read_files([tmp_path / "bad.jsonl"])

@@ -1,9 +1,9 @@
 """Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
 
-A line that is no record costs that line alone: the others are used, and the file is named as used in part, with the
-line and what is wrong with it. So nothing is dropped without a word, and no command passes: a crashed run is no shorter,
-better-looking one. A file of another version of the record is refused whole. Records of earlier versions are read as
-records of this one. What is too long for a line lies in tables beside the file: see read_table().
+A line that is no record costs that line alone. The others are used, and the file is named as used in part, with
+the line and what is wrong with it. So nothing is dropped without a word, and no command passes: a crashed run is no
+shorter, better-looking one. A file of another version of the record is refused whole. Records of earlier versions are
+read as records of this one. What is too long for a line lies in tables beside the file: see read_table().
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def iterate(path):
 
 
 def sound_lines(path, bad: list[RecordError]):
-    """Lines of a file that are records, without their ends, and these records; adds to `bad` why the others are none."""
+    """Lines of a file that are records, without their ends, and these records; adds to `bad` why others are none."""
     path = pathlib.Path(path)
     try:
         for number, line, whole in _lines(path, bad):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -51,7 +52,7 @@ def cuts(times: np.ndarray) -> list[np.ndarray]:
     gaps = np.diff(times[order])
     lengths = np.unique(gaps)
     result = []
-    for inside, between in zip(lengths, lengths[1:]):
+    for inside, between in itertools.pairwise(lengths):
         if between < GAP * max(inside, 1):
             continue
         labels = np.empty(len(times), int)

@@ -67,7 +67,7 @@ class Design:
         return [job for job in every if job < of_a], [job for job in every if job >= of_a]
 
     def units_of_jobs(self) -> list[int]:
-        """A number for each job of A and then of B, the same for jobs of a unit; jobs in no stratum are one by themselves."""
+        """A number for each job of A and then of B, the same for jobs of a unit; a job in no stratum has its own."""
         of_a, of_b = (sides[0].shape[1] for sides in zip(*((each.a, each.b) for each in self.strata)))
         result = list(range(-1, -1 - of_a - of_b, -1))
         rows = [(0, row) for each in self.strata for row in each.a]

@@ -38,7 +38,7 @@ class Part:
 
 @dataclasses.dataclass
 class Clusters:
-    """What jobs share: nights, restarts or rounds of all nodes; how many each side has, and how far their means differ."""
+    """What jobs share: nights, restarts or rounds of all nodes; how many a side has, and how far their means differ."""
 
     name: str
     sizes: tuple[int, int]
@@ -211,7 +211,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
 def _held_to_clusters(
     plan: design.Design, values, found: rank_test.Comparison
 ) -> tuple[rank_test.Comparison, Clusters | None, str]:
-    """The comparison with p and interval as wide as clusters of jobs make them; these; and why nothing can be decided."""
+    """The comparison with p and interval as wide as clusters of jobs make them; these; and why it is barred."""
     together, widest, barred = np.concatenate(values), None, ""
     for level in plan.levels:
         of_level = clusters.compare(level, together)

@@ -138,7 +138,7 @@ def _unclear(found: Outcome) -> list[str]:
 
 
 def answer(found: Outcome) -> list[str]:
-    """The answer in ten lines at most: the verdict; what is worse, better, gone, unclear, and where; how sure that is."""
+    """The answer in ten lines at most: the verdict; what is worse, better, gone, unclear; how sure that is."""
     of = {verdict: [r for r in found.results if r.verdict == verdict] for verdict in VERDICTS}
     every = len(found.results)
     gone = found.gone + [r.label for r in found.results if r.reason.startswith("absent")]
