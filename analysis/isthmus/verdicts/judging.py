@@ -15,6 +15,7 @@ from isthmus.statistics import clusters, design, rank_test, series
 FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
 DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
 GUARD = 8.0  # standard errors that a change must have where the order of jobs may matter and cannot be tested
+GUARD_UNITS = 8  # units a side below which no number of standard errors is enough there
 TAILS = 2  # degrees of freedom, at most, of the tails that boots are taken to have: few boots do not show theirs
 CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
 # "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
@@ -140,7 +141,7 @@ def judge(result: Result, better: str | None) -> str:
     assert result.p is not None and result.q is not None and result.delta is not None
     low_limit = -result.delta / (1 + result.delta) if result.ratio else -result.delta
     sure = result.p <= rank_test.ALPHA and result.q <= rank_test.SESSION
-    guarded = bool(result.guard) and (result.t or 0) < GUARD
+    guarded = bool(result.guard) and ((result.t or 0) < GUARD or min(result.units) < GUARD_UNITS)
     if result.barred:
         result.reason = result.barred
         return "inconclusive"
