@@ -71,6 +71,19 @@ def did_you_mean(word: str, known) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def slip_of(word: str, known) -> str | None:
+    """The known word of which this is one for certain: other capitals or hyphens, a letter doubled, or two that changed
+    places in a word of five or more. Of words that are only near nobody can say that they are not meant."""
+    plain = re.sub(r"[\W_]", "", word.lower())
+    for each in known:
+        meant = re.sub(r"[\W_]", "", each.lower())
+        swapped = [meant[:i] + meant[i + 1] + meant[i] + meant[i + 2 :] for i in range(len(meant) - 1)]
+        doubled = [meant[: i + 1] + meant[i:] for i in range(len(meant))]
+        if plain == meant or (len(plain) >= 4 and plain in doubled) or (len(plain) >= 5 and plain in swapped):
+            return each
+    return None
+
+
 def is_node_name(text: str) -> bool:
     """Whether a scheduler's command takes this for one node: it is no option, list or pattern."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None

@@ -29,6 +29,7 @@ import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
+from reframe.core.decorators import TestRegistry
 from reframe.core.environments import Environment
 from reframe.core.exceptions import ReframeError, RunSessionTimeout, SanityError
 from reframe.core.logging import getlogger
@@ -39,6 +40,8 @@ from reframe.frontend.loader import RegressionCheckLoader
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 if str(ROOT / "analysis") not in sys.path:
     sys.path.insert(0, str(ROOT / "analysis"))
+
+import site_gates
 
 import catalogue
 import figure_lines
@@ -215,6 +218,7 @@ def _gate_sessions():
         _refuse_blanks()
         _refuse_old_words()
         _refuse_unloaded()
+        site_gates.refuse_settings(testcases, self._printer)
         if not testcases:
             raise ReframeError(
                 f"nothing to run: no check matches this selection on this system{_left_out()}; "
@@ -225,6 +229,7 @@ def _gate_sessions():
         selections.refuse_misspelt_variables()
         if not any(case.check.is_dry_run() for case in testcases):
             _take_folders(testcases, self._printer)
+        idle = site_gates.idle_references(references_folder(), self._printer)
         try:
             result = original(self, testcases, *args, **kwargs)
         except RunSessionTimeout:  # --duration: the end that was asked for
@@ -247,6 +252,7 @@ def _gate_sessions():
         retries.report(self.stats, self._printer)
         if not self.stats.failed():
             _refuse_all_skipped(testcases)
+        site_gates.refuse_idle(idle, testcases)
         return result
 
     runall.isthmus_gate = True
@@ -276,15 +282,22 @@ def _keep_leftover(path: pathlib.Path) -> int:
 
 
 def _note_unset_variables():
-    original = RegressionCheckLoader.unset_vars
+    """ReFrame warns of each class without a variable that -S names; of builds and lists, which checks bring, nobody
+    expects to have it."""
+    original, of_fixtures = RegressionCheckLoader.unset_vars, TestRegistry.unset_vars.fget
+    fixtures = set()
 
     @functools.wraps(original)
     def unset_vars(self, testname):
-        """Names what ReFrame warns of: nothing of a fixture, whose checks have the variables that it lacks."""
         _unset[testname] = original(self, testname)
-        return [] if testname in ("IsthmusBuild", "Listing") else _unset[testname]
+        return [] if testname in fixtures else _unset[testname]
+
+    def unset_vars_of_fixtures(self):
+        fixtures.update(found := of_fixtures(self))
+        return found
 
     RegressionCheckLoader.unset_vars = unset_vars
+    TestRegistry.unset_vars = property(unset_vars_of_fixtures)
 
 
 def _generate_whole_jobs():
@@ -813,6 +826,10 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         """The name of a performance variable."""
         return "/".join([metric, *(f"{axis}={value}" for axis, value in point.settings)])
 
+    def excuse(self) -> str | None:
+        """Why the program cannot measure this at all, where that is no fault."""
+        return None
+
     def uses_gpus(self) -> bool:
         return not self.cpu_only
 
@@ -846,6 +863,8 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
 
     @builtins.sanity_function
     def judge(self):
+        if why := self.excuse():
+            self.skip(why)
         points = self._by_point(self._read_record())
         for point, cases in points.items():
             with naming(point):

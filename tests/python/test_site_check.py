@@ -1,8 +1,8 @@
 """`isthmus site check` finds each mistake, in one sentence, and nothing in a site that has none."""
 
-import collections
 import copy
 import json
+import os
 import pathlib
 import runpy
 import shutil
@@ -121,7 +121,7 @@ def gpu(**settings):
         ({"features": ["gpu", "cuda", "peeer"]}, "'peeer' is a feature that no check asks for; did you mean 'peer'?"),
         ({"extras": {"isthmus": {"capabilities": ["managd"]}}}, "did you mean 'managed'?"),
         ({"extras": {"isthmus": {"require_refernce": True}}}, "did you mean 'require_reference'?"),
-        ({"extras": {"isthmus": {"require_reference": "in"}}}, "neither True nor a list"),
+        ({"extras": {"isthmus": {"require_reference": "in"}}}, "write True, False or a list of metrics"),
         ({"extras": {"isthmus": {"device_memory": "much"}}}, "'much'; write an amount such as '80GiB'"),
         ({"features": ["gpu", "cuda", "hip"]}, "both CUDA and HIP"),
         ({"features": ["gpu", "hip"]}, "'sm_90' is not of the vendor"),
@@ -140,7 +140,7 @@ def gpu(**settings):
         ({"launcher": "flux-run"}, "'flux-run' is a command of flux-batch, the scheduler is 'squeue'"),
         ({"scheduler": "pbs"}, "'srun' is a command of slurm, the scheduler is 'pbs'"),
         ({"scheduler": "pbs", "launcher": "mpiexec"}, "'--partition=gpu': qsub of PBS has no options of two dashes"),
-        ({"extras": {"isthmus": {"maintainers": "triton"}}}, "maintainers is no list of names"),
+        ({"extras": {"isthmus": {"maintainers": "triton"}}}, "maintainers is 'triton'; write a list of names"),
         ({"launcher": "srnu"}, "did you mean 'srun'?"),
         ({"scheduler": "sqeue"}, "did you mean 'squeue'?"),
         ({"scheduler": "flux"}, "take 'flux-batch'"),
@@ -150,6 +150,54 @@ def gpu(**settings):
         ({"environs": ["gnnu"]}, "environment 'gnnu' is not defined for this system; did you mean 'gnu'?"),
         ({"access": ["--partition=gpu --qos=debug"]}, "one string for each"),
         ({"no_such_key": 1}, "ReFrame refuses it"),
+        # settings without effect
+        ({"extras": {"istmus": {"maintainers": ["t"]}}}, "'istmus', which nothing reads; did you mean 'isthmus'?"),
+        ({"extras": {"Isthmus": {}}}, "did you mean 'isthmus'?"),
+        ({"extras": {"device_memory": "80GiB"}}, "write {'isthmus': {'device_memory': …}}"),
+        ({"extras": {"isthmus": {"device_memry": "80GiB"}}}, "did you mean 'device_memory'?"),
+        ({"extras": {"isthmus": {"colour": "red"}}}, "'colour', which is no setting of the checks; there are"),
+        ({"extras": {"isthmus": ["triton"]}}, "not a mapping of settings"),
+        (
+            {"extras": {"isthmus": {"capabilities": ["warehouse"]}}},
+            "'warehouse' is a capability that no check asks for",
+        ),
+        ({"extras": {"isthmus": {"capabilities": "peer"}}}, "write a list of names"),
+        ({"extras": {"isthmus": {"device_memory": "80"}}}, "device_memory is '80'; write an amount such as '80GiB'"),
+        ({"extras": {"isthmus": {"device_memory": 80}}}, "device_memory is 80; write an amount"),
+        ({"extras": {"isthmus": {"host_memory": "0GiB"}}}, "host_memory is '0GiB'; write an amount"),
+        ({"extras": {"isthmus": {"host_memory": "-1GiB"}}}, "host_memory is '-1GiB'; write an amount"),
+        ({"extras": {"isthmus": {"host_memory": "80GB"}}}, "host_memory is '80GB'; write an amount"),
+        ({"extras": {"isthmus": {"shared_nodes": "no"}}}, "shared_nodes is 'no'; write True or False"),
+        ({"extras": {"isthmus": {"links": "18"}}}, "links is '18'; write how many there are"),
+        ({"extras": {"isthmus": {"links": 0}}}, "links is 0; write how many there are"),
+        ({"extras": {"isthmus": {"pcie": "5x16"}}}, "pcie is '5x16'; write generation and lanes"),
+        ({"extras": {"isthmus": {"pcie": "9 x16"}}}, "pcie is '9 x16'; write generation and lanes"),
+        ({"extras": {"isthmus": {"require_reference": []}}}, "write True, False or a list of metrics"),
+        ({"extras": {"isthmus": {"require_reference": ["in_ratte"]}}}, "did you mean 'in_rate'?"),
+        ({"modules": ["cuda/99.9"]}, "modules (cuda/99.9) are never loaded: modules_system is 'nomod'"),
+        ({"access": ["--partition=gpu", "--account=FILL_IN"]}, "access '--account=FILL_IN' is still to be filled in"),
+        ({"env_vars": [["PROJECT_HOME", "/p/FILL_IN"]]}, "env_vars '/p/FILL_IN' is still to be filled in"),
+        ({"devices": gpu(arch="FILL_IN")}, "devices is still to be filled in (FILL_IN)"),
+        ({"devices": gpu(num_devices=0)}, "num_devices is 0; write a whole number of at least 1"),
+        ({"devices": gpu(num_devices=-4)}, "num_devices is -4; write a whole number"),
+        ({"devices": gpu(num_devices=2.5)}, "num_devices is 2.5; write a whole number"),
+        ({"devices": gpu(num_devices="4")}, "num_devices is '4'; write a whole number"),
+        ({"devices": gpu(type="GPUs")}, "a device of type 'GPUs', which no check looks at; did you mean 'gpu'?"),
+        ({"devices": [{"type": "gpu", "arch": "sm_90", "num_device": 4}]}, "a device has 'num_device', which nothing"),
+        ({"sched_options": {"use_node_option": True}}, "did you mean 'use_nodes_option'?"),
+        ({"max_jobs": 0}, "max_jobs is 0; write a whole number of at least 1"),
+        ({"max_jobs": "4"}, "max_jobs is '4'; write a whole number of at least 1"),
+        ({"time_limit": "0m"}, "time_limit is '0m'; write an amount of time"),
+        ({"time_limit": "60"}, "time_limit is '60'; write an amount of time"),
+        ({"access": ["partition=gpu"]}, "is no option of sbatch, which begin with '-'"),
+        ({"access": ["--partition=gpu", "--acount=p42"]}, "sbatch has no such option; did you mean '--account'?"),
+        ({"scheduler": "local", "launcher": "mpirun", "max_jobs": 1}, "the scheduler 'local' takes no options"),
+        ({"scheduler": "lsf", "launcher": "mpirun"}, "'--partition=gpu': bsub of LSF has no options of two dashes"),
+        ({"launcher": "local"}, "environment gnu states 'mpi', but launcher 'local' starts one process"),
+        ({"features": ["gpu", "cuda", "write-combined"]}, "did you mean 'write_combined'?"),
+        ({"features": ["gpu", "cuda", "Peer"]}, "did you mean 'peer'?"),
+        ({"features": ["gpu", "cuda", "manageed"]}, "did you mean 'managed'?"),
+        ({"features": ["gpu", "cuda", "maanged"]}, "did you mean 'managed'?"),
     ],
 )
 def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
@@ -164,6 +212,15 @@ def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
         ({"time_limit": None}, "no time_limit"),
         ({"extras": {}}, "no maintainers in extras.isthmus"),
         ({"features": ["gpu", "cuda", "warehouse"]}, "'warehouse' is a feature that no check asks for"),
+        # words that other checks of the site may ask for, and that are near one of ours
+        *(
+            ({"features": ["gpu", "cuda", word]}, f"note: atlantis:gpu: {word!r} is a feature that no check asks for")
+            for word in ("cpu", "offline", "remote", "vm", "puma", "bull", "manager", "hm", "gpus", "cuda12", "disk")
+        ),
+        ({"extras": {"isthmus": {"maintainers": ["t"], "require_reference": ["in_rte"]}}}, "which is not known"),
+        ({"extras": {"isthmus": {"maintainers": ["t"], "device_memory": "80 GiB"}}}, ""),
+        ({"extras": {"isthmus": {"maintainers": ["t"], "pcie": "5 x16", "links": 18}, "rack": 7}}, ""),
+        ({"access": ["--partition=gpu", "--acc=p42", "--our-own-plugin=1", "-C nvme"]}, ""),
     ],
 )
 def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
@@ -172,6 +229,120 @@ def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
     assert status == exits.PASSED
     assert f"note: atlantis:gpu: {why}" in shown or why in shown
     assert check(tree, capsys, "--quiet")[1] == "1 site, 0 errors\n"
+
+
+def test_settings_are_of_partitions(tree, capsys):
+    configuration = changed()
+    configuration["environments"][0]["extras"] = {"isthmus": {"maintainers": ["t"]}, "spack_enviroment": "x"}
+    put(tree, configuration)
+    assert_refused(tree, capsys, "environment gnu: extras has 'isthmus', which is read of partitions only")
+    assert_refused(tree, capsys, "did you mean 'spack_environment'?")
+
+
+def two_partitions(*access):
+    configuration = changed()
+    first = configuration["systems"][0]["partitions"][0]
+    configuration["systems"][0]["partitions"] = [
+        {**first, "name": name, "access": list(options)} for name, options in zip(("gpu", "debug"), access, strict=True)
+    ]
+    return configuration
+
+
+@pytest.mark.parametrize(
+    "access",
+    [(["--partition=gpu"], ["--account=p"]), (["-p gpu"], []), ([], ["-pdebug"]), (["--partition gpu"], ["--qos=d"])],
+)
+def test_one_of_two_partitions_without_its_queue(tree, capsys, access):
+    put(tree, two_partitions(*access))
+    assert_refused(tree, capsys, "its jobs go to the default queue, and are recorded as this one's")
+
+
+@pytest.mark.parametrize(
+    "access", [(["--partition=gpu"], ["--reservation=r"]), (["--constraint=a"], ["-C b"]), ([], [])]
+)
+def test_a_partition_may_be_chosen_otherwise(tree, capsys, access):
+    put(tree, two_partitions(*access))
+    assert check(tree, capsys)[0] == exits.PASSED
+
+
+def test_two_partitions_of_the_same_nodes_are_a_note(tree, capsys):
+    put(tree, two_partitions(["-p gpu"], ["-p gpu"]))
+    status, shown = check(tree, capsys)
+    assert status == exits.PASSED and "atlantis:debug: asks for the same nodes as atlantis:gpu" in shown
+
+
+@pytest.mark.parametrize("place", ["system", "partition", "environment"])
+def test_modules_that_nothing_loads(tree, capsys, monkeypatch, place):
+    monkeypatch.delenv("LMOD_CMD", raising=False)
+    monkeypatch.delenv("MODULES_CMD", raising=False)
+    configuration = changed()
+    system = configuration["systems"][0]
+    owner = {"system": system, "partition": system["partitions"][0], "environment": configuration["environments"][0]}
+    owner[place]["modules"] = [{"name": "cuda/99.9", "path": "/opt"}, "gcc"]
+    put(tree, configuration)
+    assert_refused(tree, capsys, "(cuda/99.9, gcc) are never loaded: modules_system is 'nomod'; take 'lmod'")
+    system["modules_system"] = "lmod"
+    put(tree, configuration)
+    assert check(tree, capsys)[0] == exits.PASSED
+    put(tree, f"import os\nsite_configuration = {configuration!r}\nif not os.environ.get('LMOD_CMD'):\n"
+              "    site_configuration['systems'][0]['modules_system'] = 'nomod'\n")  # fmt: skip
+    assert check(tree, capsys)[0] == exits.PASSED  # a login node will have modules
+    assert "LMOD_CMD" not in os.environ
+
+
+def test_environments_that_nobody_uses(tree, capsys):
+    configuration = changed()
+    configuration["environments"].append({"name": "intel", "target_systems": ["atlantis"]})
+    put(tree, configuration)
+    status, shown = check(tree, capsys)
+    assert status == exits.PASSED
+    assert "note: environment intel: no partition lists it under 'environs'" in shown
+    configuration["environments"][1]["target_systems"] = ["atlantys:gpu", "atlantis"]
+    put(tree, configuration)
+    assert_refused(tree, capsys, "names 'atlantys:gpu', which is no system of this file; did you mean 'atlantis:gpu'?")
+
+
+OWN_LAUNCHER = """
+from reframe.core.backends import register_launcher
+from reframe.core.launchers import JobLauncher
+import beside
+
+
+@register_launcher("wrapped")
+class Wrapped(JobLauncher):
+    def command(self, job):
+        return ["wrap", "-n", str(job.num_tasks)]
+
+
+with open({count!r}, "a") as file:
+    file.write("x")
+site_configuration = {configuration!r}
+"""
+
+
+def test_a_file_is_executed_once_and_may_register_what_a_copy_of_it_does(tree, capsys):
+    count = tree / "count"
+    for name in ("atlantis", "lemuria"):
+        configuration = changed(launcher="wrapped")
+        configuration["systems"][0] |= {"name": name, "hostnames": [f"^{name}"]}
+        configuration["environments"][0]["target_systems"] = [name]
+        text = OWN_LAUNCHER.format(count=str(count), configuration=configuration)
+        put(tree, f"import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent))\n{text}", name=name)
+        (tree / f"site-configs/{name}/beside.py").write_text(f"assert {name!r} in __file__\nNAME = {name!r}\n")
+        if name == "lemuria":
+            with (tree / "site-configs/lemuria/reframe.py").open("a") as file:
+                file.write("assert beside.NAME == 'lemuria'\n")
+    assert check(tree, capsys) == (exits.PASSED, "2 sites, 0 errors\n")
+    assert count.read_text() == "xx"
+    assert check(tree, capsys) == (exits.PASSED, "2 sites, 0 errors\n")  # and leaves nothing behind
+    put(tree, changed(launcher="wrapped"))
+    assert_refused(tree, capsys, "launcher 'wrapped': no such launcher", "atlantis")
+
+
+def test_a_tree_of_sites_only_is_held_to_this_tree_s_catalogue(tree, capsys):
+    shutil.rmtree(tree / "reframe")
+    put(tree, GOOD, references=REFERENCE.replace("saxpy", "saxpi"))
+    assert_refused(tree, capsys, "did you mean 'microbench/saxpy'?")
 
 
 def places(value, path=()):
@@ -195,8 +366,8 @@ def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
         inner = inner[key]
     inner[place[-1]] = value
     put(tree, repr(configuration).join(["site_configuration = ", "\n"]))
-    path = tree / "site-configs/atlantis/reframe.py"
-    site = site_check.Site(tree, "atlantis", path, site_check.Known(tree, None), collections.defaultdict(list))
+    files = site_check.read(tree)
+    site = site_check.Site(tree, "atlantis", site_check.Known(tree, None), files, site_check.host_patterns(files))
     if not reframe:
         site._against_schema = lambda: None
     for finding in site.findings():
@@ -312,6 +483,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
         (REFERENCE.replace("workload:", "size: huge, workload:"), "no size matches 'huge'"),
         (REFERENCE.replace("workload:", "axes: [1], workload:"), "'axes' is not a mapping"),
         (REFERENCE * 2, "a second reference for in"),
+        (REFERENCE.replace("workload:", "arch: sm_80, workload:"), "it is for arch 'sm_80', and gpu states sm_90"),
         ("just text", "not a list of entries"),
         ("- just text", "not a mapping with 'metrics'"),
         ("- [", "no YAML"),
@@ -320,6 +492,30 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
     put(tree, GOOD, references=references)
     assert_refused(tree, capsys, why)
+
+
+@pytest.mark.parametrize(
+    "arch, settings, is_held",
+    [
+        ("sm_90", {"features": [], "devices": None, "resources": None}, False),
+        ("sm_90", {"features": ["gpu"], "devices": [{"type": "gpu", "num_devices": 4}]}, True),  # which is not known
+        ("sm_90", {}, True),
+        ("'sm_(80|90)'", {}, True),
+        ("sm_80", {}, False),
+        ("sm_80", {"devices": [*gpu(), *gpu(arch="sm_80")]}, True),
+        ("null", {}, True),
+        ("gfx942:sramecc\\+:xnack-", {"features": ["gpu", "hip"], "devices": gpu(arch="gfx942")}, True),
+    ],
+)
+def test_a_reference_for_a_gpu_that_no_partition_has(tree, capsys, arch, settings, is_held):
+    reference = REFERENCE.replace("workload:", f"arch: {arch}, workload:")
+    put(tree, changed(**settings), references=reference)
+    shown = check(tree, capsys)[1]
+    assert ("holds nothing" not in shown) == is_held, shown
+    capsys.readouterr()
+    status = cli.main(["references", "check", "--site", f"{tree}/site-configs/atlantis"])
+    assert ("holds nothing" not in capsys.readouterr().out.replace("\n  ", " ")) == is_held
+    assert is_held or status == exits.FOUND
 
 
 def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
@@ -395,7 +591,9 @@ def test_slurm_without_accounting(tree, capsys, tmp_path, monkeypatch, commands,
     put(tree, configuration)
     status, shown = check(tree, capsys)
     assert status == (exits.FOUND if why else exits.PASSED)
-    assert why is None or f"needs accounting, but {why}" in shown.replace("sacct says '", "")
+    assert why is None or f"needs accounting, but {why}" in shown.replace(
+        "sacct -n -X -j 1 ends with exit code 1 (", ""
+    )
 
 
 # --- the sites of this tree, and the words ---

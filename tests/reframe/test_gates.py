@@ -762,3 +762,67 @@ def test_a_session_of_a_given_length_ends_as_it_was_asked_to(session, tmp_path):
     assert night.summarise([night.load(tmp_path / "long.json")])["verdict"] == "green"
     short = session("-r", "--report-file=short.json", "--duration=3s", fake="hangs:0")
     assert short.returncode == 1 and "nothing was measured before --duration ended the session" in short.output
+
+
+# --- settings without effect ---
+
+
+@pytest.mark.parametrize(
+    "site, why",
+    [
+        ({"extras": {"istmus": {"device_memory": "80GiB"}}}, "did you mean 'isthmus'?"),
+        ({"extras": {"isthmus": {"device_memry": "80GiB"}}}, "did you mean 'device_memory'?"),
+        ({"extras": {"isthmus": {"device_memory": "80"}}}, "device_memory is '80'; write an amount such as '80GiB'"),
+        ({"modules": ["cuda/99.9"]}, "modules (cuda/99.9) are never loaded: modules_system is 'nomod'"),
+        ({"env_vars": [["WHERE", "FILL_IN"]]}, "env_vars is still to be filled in (FILL_IN)"),
+        ({"devices": [{"type": "gpu", "num_devices": -1}]}, "num_devices is -1; write a whole number of at least 1"),
+    ],
+)
+def test_a_setting_without_effect_starts_no_session(session, tmp_path, site, why):
+    outcome = session(site=site)
+    assert outcome.returncode == 1 and not outcome.ran
+    assert f"s:p: {why}" in outcome.output or why in outcome.output
+    assert "`isthmus site check` shows all that is wrong" in outcome.output
+    assert not (tmp_path / "results").exists()
+    dry = session("--dry-run", site=site)  # which may be away from the machine
+    assert dry.returncode == 0 and why in dry.output
+
+
+def test_a_partition_without_its_queue_is_seen_from_another(session, tmp_path):
+    configuration = site_configuration({"scheduler": "squeue", "launcher": "srun", "access": []})
+    other = "{'name': 'q', 'scheduler': 'squeue', 'launcher': 'srun', 'environs': ['builtin'], 'access': ['-p q']}"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/reframe.py").write_text(
+        f"{configuration}site_configuration['systems'][0]['partitions'].append({other})\n"
+    )
+    outcome = session("-r", "-C", str(tmp_path / "own/reframe.py"), "--system=s:p")
+    assert outcome.returncode == 1 and not outcome.ran
+    assert "s:p: access has no --partition, as q has: its jobs go to the default queue" in outcome.output
+
+
+def test_a_reference_that_holds_nothing_is_red_and_nothing_measured_is_lost(session, tmp_path):
+    reference = IN_BOUND.replace("workload:", "arch: sm_90, workload:")
+    outcome = session(site={}, references=reference)
+    assert outcome.returncode == 1 and outcome.ran
+    assert "holds nothing: it is for arch 'sm_90', and p states no GPU" in outcome.output
+    assert len(list((tmp_path / "results").glob("*.jsonl"))) == 1
+    with_gpu = {**GPU, "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]}
+    assert "holds nothing" not in session(fake="gpu:cuda", site=with_gpu, references=reference).output
+
+
+def test_a_variable_that_only_checks_have_is_no_warning(session):
+    """Lists of workloads, which checks bring, have no samples."""
+    outcome = session("-r", "-S", "samples=3", checks=ALL / "memory.py", select="Memory.*latency.*tiny", site=GPU)
+    assert outcome.ran and "were not set" not in outcome.output
+    assert "were not set: 'sampels'" in session("-l", "-S", "sampels=3").output
+
+
+def test_a_site_that_registers_a_launcher_runs(session, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/reframe.py").write_text(
+        "from reframe.core.backends import register_launcher\n"
+        "from reframe.core.launchers import JobLauncher\n\n\n"
+        "@register_launcher('wrapped')\nclass Wrapped(JobLauncher):\n    def command(self, job):\n"
+        "        return ['env']\n\n\n" + site_configuration({"launcher": "wrapped"})
+    )
+    assert session("-r", "-C", str(tmp_path / "own/reframe.py")).green

@@ -39,7 +39,7 @@ def update(asked) -> int:
     if not 0 < asked.false_alarms <= 10:
         raise Error("--false-alarms is above 0 and at most 10 a night")
     folder = site_tree.site_folder(asked.site) / "references"
-    known = {partition["name"] for partition in site_tree.partitions(folder.parent)}
+    known = {partition.name for partition in site_tree.partitions(folder.parent)}
     condition = series.condition(asked.a) if asked.a else "true"
     with selection.from_arguments(asked, wanted=making.WANTED) as opened:
         made = making.make(
@@ -98,7 +98,7 @@ def check(asked) -> int:
     folder = site_tree.site_folder(asked.site)
     entries = lookup.load(folder / "references")
     catalogue = _catalogue(asked.catalogue)
-    problems = lookup.problems(entries, catalogue)
+    problems = [*lookup.problems(entries, catalogue), *lookup.idle(entries, site_tree.partitions(folder))]
     missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
     for line in output.fold_each(problems):
         print(line)
@@ -122,15 +122,20 @@ def _missing_of_catalogue(folder, entries, catalogue) -> int:
     """Workloads of the catalogue that no entry holds, by partition."""
     missing = 0
     for partition in site_tree.partitions(folder):
-        known = {"partition": partition["name"]} | ({"arch": partition["arch"]} if partition["arch"] else {})
+        archs = [{"arch": arch} for arch in (*partition.archs, "")] if partition.is_known else [{}]
+        known = [{"partition": partition.name, **arch} for arch in archs]
         without = [
             workload["name"]
             for workload in catalogue["workloads"]
-            if not any(entry.metrics and entry.holds({**known, "workload": workload["name"]}) for entry in entries)
+            if not any(
+                entry.metrics and entry.holds({**each, "workload": workload["name"]})
+                for entry in entries
+                for each in known
+            )
         ]
         missing += len(without)
         total = len(catalogue["workloads"])
-        print(f"{partition['name']}: {total - len(without)} of {total} workloads of the catalogue have a reference")
+        print(f"{partition.name}: {total - len(without)} of {total} workloads of the catalogue have a reference")
         for name in without:
             print(f"  none: {name}")
     return missing

@@ -372,10 +372,16 @@ def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[flo
 
 def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int, int]:
     if "pcie" in stated:
-        if not (match := re.fullmatch(r"(\d+) x(\d+)", str(stated["pcie"]))) or int(match[1]) not in doubts.PCIE:
+        if not (link := pcie_of(str(stated["pcie"]))):
             raise BadReference(f"the site states pcie {stated['pcie']!r}; write generation and lanes, '5 x16'")
-        return int(match[1]), int(match[2])
+        return link
     return doubts.best_link(record, now)
+
+
+def pcie_of(text: str) -> tuple[int, int] | None:
+    """Generation and lanes of "5 x16"; None where it is no such link."""
+    match = re.fullmatch(r"([0-9]+) x([0-9]+)", text)
+    return (int(match[1]), int(match[2])) if match and int(match[1]) in doubts.PCIE and int(match[2]) else None
 
 
 def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None = None) -> str | None:
@@ -449,3 +455,27 @@ def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
         return []
     reported = {name for w in workloads for name in [*w["metrics"], *w["observed"]]}
     return [name for name in metrics if name not in reported and not name.startswith(PROFILED)]
+
+
+def idle(entries, partitions) -> list[str]:
+    """Entries that can hold nothing at a site, by its partitions (site_tree.partitions_of()): no partition has their
+    name, or the GPU that they are for."""
+    return [sentence for entry in entries if (sentence := _idle(entry, partitions))]
+
+
+def _idle(entry: Entry, partitions) -> str | None:
+    chosen = entry.selectors.get("partition")
+    fitting = [p for p in partitions if chosen is None or re.fullmatch(chosen, p.name)]
+    if not fitting:
+        names = [p.name for p in partitions]
+        hint = spelling.did_you_mean(chosen or "", names) or f"; there are {', '.join(names)}"
+        return f"{entry.where}: no partition is called {chosen!r}{hint}"
+    arch = entry.selectors.get("arch")
+    if arch is None or not all(p.is_known for p in fitting):
+        return None
+    # A CPU's own figures name no GPU. Records may have more than a site states: gfx90a:sramecc+:xnack-.
+    archs = sorted({name for p in fitting for name in p.archs})
+    if re.fullmatch(arch, "") or any(re.fullmatch(arch, name) or arch.startswith(f"{name}:") for name in archs):
+        return None
+    where = ", ".join(sorted(p.name for p in fitting))
+    return f"{entry.where}: holds nothing: it is for arch {arch!r}, and {where} states {', '.join(archs) or 'no GPU'}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pathlib
 import sys
+from typing import NamedTuple
 
 from isthmus import Error, spelling
 
@@ -45,25 +47,83 @@ def configuration_of(root: pathlib.Path, site: str) -> pathlib.Path:
     return path
 
 
+class Loaded(NamedTuple):
+    """A site's file that was executed once: its configuration, and what it registered with ReFrame."""
+
+    configuration: dict
+    backends: dict[str, dict]  #: launchers and schedulers of the file itself, by ReFrame's registry
+
+
+_REGISTRIES = ("_launchers", "_schedulers")  # of reframe.core.backends
+
+
+def _registries() -> dict[str, dict]:
+    backends = sys.modules.get("reframe.core.backends")
+    return {name: getattr(backends, name, {}) for name in _REGISTRIES} if backends else {}
+
+
 def load(path: pathlib.Path) -> dict:
     """`site_configuration` of a file, which is executed, as ReFrame does. Raises Error, in one sentence."""
-    added = list(sys.path)
+    return execute(path).configuration
+
+
+def execute(path: pathlib.Path) -> Loaded:
+    """Executes a site's file and leaves no trace: what it registered with ReFrame, and the modules that it brought from
+    its own folder, are taken away again, or a copy of the site could not be read. Raises Error, in one sentence."""
+    path = path.resolve()
+    added, modules = list(sys.path), set(sys.modules)
+    name = f"isthmus_site_{path.parent.name}"
+    own: dict[str, dict] = {}
     try:
-        spec = importlib.util.spec_from_file_location(f"isthmus_site_{path.parent.name}", path)
+        spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise ImportError("no Python file")
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         configuration = module.site_configuration
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = getattr(error, "lineno", None)
         where = f"{path}:{line}" if line else path
         raise Error(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     finally:
         sys.path[:] = added
+        brought = _of_folder(path.parent, sys.modules.keys() - modules) | {name}
+        for registry, entries in _registries().items():
+            own[registry] = {key: each for key, each in entries.items() if each[0].__module__ in brought}
+            for key in own[registry]:
+                del entries[key]
+        for new in brought:
+            sys.modules.pop(new, None)
     if not isinstance(configuration, dict) or not isinstance(configuration.get("systems"), list):
         raise Error(f"{path}: site_configuration is no mapping with a list of systems")
-    return configuration
+    return Loaded(configuration, own)
+
+
+def _of_folder(folder: pathlib.Path, names) -> set[str]:
+    """Of these modules those that lie in a folder, as files or packages, and what is in the packages."""
+    tops = {name for name in names if "." not in name and _place(name) in (folder / f"{name}.py", folder / name)}
+    return {name for name in names if name.partition(".")[0] in tops}
+
+
+def _place(name: str) -> pathlib.Path | None:
+    """The file of a module, or the folder of a package."""
+    file = getattr(sys.modules[name], "__file__", None)
+    place = pathlib.Path(file).resolve() if file else None
+    return place.parent if place and place.name == "__init__.py" else place
+
+
+@contextlib.contextmanager
+def registered(loaded: Loaded):
+    """ReFrame knows the launchers and schedulers of this site's file here."""
+    registries = _registries()
+    try:
+        for name, entries in registries.items():
+            entries.update(loaded.backends.get(name, {}))
+        yield
+    finally:
+        for name, entries in registries.items():
+            for key in loaded.backends.get(name, {}):
+                entries.pop(key, None)
 
 
 def site_folder(site: str) -> pathlib.Path:
@@ -76,14 +136,33 @@ def site_folder(site: str) -> pathlib.Path:
     return configuration_of(root_of(None), site).parent
 
 
-def partitions(folder: pathlib.Path) -> list[dict]:
-    """Partitions of a site's reframe.py: {name, arch}, arch null where no GPU is stated."""
-    found = []
+#: Features that say that there is a GPU.
+_OF_GPUS = {"gpu", "cuda", "nvidia", "hip", "rocm", "amd"}
+
+
+class Partition(NamedTuple):
+    """What references can choose a partition by."""
+
+    name: str
+    archs: frozenset[str]  #: of the GPUs that it states
+    is_known: bool  #: whether these are all: not where a GPU is stated without its architecture
+
+
+def partitions(folder: pathlib.Path) -> list[Partition]:
+    """Partitions of a site's reframe.py."""
     try:
-        for system in load(folder / "reframe.py")["systems"]:
-            for partition in system["partitions"]:
-                archs = [d.get("arch") for d in partition.get("devices", []) if d.get("type") == "gpu"]
-                found.append({"name": partition["name"], "arch": next(filter(None, archs), None)})
+        return partitions_of(load(folder / "reframe.py"))
     except (AttributeError, KeyError, TypeError) as error:
         raise Error(f"{folder / 'reframe.py'}: no configuration ({type(error).__name__}: {error})") from None
+
+
+def partitions_of(configuration: dict) -> list[Partition]:
+    """Partitions of all systems of a configuration."""
+    found = []
+    for system in configuration["systems"]:
+        for partition in system.get("partitions", []):
+            gpus = [device.get("arch") for device in partition.get("devices", []) if device.get("type") == "gpu"]
+            has_gpu = bool(gpus or _OF_GPUS & set(partition.get("features", [])))
+            archs = frozenset(filter(None, gpus))
+            found.append(Partition(partition["name"], archs, all(gpus) and bool(gpus) == has_gpu))
     return found

@@ -60,6 +60,9 @@ PROGRAMMING = {"mpi": "a compiler wrapper of MPI, and a launcher that starts ran
 
 BACKENDS = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
 
+# Words that an environment may state.
+OF_ENVIRONMENTS = (*PROGRAMMING, *BACKENDS)
+
 IMPLIED = {
     "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
     "hmm": {"system"},
@@ -67,8 +70,8 @@ IMPLIED = {
     "xnack": {"system"},
 }
 
-# Words that make no sense without a GPU.
-OF_GPUS = frozenset(CAPABILITIES) - {"numa", "huge_pages", "perf"}
+# Words that make no sense without a GPU; a profiler may be there all the same.
+OF_GPUS = frozenset(CAPABILITIES) - {"numa", "huge_pages", "perf", "nsys", "ncu", "rocprofv3", "cupti"}
 
 
 def refused(stated) -> str | None:

@@ -1,8 +1,9 @@
 """Finds the common mistakes in site configurations before a job is submitted.
 
-Errors are what goes wrong, or passes without a word; notes are what a person still has to fill in or may mean so.
-With --bench, or $ISTHMUS_BENCH, references are compared with every workload, metric and axis that the program lists;
-without, with those that are the same on every machine.
+Errors are what goes wrong, or passes without a word; notes are what a person may mean so. Settings that cannot be
+what they say, or would have no effect, also keep a session from starting. With --bench, or $ISTHMUS_BENCH,
+references are compared with every workload, metric and axis that the program lists; without, with those that are the
+same on every machine.
 
 exit codes: 0 no errors; 1 errors were found; 2 bad input, as an unknown site
 """
@@ -13,28 +14,19 @@ import collections
 import dataclasses
 import json
 import os
+import pathlib
 import re
-import shutil
 import socket
-import subprocess
 import sys
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, spelling, tools
 from isthmus.references import lookup, site_tree
-from isthmus.site import capabilities
+from isthmus.site import capabilities, settings
+from isthmus.site.machine import FILL_IN
 
-SETTINGS = {
-    "capabilities",
-    "require_reference",
-    "pcie",
-    "links",
-    "shared_nodes",
-    "device_memory",
-    "host_memory",
-    "maintainers",
-}
-PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|FILL_IN|<[a-z]+>")
+PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
+CATALOGUE = "reframe/checks/catalogue.json"
 # Names of a site's login nodes, one a line, that its patterns are tried on.
 LOGIN_NODES = "login-nodes.txt"
 # Launchers that are commands of one batch system.
@@ -67,12 +59,14 @@ def run(arguments) -> int:
     names = arguments.sites or site_tree.sites(root)
     if not names:
         raise Error(f"no site in {root / 'site-configs'}")
+    for name in names:
+        site_tree.configuration_of(root, name)
     known = Known(root, arguments.bench or os.environ.get("ISTHMUS_BENCH"))
-    patterns = host_patterns(root)
+    files = read(root)
+    patterns = host_patterns(files)
     errors = 0
     for name in names:
-        path = site_tree.configuration_of(root, name)
-        findings = Site(root, name, path, known, patterns).findings()
+        findings = Site(root, name, known, files, patterns).findings()
         errors += sum(finding.level == "error" for finding in findings)
         for finding in findings:
             if finding.level == "error" or not arguments.quiet:
@@ -81,17 +75,33 @@ def run(arguments) -> int:
     return exits.FOUND if errors else exits.PASSED
 
 
-def host_patterns(root) -> dict[str, list[str]]:
+def read(root) -> dict[str, site_tree.Loaded | Error]:
+    """Every site's file, executed once, as on a machine that has modules; or why it cannot be read."""
+    found: dict[str, site_tree.Loaded | Error] = {}
+    away = not os.environ.get("LMOD_CMD") and not os.environ.get("MODULES_CMD")
+    if away:  # a file that takes the modules system of its machine would find none
+        os.environ["LMOD_CMD"] = "lmod"
+    try:
+        for name in site_tree.sites(root):
+            try:
+                found[name] = site_tree.execute(site_tree.configuration_of(root, name))
+            except Error as error:
+                found[name] = error
+    finally:
+        if away:
+            del os.environ["LMOD_CMD"]
+    return found
+
+
+def host_patterns(files) -> dict[str, list[str]]:
     """Which sites each pattern of host names stands in; a site that cannot be read says so elsewhere."""
     found = collections.defaultdict(list)
-    for name in site_tree.sites(root):
-        try:
-            configuration = site_tree.load(site_tree.configuration_of(root, name))
-        except Error:
-            continue
-        for system in configuration["systems"]:
-            for pattern in system.get("hostnames", []):
-                found[pattern].append(name)
+    for name, loaded in files.items():
+        for system in [] if isinstance(loaded, Error) else loaded.configuration["systems"]:
+            patterns = system.get("hostnames") if isinstance(system, dict) else None
+            for pattern in patterns if isinstance(patterns, list) else []:
+                if isinstance(pattern, str):
+                    found[pattern].append(name)
     return found
 
 
@@ -99,7 +109,12 @@ class Known:
     """What the suite measures; with the program, what it makes of this machine, too."""
 
     def __init__(self, root, bench: str | None):
-        self.catalogue = json.loads((root / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
+        place = next(filter(pathlib.Path.is_file, (tree / CATALOGUE for tree in (root, site_tree.OWN))), None)
+        if place is None:
+            raise Error(
+                f"{root / CATALOGUE} is missing: it lists what the suite measures; name Isthmus's tree with --root"
+            )
+        self.catalogue = json.loads(place.read_text(encoding="utf-8"))
         if bench:
             listed = {w["name"]: w for w in listing(bench)["workloads"]}
             fixed = [w for w in self.catalogue["workloads"] if w["name"] not in listed]
@@ -107,26 +122,30 @@ class Known:
         self.modes, self.sizes = list(self.catalogue["modes"]), self.catalogue["sizes"]
         self.workloads = {w["name"]: w for w in self.catalogue["workloads"]}
 
+    def metrics(self) -> set[str]:
+        """Names of all metrics that are known to be reported."""
+        return {name for w in self.workloads.values() for key in ("metrics", "observed") for name in w.get(key, [])}
+
 
 def listing(bench: str) -> dict:
     """`isthmus-bench list --json`. Raises Error."""
-    try:
-        result = subprocess.run([bench, "list", "--json"], capture_output=True, text=True, check=False, timeout=120)
-        if result.returncode == 0:
-            return json.loads(result.stdout)
-        why = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.returncode}"]
-    except OSError as error:
-        raise Error(f"{bench}: {error.strerror}; name a built isthmus-bench with --bench") from None
-    except (ValueError, subprocess.TimeoutExpired) as error:
-        why = [str(error)]
-    raise Error(f"{bench} list --json: {spelling.shorten(why[0])}; name a built isthmus-bench with --bench")
+    answer = tools.ask(bench, "list", "--json", timeout=120)
+    why = answer.why
+    if answer.ok and not why:
+        try:
+            return json.loads(answer.out)
+        except (ValueError, RecursionError) as error:
+            why = f"{bench} list --json: {error}"
+    raise Error(f"{spelling.shorten(why)}; name a built isthmus-bench with --bench")
 
 
 class Site:
     """One site's files, and what is wrong with them."""
 
-    def __init__(self, root, name, path, known: Known, patterns):
-        self.root, self.name, self.path, self.known, self.patterns = root, name, path, known, patterns
+    def __init__(self, root, name, known: Known, files, patterns):
+        self.root, self.name, self.known, self.patterns = root, name, known, patterns
+        self.path = site_tree.configuration_of(root, name)
+        self.loaded = files[name]
         self.is_pattern = name.startswith(PATTERNS)
         self._findings: list[Finding] = []
 
@@ -137,34 +156,42 @@ class Site:
         self._findings.append(Finding("note", where, what))
 
     def unknown(self, where, word, known, what):
-        """A word that nothing asks for: an error where it looks like a slip, else the site's own."""
-        hint = spelling.did_you_mean(word, known)
-        (self.error if hint else self.note)(where, f"{word!r} is {what}{hint}")
+        """A word that nothing asks for may be the site's own; what is a slip for certain, settings.problems() says."""
+        if not spelling.slip_of(word, known):
+            self.note(where, f"{word!r} is {what}{spelling.did_you_mean(word, known)}")
 
     def findings(self) -> list[Finding]:
-        try:
-            configuration = site_tree.load(self.path)
-        except Error as error:
-            self.error("reframe.py", str(error))
+        if isinstance(self.loaded, Error):
+            self.error("reframe.py", str(self.loaded))
             return self._findings
         if not (self.path.parent / "README.md").is_file():
             self.error("README.md", "missing; a page that says what is stated, and where that is documented")
-        self._against_schema()
-        if self._findings and self._findings[-1].where == "reframe.py":
-            return self._findings  # what follows takes the schema for granted
         try:
-            self._look(configuration)
+            for where, what in settings.problems(self.loaded.configuration):
+                self.error(where, what)
+            stated = len(self._findings)
+            has_blanks = FILL_IN in repr(self.loaded.configuration)
+            if not has_blanks:
+                self._against_schema()
+            if self._findings and self._findings[-1].where == "reframe.py":
+                return self._findings  # what follows takes the schema for granted
+            with site_tree.registered(self.loaded):
+                self._look(self.loaded.configuration)
+            # That a blank is no architecture, and no scheduler, need not be said again.
+            self._findings[stated:] = [each for each in self._findings[stated:] if FILL_IN not in each.what]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Without ReFrame nothing has seen the schema.
-            self.error("reframe.py", f"not a configuration of ReFrame ({type(error).__name__}: {error})")
+            self._against_schema()
+            if not any(finding.where == "reframe.py" for finding in self._findings):  # as without ReFrame
+                self.error("reframe.py", f"not a configuration of ReFrame ({type(error).__name__}: {error})")
         return self._findings
 
     def _look(self, configuration):
         environments = self._environments(configuration)
         for system in configuration["systems"]:
             self._system(system, environments)
+        self._unused(configuration)
         self._login_nodes([p for s in configuration["systems"] for p in s.get("hostnames", []) if _compiles(p)])
-        self._references([p["name"] for s in configuration["systems"] for p in s.get("partitions", [])])
+        self._references(site_tree.partitions_of(configuration))
 
     def _against_schema(self):
         """What ReFrame itself refuses, where ReFrame is installed."""
@@ -173,14 +200,13 @@ class Site:
             from reframe.core.exceptions import ReframeError
         except ModuleNotFoundError:
             return
-        path = sys.path[:]  # ReFrame takes another's entry away where a configuration adds one at the front
         try:
-            load_config(str(self.path)).validate()
+            known = load_config()  # ReFrame's own; the site's file is not executed again
+            known.update_config(self.loaded.configuration, str(self.path))
+            known.validate()
         # It reads some parts before it checks their shape.
         except (ReframeError, ValueError, TypeError, AttributeError, LookupError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
-        finally:
-            sys.path[:] = path
 
     # --- environments ---
 
@@ -195,8 +221,7 @@ class Site:
                     self.error(where, "defined twice for one system; the later one hides the other")
             found[name].append(environment)
             for word in environment.get("features", []):
-                if word not in capabilities.PROGRAMMING and word not in capabilities.BACKENDS:
-                    known = [*capabilities.PROGRAMMING, *capabilities.BACKENDS]
+                if word not in (known := capabilities.OF_ENVIRONMENTS):
                     self.unknown(where, word, known, "a feature of an environment that no check asks for")
             spack = environment.get("extras", {}).get("spack_environment")
             # What Spack installed has no environments: nothing is built from there.
@@ -204,6 +229,20 @@ class Site:
             if spack and not installed and not (self.root / spack / "spack.yaml").is_file():
                 self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
         return found
+
+    def _unused(self, configuration):
+        """Environments that no partition lists."""
+        systems = configuration["systems"]
+        listed = {name for s in systems for p in s.get("partitions", []) for name in p.get("environs", [])}
+        names = {each for s in systems for each in (s.get("name"), *_partitions_of(s))}
+        for environment in configuration.get("environments", []):
+            where = f"environment {environment.get('name', '?')}"
+            if environment.get("name") not in listed:
+                self.note(where, "no partition lists it under 'environs', so nothing is built with it")
+            for target in environment.get("target_systems", []):
+                if target not in (*names, "*") and not target.startswith("*"):
+                    slip = spelling.did_you_mean(target, {str(name) for name in names})
+                    self.error(where, f"target_systems names {target!r}, which is no system of this file{slip}")
 
     # --- systems and partitions ---
 
@@ -214,16 +253,27 @@ class Site:
         for pattern in system.get("hostnames", []):
             self._hostname(f"system {name}", pattern)
         taken = set()
+        nodes: dict[str, str] = {}
         for partition in system.get("partitions", []):
             where = f"{name}:{partition.get('name', '?')}"
             if partition.get("name") in taken:
                 self.error(where, "two partitions have this name")
             taken.add(partition.get("name"))
+            self._same_nodes(where, partition, nodes)
             self._environs(where, partition, system, environments)
             self._jobs(where, partition, system)
             self._launcher(where, partition, environments)
             self._access(where, partition)
             self._capabilities(where, partition)
+
+    def _same_nodes(self, where, partition, nodes: dict[str, str]):
+        """Two partitions that ask the scheduler for the same nodes."""
+        if partition.get("scheduler") in ("local", "ssh"):
+            return
+        asked = repr([partition.get(key) for key in ("scheduler", "access", "resources", "sched_options", "env_vars")])
+        if asked in nodes:
+            self.note(where, f"asks for the same nodes as {nodes[asked]}: look at 'access'")
+        nodes.setdefault(asked, where)
 
     def _hostname(self, where, pattern):
         if not _compiles(pattern):
@@ -293,6 +343,11 @@ class Site:
         own = LAUNCHERS_OF.get(launcher)
         if own and scheduler not in (*own, "local", "ssh"):
             self.error(where, f"launcher {launcher!r} is a command of {own[0]}, the scheduler is {scheduler!r}")
+        for name in partition.get("environs", []) if launcher == "local" else ():
+            if any("mpi" in each.get("features", []) for each in environments.get(name, [])):
+                self.error(
+                    where, f"environment {name} states 'mpi', but launcher 'local' starts one process; take 'mpirun'"
+                )
         if launcher not in ("mpiexec", "mpirun"):
             return
         for name in partition.get("environs", []):
@@ -322,37 +377,35 @@ class Site:
         for option in partition.get("access", []):
             if PLACEHOLDER.search(option):
                 self.note(where, f"access {option!r} is a placeholder; fill it in")
-            if partition.get("scheduler") == "pbs" and option.startswith("--"):
-                self.error(where, f"access {option!r}: qsub of PBS has no options of two dashes")
             if re.search(r"\s-", option.strip()):
                 self.error(where, f"access {option!r} has several options; one string for each")
 
     def _capabilities(self, where, partition):
-        features = list(partition.get("features", []))
-        settings = partition.get("extras", {}).get("isthmus", {})
-        for key in settings:
-            if key not in SETTINGS:
-                self.unknown(f"{where} extras", key, SETTINGS, "no setting of the checks")
-        stated = {*features, *settings.get("capabilities", [])}
+        given = partition.get("extras", {}).get("isthmus", {})
+        given = given if isinstance(given, dict) else {}
+        own = given.get("capabilities", [])
+        own = [word for word in own if isinstance(word, str)] if isinstance(own, list) else []
+        stated = {*partition.get("features", []), *own}
         if why := capabilities.refused(stated):
             self.error(where, why)
         for word in sorted(stated - set(capabilities.CAPABILITIES) - set(capabilities.OLD)):
-            self.unknown(where, word, capabilities.CAPABILITIES, "a feature that no check asks for")
+            if word not in own:
+                self.unknown(where, word, capabilities.CAPABILITIES, "a feature that no check asks for")
         gpus = [device for device in partition.get("devices", []) if device.get("type") == "gpu"]
         self._gpus(where, partition, stated, gpus)
-        people = settings.get("maintainers", [])
-        if not isinstance(people, list) or not all(isinstance(each, str) for each in people):
-            self.error(where, "maintainers is no list of names")
-        elif not people and not self.is_pattern:
+        if not given.get("maintainers") and not self.is_pattern:
             self.note(where, "no maintainers in extras.isthmus: a red check names nobody to ask")
-        required = settings.get("require_reference", False)
-        if not isinstance(required, bool) and not isinstance(required, list):
-            self.error(where, "require_reference is neither True nor a list of metrics")
-        for key in settings.keys() & {"device_memory", "host_memory"}:
-            try:
-                units.amount(str(settings[key]))
-            except ValueError:
-                self.error(where, f"{key} is {settings[key]!r}; write an amount such as '80GiB'")
+        self._required(where, given.get("require_reference"))
+
+    def _required(self, where, required):
+        """Metrics that must have a reference: one that no workload reports requires nothing."""
+        metrics = self.known.metrics()
+        for name in required if isinstance(required, list) else []:
+            if isinstance(name, str) and name not in metrics and (hint := spelling.did_you_mean(name, metrics)):
+                slip = spelling.slip_of(name, metrics)
+                (self.error if slip else self.note)(
+                    where, f"require_reference names {name!r}, which is not known{hint}"
+                )
 
     def _gpus(self, where, partition, stated, gpus):
         backends = {capabilities.BACKENDS[word] for word in stated if word in capabilities.BACKENDS}
@@ -368,7 +421,7 @@ class Site:
             self.error(where, "has GPUs among its devices, but not the feature 'gpu': checks that ask for it pass by")
         for device in gpus:
             self._device(where, device, backends)
-        if "peer" in stated and gpus and sum(device.get("num_devices", 0) for device in gpus) < 2:
+        if "peer" in stated and gpus and sum(map(_count, gpus)) < 2:
             self.error(where, "states 'peer' with fewer than two GPUs")
         if "xnack" in stated and ["HSA_XNACK", "1"] not in [list(map(str, v)) for v in partition.get("env_vars", [])]:
             self.error(where, "states 'xnack' without ['HSA_XNACK', '1'] in env_vars")
@@ -380,13 +433,15 @@ class Site:
 
     def _device(self, where, device, backends):
         arch = device.get("arch")
+        if arch == FILL_IN:
+            return
         if not arch:
             self._lacks(where, "a device without 'arch': the build then takes what the login node has")
         elif not ARCHITECTURE.fullmatch(arch):
             self.error(where, f"arch {arch!r} is neither like sm_90 nor like gfx942")
         elif backends and backends != {"cuda" if arch.startswith("sm_") else "hip"}:
             self.error(where, f"arch {arch!r} is not of the vendor that is stated ({', '.join(sorted(backends))})")
-        if not device.get("num_devices"):
+        if device.get("num_devices") is None:
             self.error(where, "a device without 'num_devices': a node that has lost a GPU would pass")
 
     def _resources(self, where, partition):
@@ -418,23 +473,20 @@ class Site:
                 continue
             for sentence in lookup.problems(entries, self.known.catalogue):
                 self.error("references", sentence + self._nearest(sentence))
+            for sentence in lookup.idle(entries, partitions):
+                self.error("references", sentence)
             for entry in entries:
-                self._reference(entry, partitions, seen)
+                self._reference(entry, seen)
 
     def _nearest(self, sentence: str) -> str:
         """What a name that fits nothing may have been meant to be."""
         wrong = re.findall(r"'([^']*)'", sentence)[-1]
         if "no workload of" in sentence:
             return spelling.did_you_mean(wrong, self.known.workloads)
-        metrics = {name for workload in self.known.workloads.values() for name in workload.get("metrics", [])}
-        return spelling.did_you_mean(wrong, metrics | {*self.known.modes, *self.known.sizes})
+        return spelling.did_you_mean(wrong, {*self.known.metrics(), *self.known.modes, *self.known.sizes})
 
-    def _reference(self, entry, partitions, seen):
+    def _reference(self, entry, seen):
         """What only a site's configuration, or the program, can tell of an entry."""
-        chosen = entry.selectors.get("partition")
-        if chosen is not None and not any(re.fullmatch(chosen, name) for name in partitions):
-            hint = spelling.did_you_mean(chosen, partitions) or f"; there are {', '.join(partitions)}"
-            self.error(entry.where, f"no partition is called {chosen!r}{hint}")
         pattern = entry.selectors.get("workload", ".*")
         fitting = [w for name, w in self.known.workloads.items() if re.fullmatch(pattern, name)]
         # The program's list has all of this machine, the catalogue has no families.
@@ -449,6 +501,15 @@ class Site:
             seen.setdefault(key, entry.where)
 
 
+def _partitions_of(system: dict) -> list[str]:
+    return [f"{system.get('name')}:{partition.get('name')}" for partition in system.get("partitions", [])]
+
+
+def _count(device: dict) -> float:
+    count = device.get("num_devices", 0)
+    return count if isinstance(count, (int, float)) else 2  # one that a person has to fill in
+
+
 def _compiles(pattern: str) -> bool:
     try:
         re.compile(pattern)
@@ -459,15 +520,7 @@ def _compiles(pattern: str) -> bool:
 
 def no_accounting() -> str | None:
     """Why Slurm on this machine has no accounting; None where it has, or where there is no Slurm."""
-    if not shutil.which("sinfo"):
+    if not tools.ask("sinfo", "--version", timeout=30).is_here:
         return None
-    if not shutil.which("sacct"):
-        return "there is no sacct"
-    command = ["sacct", "-n", "-X", "-j", "1"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"sacct does not answer ({error})"
-    if result.returncode:
-        return f"sacct says {spelling.shorten(result.stderr.strip(), 80)!r}"
-    return None
+    answer = tools.ask("sacct", "-n", "-X", "-j", "1", timeout=30)
+    return None if answer.ok else answer.why
