@@ -1,19 +1,24 @@
 """`isthmus site probe` writes what stand-ins for a machine's tools show, and FILL_IN where they are silent."""
 
 import json
+import os
 import pathlib
+import re
 import shutil
 import socket
+import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isthmus import cli, exits
+from isthmus import cli, exits, tools
 from isthmus.references import site_tree
-from isthmus.site import check, probe
+from isthmus.site import batch, check, hardware, probe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+KNOWN = check.Known(ROOT, None)
 
 NVIDIA_SMI = """case "$*" in
   *query-gpu*) echo 'NVIDIA H200, 9.0'; echo 'NVIDIA H200, 9.0' ;;
@@ -66,11 +71,23 @@ def written(machine, tmp_path, name="atlantis", partition=None):
     return system, {p["name"]: p for p in system["partitions"]}, configuration["environments"], text
 
 
+def said(text):
+    """The notes of a file, whose lines are folded."""
+    return " ".join(text.split()).replace(" # ", " ")
+
+
 def complaints(tmp_path, name="atlantis"):
     """What the linter says of it."""
     root = tmp_path / "tree"
-    path = root / "site-configs" / name / "reframe.py"
-    return check.Site(root, name, path, check.Known(ROOT, None), check.host_patterns(root)).findings()
+    files = check.read(root)
+    return check.Site(root, name, KNOWN, files, check.host_patterns(files)).findings()
+
+
+def blanks(tmp_path):
+    """What the linter wants to be filled in; it has no other error."""
+    errors = [f.what for f in complaints(tmp_path) if f.level == "error"]
+    assert all(what.endswith(" is still to be filled in (FILL_IN)") for what in errors), errors
+    return [what.partition(" is still")[0] for what in errors]
 
 
 def test_a_bare_machine(machine, tmp_path):
@@ -109,7 +126,12 @@ def test_a_gpu_node_under_slurm(machine, tmp_path):
     assert partitions["cpu"]["features"] == []
     assert "2 × NVIDIA H200, by nvidia-smi" in text
     errors = [f.what for f in complaints(tmp_path) if f.level == "error"]
-    assert errors == ["arch 'FILL_IN' is neither like sm_90 nor like gfx942"]
+    assert errors == [
+        "access '--account=FILL_IN' is still to be filled in (FILL_IN)",
+        "access '--account=FILL_IN' is still to be filled in (FILL_IN)",
+        "access '--account=FILL_IN' is still to be filled in (FILL_IN)",
+        "devices is still to be filled in (FILL_IN)",
+    ]
 
 
 @pytest.mark.parametrize("peer, mode, words", [
@@ -160,7 +182,7 @@ def test_amd_by_the_drivers_topology(machine, tmp_path):
 @pytest.mark.parametrize("version, arch", [("90010", "gfx90a"), ("90402", "gfx942"), ("110000", "gfx1100")])
 def test_names_of_amd_architectures(machine, version, arch):
     files = {"/sys/class/kfd/kfd/topology/nodes/1/properties": f"gfx_target_version {version}\n"}
-    assert probe.gpus(machine(files=files)).arch == arch
+    assert [kind.arch for kind in hardware.gpus(machine(files=files), [], []).kinds] == [arch]
 
 
 def info(**changes):
@@ -241,14 +263,301 @@ def test_other_schedulers(machine, tmp_path, tools, environment, expected):
     if expected[1] in ("flux-run", "pals"):  # its plugins lie in the tree
         assert "reframe/plugins" in text
     else:
-        assert not [f for f in complaints(tmp_path) if f.level == "error"]
+        assert not [f for f in complaints(tmp_path) if f.level == "error" and "to be filled in" not in f.what]
 
 
 @pytest.mark.parametrize("allowed, written_as", [
-    (None, "1h"), ("30:00", "30m"), ("1:30:00", "1h"), ("2-00:00:00", "1h"), ("0:20:00", "20m"), ("odd", "1h"),
+    (None, "1h"), ("30:00", "30m"), ("1:30:00", "1h"), ("2-00:00:00", "1h"), ("0:20:00", "20m"),
+    ("0:30", "30s"), ("1:30", "1m30s"), ("infinite", "1h"), ("odd", "FILL_IN"), ("0:00", "FILL_IN"),
 ])  # fmt: skip
 def test_limits_of_time(allowed, written_as):
-    assert probe._limit(allowed) == written_as
+    assert batch.Partition("x", allowed).time_limit == written_as
+
+
+# --- a question that fails, and an answer that is not understood ---
+
+NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+OLD_SMI = """case "$*" in
+  *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2 ;;
+  -L) echo 'GPU 0: Tesla K80 (UUID: GPU-11111111)'; echo 'GPU 1: Tesla K80 (UUID: GPU-22222222)' ;;
+esac"""
+
+
+def test_an_old_nvidia_smi_shows_its_gpus(machine, tmp_path):
+    _, partitions, _, text = written(machine({"nvidia-smi": OLD_SMI}), tmp_path)
+    assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "FILL_IN", "num_devices": 2}]
+    assert partitions["local"]["features"] == ["gpu", "cuda", "managed"]
+    assert "no architecture is known: nvidia-smi --query-gpu=name,compute_cap" in text
+    assert "2 × Tesla K80, by nvidia-smi" in text
+    assert blanks(tmp_path) == ["devices"]
+
+
+@pytest.mark.parametrize("script, why", [
+    (f'echo "{NO_DRIVER}"; exit 9', f"ends with exit code 9 ({NO_DRIVER})"),
+    ("exit 0", "prints nothing"),
+    ("echo 'Segmentation fault'", "nvidia-smi is odd"),
+    ("kill -11 $$", "ends by signal 11"),
+])  # fmt: skip
+def test_a_tool_that_does_not_answer_is_no_answer(machine, tmp_path, script, why):
+    _, partitions, _, text = written(machine({"nvidia-smi": script}), tmp_path)
+    assert partitions["local"]["features"] == ["FILL_IN"]
+    assert "no GPU was seen" not in text
+    assert "whether there are NVIDIA GPUs is not known" in said(text) and why in said(text)
+    assert blanks(tmp_path) == ["features"]
+
+
+def test_no_devices_is_an_answer(machine, tmp_path):
+    _, partitions, _, text = written(machine({"nvidia-smi": "echo No devices were found; exit 6"}), tmp_path)
+    assert partitions["local"]["features"] == [] and "no GPU was seen on this node" in text
+
+
+@pytest.mark.parametrize("rows, devices", [
+    (["NVIDIA T400 4GB, 7.5", "A100-PCIE-40GB, 8.0", "A100-PCIE-40GB, 8.0"], [("sm_75", 1), ("sm_80", 2)]),
+    (["Tesla, K80, 3.7"], [("sm_37", 1)]),
+    (["A100, [N/A]", "A100, [N/A]"], [("FILL_IN", 2)]),
+    (["H100, 9.0", "H100, [Unknown Error]"], [("sm_90", 1), ("FILL_IN", 1)]),
+    (["H100, 9.0", "Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost."],
+     [("sm_90", "FILL_IN")]),
+])  # fmt: skip
+def test_every_gpu_counts(machine, tmp_path, rows, devices):
+    lines = "".join(f"echo '{row}';" for row in rows)
+    _, partitions, _, text = written(machine({"nvidia-smi": f'case "$*" in *compute_cap*) {lines} ;; esac'}), tmp_path)
+    expected = [{"type": "gpu", "arch": arch, "num_devices": count} for arch, count in devices]
+    assert partitions["local"]["devices"] == expected
+    assert ("the GPUs of this node differ" in text) == (len(devices) > 1)
+    assert ("GPU is lost" in said(text)) == ("FILL_IN" in [count for _, count in devices])
+
+
+def test_gpus_that_differ_are_all_named_by_the_program(machine, tmp_path):
+    said = info()
+    said["devices"][1] |= {"arch": "sm_75", "name": "NVIDIA T4"}
+    here = machine({"isthmus-bench": f"echo '{json.dumps(said)}'"}, bench="isthmus-bench")
+    assert [(d["arch"], d["num_devices"]) for d in written(here, tmp_path)[1]["local"]["devices"]] == [
+        ("sm_90", 1), ("sm_75", 1),
+    ]  # fmt: skip
+
+
+def test_of_mig_instances_a_program_uses_one(machine, tmp_path):
+    script = """case "$*" in
+      *compute_cap*) echo 'NVIDIA A100, 8.0'; echo 'NVIDIA A100, 8.0' ;;
+      -L) echo 'GPU 0: NVIDIA A100 (UUID: GPU-1)'; echo '  MIG 1g.5gb  Device 0: (UUID: MIG-1)' ;;
+    esac"""
+    _, partitions, _, text = written(machine({"nvidia-smi": script}), tmp_path)
+    assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "sm_80", "num_devices": 1}]
+    assert "1 MIG instances (1g.5gb): a program uses one of them" in text
+
+
+@pytest.mark.parametrize("says, asked", [
+    ("echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2", None),
+    ("echo 'No devices were found'; exit 6", None),
+    ("echo 9.0; echo 8.0; echo 9.0", "-DCMAKE_CUDA_ARCHITECTURES=80;90"),
+])  # fmt: skip
+def test_the_build_takes_no_error_for_an_architecture(tmp_path, says, asked):
+    for name, script in {"nvidia-smi": says, "cmake": f'echo "$@" >>{tmp_path}/said'}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [ROOT / "scripts/build", "--backend", "cuda", "--build-dir", tmp_path / "build", "--target", "x"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, check=True)
+    found = re.findall(r"-DCMAKE_CUDA_ARCHITECTURES=\S+", (tmp_path / "said").read_text())
+    assert found == ([asked] if asked else [])
+
+
+def pci(*devices):
+    return {f"/sys/bus/pci/devices/{n}/{f}": text for n, device in enumerate(devices)
+            for f, text in zip(("vendor", "class"), device, strict=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("device, is_gpu", [
+    (("0x10de", "0x030200"), True), (("0x10de", "0x068000"), False),  # NVSwitch
+    (("0x1002", "0x038000"), True), (("0x1002", "0x030000"), False), (("0x1a03", "0x030000"), False),
+])  # fmt: skip
+def test_a_gpu_without_its_tools_is_a_doubt(machine, tmp_path, device, is_gpu):
+    _, partitions, _, text = written(machine(files=pci(device)), tmp_path)
+    assert partitions["local"]["features"] == (["FILL_IN"] if is_gpu else [])
+    assert ("and no tool shows any" in text) == is_gpu
+
+
+def test_gpus_that_the_job_was_not_given_are_told(machine, tmp_path):
+    here = machine({"nvidia-smi": NVIDIA_SMI}, pci(*[("0x10de", "0x030200")] * 4))
+    assert "the PCI bus has 4 NVIDIA GPUs: ask for all of a node's" in written(here, tmp_path)[3]
+
+
+def test_amd_gpus_that_differ(machine, tmp_path):
+    kfd = "/sys/class/kfd/kfd/topology/nodes"
+    files = {f"{kfd}/{n}/properties": f"gfx_target_version {v}\n" for n, v in enumerate((90010, 90402, "odd"), 1)}
+    _, partitions, _, _ = written(machine(files=files), tmp_path)
+    assert [d["arch"] for d in partitions["local"]["devices"]] == ["gfx90a", "gfx942", "FILL_IN"]
+
+
+@pytest.mark.parametrize("tools, devices, doubt", [
+    ({"rocm-smi": "echo 'GPU[0] : Card Series: AMD Instinct MI300X'"}, [("FILL_IN", 1)], None),
+    ({"rocm-smi": "exit 1"}, None, "rocm-smi --showproductname ends with exit code 1"),
+    ({"amd-smi": "true"}, None, "amd-smi list prints nothing"),
+    ({"rocm-smi": "echo WARNING: No AMD GPUs specified"}, None, None),
+])  # fmt: skip
+def test_amd_by_its_tools(machine, tmp_path, tools, devices, doubt):
+    _, partitions, _, text = written(machine(tools), tmp_path)
+    found = partitions["local"].get("devices")
+    assert (found and [(d["arch"], d["num_devices"]) for d in found]) == devices
+    assert doubt is None or (doubt in text and partitions["local"]["features"] == ["FILL_IN"])
+
+
+def test_a_profiler_that_does_not_start_is_not_stated(machine, tmp_path):
+    tools = {"perf": "echo 'WARNING: perf not found for kernel 6.1' >&2; exit 2", "nsys": "true"}
+    _, partitions, _, text = written(machine(tools), tmp_path)
+    assert partitions["local"]["features"] == ["nsys"]
+    assert "perf is here, but perf --version ends with exit code 2 (WARNING: perf not found" in text
+    assert not [f for f in complaints(tmp_path) if f.level == "error"]
+
+
+# --- Slurm ---
+
+LINES = """batch|7-00:00:00|(null)
+gpu|1-00:00:00|gpu:a100:4(S:0-1)
+gpu|1-00:00:00|gpu:v100:2(S:0-1),tmpfs:100G
+gpu|1-00:00:00|(null)
+mixed|12:00:00|gpu:tesla:2,gpu:kepler:2
+mig|30:00|gpu:1g.5gb:14(S:0),gpu:3g.20gb:2(S:1)
+same|1:00:00|gpu:h100:4
+same|1:00:00|gpu:h100:8
+mem|infinite|gpu_mem:80000
+nocons|2:00:00|gpu:a100:no_consume:4
+short|0:30|(null)
+odd|2:00:00|gpu:a:b:2
+a.b|UNLIMITED|(null)
+a_b|UNLIMITED|(null)"""
+
+
+def slurm(lines, node=""):
+    return SLURM | {"sinfo": f"case \"$*\" in *'-n '*) {node or 'true'} ;; *) echo '{lines}' ;; esac"}
+
+
+def test_every_entry_of_sinfo_counts(machine, tmp_path):
+    _, partitions, _, text = written(machine(slurm(LINES)), tmp_path)
+    counts = {name: [d["num_devices"] for d in p.get("devices", [])] for name, p in partitions.items()}
+    assert counts == {
+        "batch": [], "gpu_a100": [4], "gpu_v100": [2], "mixed": [2, 2], "mig": [14, 2], "same": [4], "mem": [],
+        "nocons": [4], "short": [], "odd": [], "a_b": [], "a_b1": [],
+    }  # fmt: skip
+    for name in ("a100", "v100"):
+        assert partitions[f"gpu_{name}"]["access"][0] == "--partition=gpu"
+        option = partitions[f"gpu_{name}"]["resources"][0]["options"]
+        assert option == [f"--gpus-per-node={name}:{{num_gpus_per_node}}"]
+    assert partitions["mem"]["features"] == [] and partitions["odd"]["features"] == ["FILL_IN"]
+    assert [partitions[name]["time_limit"] for name in ("batch", "mig", "short", "mem")] == ["1h", "30m", "30s", "1h"]
+    assert "its nodes differ (gpu:h100:4, gpu:h100:8): the least is stated" in said(text)
+    assert "some nodes of the partition have no GPU" in said(text) and "the scheduler says gpu:a:b:2" in said(text)
+    assert {f.what for f in complaints(tmp_path) if f.level == "error"} == {
+        "devices is still to be filled in (FILL_IN)", "features is still to be filled in (FILL_IN)",
+        "access '--account=FILL_IN' is still to be filled in (FILL_IN)",
+        "hostnames '^FILL_IN' is still to be filled in (FILL_IN)",
+    }  # fmt: skip
+
+
+def test_this_node_is_of_one_kind_of_its_partition(machine, tmp_path):
+    lines = "gpu|1:00:00|gpu:h200:2\ngpu|1:00:00|gpu:v100:4"
+    gres = "case \"$*\" in *%G*) echo 'gpu:h200:2' ;; *) echo gpu ;; esac"
+    tools = slurm(lines, gres) | {"nvidia-smi": NVIDIA_SMI}
+    _, partitions, _, _ = written(machine(tools), tmp_path)
+    assert partitions["gpu_h200"]["devices"][0]["arch"] == "sm_90"
+    assert partitions["gpu_v100"]["devices"][0]["arch"] == "FILL_IN"
+    _, partitions, _, text = written(machine(slurm(lines, "echo gpu") | {"nvidia-smi": NVIDIA_SMI}), tmp_path)
+    assert {p["devices"][0]["arch"] for p in partitions.values()} == {"FILL_IN"}
+    assert "which of the partition's kinds of node this is, sinfo does not say" in text
+
+
+def test_who_pays_for_this_job_pays_for_others(machine, tmp_path):
+    _, partitions, _, _ = written(machine(SLURM, SLURM_JOB_ID="1", SLURM_JOB_ACCOUNT="p42"), tmp_path)
+    assert partitions["gpu"]["access"][1] == "--account=p42"
+
+
+# --- batch systems ---
+
+
+@pytest.mark.parametrize("tools, environment, scheduler, note", [
+    ({"sinfo": "echo unable to contact slurm controller >&2; exit 1"}, {}, "FILL_IN",
+     "Slurm may be the batch system, but sinfo -h -o %R ends with exit code 1 (unable to contact slurm controller)"),
+    ({}, {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "gpu"}, "squeue", "Slurm does not show what it has: there is no"),
+    ({"sinfo": "true", "sacct": "echo lost connection >&2; exit 1"}, {}, "squeue", "squeue, which needs no accounting"),
+    ({"sinfo": "true", "sacct": "true"}, {}, "slurm", "partitions: not known, sinfo -h -o %R|%l|%G prints nothing"),
+    ({"flux": "exit 1"}, {}, "FILL_IN", "Flux may be the batch system, but flux resource info ends with exit code 1"),
+    ({"bsub": "true", "lsid": "true", "mpirun": "true"}, {"LSB_JOBID": "1"}, "lsf", ""),
+    ({"bsub": "true", "jsrun": "true"}, {"LSB_JOBID": "1"}, "lsf", "launcher: ReFrame has none for jsrun"),
+    ({"oarsub": "true"}, {}, "oar", "launcher: there is no mpirun"),
+    ({"qsub": "true", "qconf": "true"}, {}, "sge", ""),
+    ({"qsub": "true", "qstat": "echo 'Version: 6.1.3'"}, {}, "pbs", "which PBS this is, qstat --version does not say"),
+    ({"qsub": "true", "qstat": "echo 'pbs_version = 22.05'"}, {}, "pbs", ""),
+    ({"qsub": "true"}, {"COBALT_JOBID": "1"}, "FILL_IN", "ReFrame has no scheduler for Cobalt"),
+    ({"condor_submit": "true"}, {}, "FILL_IN", "ReFrame has no scheduler for HTCondor"),
+    ({}, {"ACME_JOB_ID": "1"}, "FILL_IN", "ACME_JOB_ID is set, as in a job of a batch system that is not known"),
+    ({}, {"CI_JOB_ID": "1"}, "local", ""),
+])  # fmt: skip
+def test_a_batch_system_is_known_or_left_open(machine, tmp_path, tools, environment, scheduler, note):
+    _, partitions, _, text = written(machine(tools, **environment), tmp_path)
+    assert {partition["scheduler"] for partition in partitions.values()} == {scheduler}
+    assert note in said(text)
+    assert scheduler == "local" or [f for f in complaints(tmp_path) if f.level == "error"]
+
+
+@pytest.mark.parametrize("environment, system", [
+    ({"LMOD_CMD": "/lmod"}, "lmod"), ({"MODULES_CMD": "/modulecmd"}, "tmod4"), ({}, "nomod"),
+    ({"LOADEDMODULES": "gcc/13"}, "FILL_IN"), ({"MODULESHOME": "/usr/share/Modules"}, "FILL_IN"),
+])  # fmt: skip
+def test_modules_that_are_not_known_are_left_open(machine, tmp_path, environment, system):
+    assert written(machine(**environment), tmp_path)[0]["modules_system"] == system
+
+
+# --- MPI ---
+
+
+@pytest.mark.parametrize("tools, has_mpi, note", [
+    ({}, False, "no compiler of MPI was found"),
+    ({"mpicxx": "true"}, False, "mpicxx is here, but no launcher that starts ranks"),
+    ({"mpicxx": "true", "mpirun": "true"}, True, "mpicxx, started by mpirun"),
+    ({"mpicxx": "echo no compiler >&2; exit 1", "mpirun": "true"}, False, "mpicxx --version ends with exit code 1 (no"),
+    ({"mpicxx": "true", "mpirun": "echo There are not enough slots >&2; exit 1"}, False,
+     "two ranks do not start: mpirun -n 2 --bind-to core true ends with exit code 1 (There are not enough slots)"),
+])  # fmt: skip
+def test_mpi_is_stated_where_two_ranks_start(machine, tmp_path, tools, has_mpi, note):
+    _, _, environments, text = written(machine(tools), tmp_path)
+    assert environments[0]["features"] == (["mpi"] if has_mpi else [])
+    assert note in said(text)
+    assert not [f for f in complaints(tmp_path) if f.level == "error"]
+
+
+TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "sinfo", "sacct", "flux", "bsub", "lsid", "qsub", "qstat", "mpirun",
+         "mpicxx", "srun", "ompi_info", "perf", "ncu")  # fmt: skip
+LINE = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
+    ["gpu|1:00:00|gpu:a100:4", "gpu|0:30|gpu:v100:2(S:0-1)", "a\"b|odd|gpu:x:y:1", "NVIDIA H200, 9.0", "T4, [N/A]",
+     "GPU 0: Tesla K80 (UUID: GPU-1)", "  MIG 1g.5gb  Device 0: (UUID: MIG-1)", "Card Series: MI300X",
+     "No devices were found", " GPU0\tX\tOK", " GPU1\tOK\tX", "Addressing Mode : HMM", "MPI plugin types are: pmix"]
+)  # fmt: skip
+ANSWER = st.one_of(
+    st.just(tools.Answer("x", is_here=False)),
+    st.builds(
+        tools.Answer, st.just("x"), failure=st.sampled_from(["ends with exit code 1", "does not answer within 60 s"])
+    ),
+    st.builds(tools.Answer, st.just("x"), out=st.lists(LINE, max_size=4).map("\n".join)),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(dict.fromkeys(TOOLS, ANSWER)),
+    st.sets(st.sampled_from(["SLURM_JOB_ID", "LSB_JOBID", "X_JOBID"])),
+)
+def test_whatever_tools_answer_a_file_is_written_that_only_lacks_blanks(tmp_path, answers, variables):
+    class Stubborn(probe.Machine):
+        def has(self, command):
+            return command in answers and answers[command].is_here
+
+        def ask(self, *command, environ=None):
+            return answers.get(command[0], tools.Answer(command[0], is_here=False))
+
+    written(Stubborn(None, tmp_path, dict.fromkeys(variables, "1"), is_root=True), tmp_path)
+    for what in (f.what for f in complaints(tmp_path) if f.level == "error"):
+        assert "to be filled in" in what or "takes every machine" in what, what
 
 
 @given(st.text())
@@ -273,7 +582,9 @@ def test_the_command_writes_once(tmp_path, capsys, monkeypatch):
     site_tree.load(folder / "reframe.py")
     before = (folder / "reframe.py").read_text()
     assert cli.main([*arguments, "--write"]) == exits.BAD_INPUT
-    assert "is there already" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "is there already" in refused and refused.count("\n") == 1
+    assert "without --write and copy its entries of 'partitions' into" in refused
     assert (folder / "reframe.py").read_text() == before
 
 

@@ -1,0 +1,337 @@
+"""The batch system of a machine: which one it is, its partitions, and how jobs start ranks.
+
+A batch system that is not known, or does not answer, is not "none": its scheduler is FILL_IN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import socket
+from typing import NamedTuple
+
+from isthmus import Error, spelling
+from isthmus.site import sinfo
+from isthmus.site.machine import FILL_IN, Machine
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A batch system: what betrays it, and how ReFrame asks it for nodes."""
+
+    name: str
+    scheduler: str = FILL_IN  #: ReFrame's name for it
+    commands: tuple[str, ...] = ()  #: of a machine that has it
+    variables: tuple[str, ...] = ()  #: of a job that runs under it
+    question: tuple[str, ...] = ()  #: what it answers where it works
+    queue: str = FILL_IN  #: the option that asks for a queue
+    queue_variable: str = ""
+    account: str = FILL_IN  #: the option that says who pays
+    gpus: tuple[str, ...] = (FILL_IN,)  #: options that ask for a node's GPUs
+    submit_host: str = ""  #: the variable with the name of the login node
+
+
+SLURM = System(
+    "Slurm", "slurm", ("sinfo",), ("SLURM_JOB_ID",), ("sinfo", "-h", "-o", "%R"), "--partition=", "SLURM_JOB_PARTITION",
+    "--account=", ("--gpus-per-node={num_gpus_per_node}",), "SLURM_SUBMIT_HOST",
+)  # fmt: skip
+FLUX = System(
+    "Flux", "flux-batch", ("flux",), ("FLUX_JOB_ID", "FLUX_URI"), ("flux", "resource", "info"), "--queue=",
+    "FLUX_JOB_QUEUE", "--bank=", (),
+)  # fmt: skip
+PBS = System(
+    "PBS", "pbs", ("qsub",), ("PBS_JOBID",), (), "-q ", "PBS_QUEUE", "-A ", ("ngpus={num_gpus_per_node}",), "PBS_O_HOST"
+)
+LSF = System(
+    "LSF", "lsf", ("bsub",), ("LSB_JOBID",), ("lsid",), "-q ", "LSB_QUEUE", "-P ",
+    ("-gpu num={num_gpus_per_node}",), "LSB_SUB_HOST",
+)  # fmt: skip
+#: In the order in which they are looked for: PBS's `qsub` is also a command of others.
+SYSTEMS = (
+    SLURM,
+    FLUX,
+    LSF,
+    System("OAR", "oar", ("oarsub",), ("OAR_JOB_ID",), queue="-q ", account="--project="),
+    System("Grid Engine", "sge", ("qconf",), ("SGE_O_WORKDIR",), queue="-q ", queue_variable="QUEUE", account="-A "),
+    System("Cobalt", commands=("cqsub", "cqstat"), variables=("COBALT_JOBID",)),
+    PBS,
+    System("HTCondor", commands=("condor_submit",), variables=("_CONDOR_JOB_AD",)),
+    System("LoadLeveler", commands=("llsubmit",), variables=("LOADL_STEP_ID",)),
+)
+LOCAL = System("no batch system", "local")
+#: Variables of jobs that are no batch system's.
+_NO_BATCH = re.compile(r"(CI|GITHUB|GITLAB|BUILD|JENKINS|TRAVIS|CIRCLE|BITBUCKET)_.*")
+
+
+class Batch(NamedTuple):
+    """How jobs of this machine are started."""
+
+    system: System
+    scheduler: str
+    launcher: str
+
+
+def batch(machine: Machine, notes: list[str]) -> Batch:
+    """The batch system, and scheduler and launcher as ReFrame calls them."""
+    system = _system(machine, notes)
+    if system is SLURM:
+        return Batch(system, _of_slurm(machine, notes), "ibrun" if machine.has("ibrun") else "srun")
+    if system is LOCAL:
+        return Batch(system, "local", "mpirun" if machine.has("mpirun") else "local")
+    if system.scheduler == FILL_IN and system.name:
+        notes.append(f"ReFrame has no scheduler for {system.name}: register one, or take a partition by hand")
+    return Batch(system, system.scheduler, _launcher(machine, system, notes))
+
+
+def _system(machine, notes) -> System:
+    """The batch system of this job, else the one that answers."""
+    inside = [each for each in SYSTEMS if any(machine.environ.get(name) for name in each.variables)]
+    if inside:
+        if len(inside) > 1:
+            names = " and ".join(each.name for each in inside)
+            notes.append(f"this job is one of {names}: {inside[0].name} is taken")
+        if inside[0].question and (why := machine.ask(*inside[0].question).why):
+            notes.append(f"{inside[0].name} does not show what it has: {why}")
+        return inside[0]
+    silent = []
+    for each in SYSTEMS:
+        if not any(map(machine.has, each.commands)):
+            continue
+        answer = machine.ask(*each.question) if each.question else None
+        if answer is None or answer.ok:
+            return each
+        silent.append(f"{each.name} may be the batch system, but {answer.why}")
+    unknown = _unknown_job(machine)
+    if unknown:
+        silent.append(f"{unknown} is set, as in a job of a batch system that is not known")
+    notes += silent
+    return System("") if silent else LOCAL
+
+
+def _unknown_job(machine) -> str | None:
+    """A variable that only a job has, of none of these systems."""
+    names = sorted(name for name, value in machine.environ.items() if value)
+    return next((n for n in names if re.fullmatch(r"(\w+_)?JOB_?ID", n) and not _NO_BATCH.fullmatch(n)), None)
+
+
+def _of_slurm(machine, notes) -> str:
+    """`slurm` asks sacct for exit codes; `squeue` does without."""
+    answer = machine.ask("sacct", "-n", "-X", "-j", "1")
+    if answer.ok:
+        return "slurm"
+    if answer.is_here and "disabled" not in answer.err:
+        notes.append(f"squeue, which needs no accounting: {answer.why}; take 'slurm' where that is mended")
+    return "squeue"
+
+
+def _launcher(machine, system: System, notes) -> str:
+    if system is FLUX:
+        return "flux-run"
+    if system is PBS:
+        answer = machine.ask("qstat", "--version")
+        if answer.is_here and not re.search(r"pbs_version|^PBS", answer.out + answer.err, re.MULTILINE):
+            notes.append("which PBS this is, qstat --version does not say: 'torque' is another scheduler of ReFrame's")
+        return "pals" if "CRAY_MPICH_DIR" in machine.environ else "mpiexec"
+    found = next((name for name in ("mpirun", "lrun", "mpiexec") if machine.has(name)), None)
+    if found is None:
+        other = next((name for name in ("jsrun", "aprun", "prun") if machine.has(name)), None)
+        notes.append(
+            f"launcher: ReFrame has none for {other}; register one, or load an MPI that brings mpirun"
+            if other
+            else "launcher: there is no mpirun; load an MPI and probe again"
+        )
+    return found or FILL_IN
+
+
+# --- partitions ---
+
+
+@dataclasses.dataclass
+class Partition:
+    """A partition, or the nodes of one kind in it."""
+
+    name: str  #: the scheduler's
+    limit: str | None = None  #: the longest job, as the scheduler writes it
+    gpus: list[sinfo.NodeGpus] = dataclasses.field(default_factory=list)  #: of a node, as the scheduler has them
+    gres: str = ""  #: the same in the scheduler's words
+    here: bool = False  #: whether this node is one of it
+    kind: str | None = None  #: the GPUs' type, where the partition has nodes of several
+    is_unclear: bool = False  #: whether the scheduler says something of GPUs that cannot be read
+    notes: list[str] = dataclasses.field(default_factory=list)
+    identifier: str = ""
+
+    @property
+    def time_limit(self) -> str:
+        """An hour, or what the partition allows where that is less, as ReFrame writes it."""
+        try:
+            longest = sinfo.seconds_of(self.limit or "")
+        except ValueError:
+            return FILL_IN
+        if longest == 0:
+            return FILL_IN
+        return _duration(min(3600, longest or 3600))
+
+    def options(self, options) -> list[str]:
+        """How a node's GPUs are asked for: by their type where the partition has nodes of several."""
+        if self.kind is None:
+            return list(options)
+        types, number = {gpus.type for gpus in self.gpus}, "{num_gpus_per_node}"
+        return (
+            [option.replace(number, f"{self.kind}:{number}") for option in options]
+            if types == {self.kind}
+            else [FILL_IN]
+        )
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return "".join(f"{value}{unit}" for value, unit in ((hours, "h"), (minutes, "m"), (seconds, "s")) if value)
+
+
+def partitions(machine: Machine, system: System, named: str | None, notes: list[str]) -> list[Partition]:
+    """Those of the scheduler, this node's first; of a scheduler that cannot be asked, one."""
+    found = _of_sinfo(machine, named, notes) if system is SLURM else []
+    if not found:
+        queue = machine.environ.get(system.queue_variable) if system.queue_variable else None
+        found = [Partition(named or queue or ("local" if system is LOCAL else FILL_IN), here=True)]
+    found.sort(key=lambda partition: not partition.here)
+    taken: set[str] = set()
+    for partition in found:
+        base = re.sub(r"[^A-Za-z0-9_-]", "_", "_".join(filter(None, (partition.name, partition.kind))))
+        base = base if re.match("[A-Za-z_]", base) else f"p{base}"
+        numbers = (f"{base}{number or ''}" for number in range(len(found) + 1))
+        partition.identifier = next(each for each in numbers if each not in taken)
+        taken.add(partition.identifier)
+    return found
+
+
+def _of_sinfo(machine, named: str | None, notes) -> list[Partition]:
+    answer = machine.ask("sinfo", "-h", "-o", "%R|%l|%G")
+    rows: dict[str, list[tuple[str, str]]] = {}
+    for line in filter(str.strip, answer.out.splitlines() if answer.ok else []):
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 3 and cells[0]:
+            rows.setdefault(cells[0], []).append((cells[1], cells[2]))
+        else:
+            notes.append(f"sinfo prints {spelling.shorten(line, 60)!r}, which is no line of a partition")
+    if named and rows and named not in rows:
+        hint = spelling.did_you_mean(named, rows) or f"; sinfo has {', '.join(rows)}"
+        raise Error(f"there is no partition {named!r} here{hint}")
+    if not rows:
+        notes.append(f"partitions: not known, {answer.why or 'sinfo lists none that can be read'}")
+    node = machine.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+    asked = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
+    chosen = named or machine.environ.get("SLURM_JOB_PARTITION")
+    mine = {chosen} if chosen else set(asked.out.split() if asked.ok else ())
+    return [part for name, lines in rows.items() for part in _kinds(machine, node, name, lines, name in mine)]
+
+
+def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bool) -> list[Partition]:
+    """A partition; where its nodes have GPUs of several types, one for each of them."""
+    limit, notes = lines[0][0], []
+    groups: dict[tuple[str, ...], list[tuple[list[sinfo.NodeGpus], str]]] = {}
+    for _, gres in lines:
+        gpus, unreadable = sinfo.gpus_of(gres)
+        notes += [f"the scheduler says {entry}, which cannot be read" for entry in unreadable]
+        groups.setdefault(tuple(each.type for each in gpus), []).append((gpus, gres))
+    with_gpus = {types: group for types, group in groups.items() if types}
+    if len({line[0] for line in lines}) > 1:
+        notes.append(f"time limits differ: {', '.join(sorted({line[0] for line in lines}))}")
+    if not with_gpus:
+        return [Partition(name, limit, here=here, is_unclear="which cannot be read" in str(notes), notes=notes)]
+    if () in groups:
+        notes.append("some nodes of the partition have no GPU")
+    is_split = len(with_gpus) > 1
+    own = _types_here(machine, node, name) if is_split and here else None
+    own = own if own in groups else None
+    found = []
+    for types, group in with_gpus.items():
+        gpus, gres = min(group, key=lambda each: sum(gpus.count for gpus in each[0]))
+        own_notes = list(notes)
+        if len({words for _, words in group}) > 1:
+            own_notes.append(
+                f"its nodes differ ({', '.join(sorted({words for _, words in group}))}): the least is stated"
+            )
+        if any(map(sinfo.MIG.fullmatch, types)):
+            own_notes.append("these are MIG instances, of which a program uses one: state what it is to see")
+        elif len(types) > 1:
+            own_notes.append("the GPUs of a node differ: keep those that are to be measured")
+        if is_split and here and own is None:
+            own_notes.append("which of the partition's kinds of node this is, sinfo does not say")
+        is_here = here and (not is_split or own == types)
+        kind = "-".join(filter(None, types)) if is_split else None
+        found.append(Partition(name, limit, gpus, gres, is_here, kind, notes=own_notes))
+    return found
+
+
+def _types_here(machine, node: str, name: str) -> tuple[str, ...] | None:
+    """Types of this node's GPUs, as sinfo has them."""
+    answer = machine.ask("sinfo", "-h", "-n", node, "-p", name, "-o", "%G")
+    lines = [line for line in answer.out.splitlines() if line.strip()] if answer.ok else []
+    return tuple(each.type for each in sinfo.gpus_of(lines[0])[0]) if len(lines) == 1 else None
+
+
+# --- modules and MPI ---
+
+
+def modules(machine: Machine, notes: list[str]) -> tuple[str, list[str]]:
+    """The modules system as ReFrame calls it, and what is loaded."""
+    loaded = [name for name in machine.environ.get("LOADEDMODULES", "").split(":") if name]
+    if machine.environ.get("LMOD_CMD"):
+        return "lmod", loaded
+    if machine.environ.get("MODULES_CMD"):
+        return "tmod4", loaded
+    if loaded or machine.environ.get("MODULESHOME"):
+        notes.append("modules_system: modules are here, but neither Lmod (LMOD_CMD) nor Modules 4 (MODULES_CMD)")
+        return FILL_IN, loaded
+    return "nomod", loaded
+
+
+def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[list[str]]:
+    """What lets the launcher start ranks of the MPI that is here: Open MPI wants PMIx of srun, and refuses root.
+
+    srun is told to bind none.
+    """
+    if launcher in ("mpirun", "mpiexec") and machine.is_root:
+        answer = machine.ask(launcher, "--version")
+        if answer.is_here and not answer.ok:
+            notes.append(f"whether {launcher} starts for root is not known: {answer.why}")
+        if "Open MPI" in answer.out or "OpenRTE" in answer.out:
+            return [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]]
+    if launcher != "srun":
+        return []
+    kinds = machine.ask("srun", "--mpi=list") if machine.has("ompi_info") else None
+    if kinds and not kinds.ok:
+        notes.append(f"which MPI srun starts is not known: {kinds.why}")
+    pmix = [["SLURM_MPI_TYPE", "pmix"]] if kinds and re.search(r"\bpmix\b", kinds.out + kinds.err) else []
+    return [*pmix, ["SLURM_CPU_BIND", "none"]]
+
+
+def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: list[str], *, is_local: bool) -> bool:
+    """Whether there is an MPI to build with, whose ranks the launcher starts; notes say what is missing."""
+    wrapper = next(
+        filter(machine.has, ("mpicxx", *(("CC", "cc") if "CRAY_MPICH_DIR" in machine.environ else ()))), None
+    )
+    if wrapper is None:
+        notes.append("mpi: no compiler of MPI was found")
+        return False
+    if why := _failure(machine.ask(wrapper, "--version")):
+        notes.append(f"mpi: {wrapper} is here, but {why}")
+        return False
+    if launcher in ("local", FILL_IN):
+        notes.append(f"mpi: {wrapper} is here, but no launcher that starts ranks")
+        return False
+    if is_local and launcher == "mpirun":  # as the checks start two ranks
+        start = machine.ask(
+            "mpirun", "-n", "2", "--bind-to", "core", "true", environ={each[0]: each[1] for each in variables}
+        )
+        if why := _failure(start):
+            notes.append(f"mpi: {wrapper} is here, but two ranks do not start: {why}")
+            return False
+    notes.append(f"mpi: {wrapper}, started by {launcher}")
+    return True
+
+
+def _failure(answer) -> str:
+    return "" if answer.ok else answer.why

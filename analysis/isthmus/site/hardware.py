@@ -1,0 +1,321 @@
+"""GPUs, memory and profilers of a node, and who says so.
+
+Each tool may be missing, fail, print nothing, or print what is not understood. None of these means that there is
+nothing: what is not known is FILL_IN, with a note that says why.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import re
+
+from isthmus import Error, spelling
+from isthmus.site.machine import FILL_IN, Machine
+
+# What the program says of a GPU, and the words for it. Each of a node's GPUs must say it.
+WORDS = {
+    "managed": ("managed",),
+    "concurrent_managed": ("managed_demand",),
+    "pageable_access": ("system",),
+    "host_native_atomics": ("host_atomics",),
+    "memory_pools": ("pool",),
+    "virtual_memory": ("vmm",),
+    "async_shared_copy": ("async",),
+    "bulk_shared_copy": ("bulk",),
+    "integrated": ("unified",),
+}
+PROFILERS = ("nsys", "ncu", "rocprofv3", "perf")
+KFD = "/sys/class/kfd/kfd/topology/nodes"
+PCI = "/sys/bus/pci/devices"
+#: Vendors of GPUs by their PCI number, and the classes of device that are GPUs: of AMD's not those of a desktop.
+VENDORS = {"0x10de": ("NVIDIA", ("0x0300", "0x0302")), "0x1002": ("AMD", ("0x0302", "0x0380", "0x1200"))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """GPUs of one kind in a node."""
+
+    name: str
+    arch: str
+    count: int | None  #: None where it is not known
+
+
+@dataclasses.dataclass
+class Gpus:
+    """The GPUs of this node."""
+
+    backend: str  #: cuda or hip
+    kinds: list[Kind]
+    seen_by: str
+    words: set[str] = dataclasses.field(default_factory=set)
+    memory: int | None = None  #: bytes of the smallest
+
+    @property
+    def count(self) -> int:
+        return sum(kind.count or 0 for kind in self.kinds)
+
+
+@dataclasses.dataclass
+class Node:
+    """What this node shows. Notes say what a statement rests on, and why others are missing."""
+
+    gpus: Gpus | None
+    words: list[str]
+    notes: list[str]
+    is_unknown: bool  #: no GPU is seen, but there may be some
+
+
+def look(machine: Machine) -> Node:
+    """GPUs, NUMA nodes and profilers of this node."""
+    notes: list[str] = []
+    doubts: list[str] = []
+    found = gpus(machine, notes, doubts)
+    words = ["gpu", found.backend, *sorted(found.words)] if found else [FILL_IN] if doubts else []
+    if numa_nodes(machine, notes) > 1:
+        words.append("numa")
+    words += sorted(profilers(machine, notes))
+    return Node(found, words, [*doubts, *notes], bool(doubts) and not found)
+
+
+def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
+    """The GPUs of this node, by the best witness; None where none is seen. Doubts say why there may be some."""
+    by_driver = _by_kfd(machine, notes)
+    found = _by_bench(machine) or _by_nvidia_smi(machine, notes, doubts) or by_driver or _by_rocm_smi(machine, doubts)
+    if found and found.backend == "cuda" and by_driver:
+        notes.append(f"{_listed(by_driver.kinds)} are here, too: a partition is built for one vendor")
+    _compare_with_pci(machine, found, notes, doubts)
+    if found is None:
+        return None
+    if len(found.kinds) > 1:
+        notes.append(f"the GPUs of this node differ ({_listed(found.kinds)}): keep those that are to be measured")
+    if found.count > 1:
+        _look_at_peers(machine, found, notes)
+    if found.backend == "cuda":
+        _look_at_addressing(machine, found, notes)
+    elif machine.environ.get("HSA_XNACK") == "1":
+        found.words.add("xnack")
+        notes.append("xnack: HSA_XNACK=1 in the environment")
+    return found
+
+
+def _listed(kinds: list[Kind]) -> str:
+    return ", ".join(f"{'?' if kind.count is None else kind.count} × {kind.name}" for kind in kinds)
+
+
+def _kinds(rows: list[tuple[str, str]]) -> list[Kind]:
+    """(name, arch) of each GPU as kinds, in the order in which they are listed."""
+    return [Kind(name, arch, count) for (name, arch), count in collections.Counter(rows).items()]
+
+
+def _by_bench(machine) -> Gpus | None:
+    if not machine.bench:
+        return None
+    answer = machine.ask(machine.bench, "info", "--json")
+    if not answer.ok:
+        raise Error(f"{machine.bench}: {answer.why}; name a built isthmus-bench, or leave --bench out")
+    try:
+        info = json.loads(answer.out)
+        devices = [] if info["emulated"] else info["devices"]
+        said = [set(device["capabilities"]) for device in devices]
+        kinds = _kinds([(device["name"], device["arch"].partition(":")[0]) for device in devices])
+        memory = min((device.get("memory_bytes") or 0 for device in devices), default=0)
+        backend = devices[0]["backend"] if devices else ""
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{machine.bench} info --json: not what isthmus-bench says ({error})") from None
+    if not devices:
+        return None
+    words = {word for each in set.intersection(*said) & set(WORDS) for word in WORDS[each]}
+    return Gpus(backend, kinds, "isthmus-bench info", words, memory)
+
+
+# --- NVIDIA ---
+
+
+def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
+    answer = machine.ask("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
+    listed = machine.ask("nvidia-smi", "-L")
+    if not answer.is_here or "No devices were found" in answer.out + answer.err:
+        return None
+    lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
+    rows = [match.groups() for line in lines if (match := re.fullmatch(r"(.+?)\s*,\s*([^,]+)", line))]
+    names = re.findall(r"^GPU \d+: (.+?)(?: \(UUID: .*\))?$", listed.out, re.MULTILINE)
+    if answer.ok and rows and len(rows) == len(lines):
+        kinds = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
+    elif rows:  # a GPU is lost, or the tool complains between its lines
+        odd = [line for line in lines if not re.fullmatch(r".+,[^,]+", line)]
+        notes.append(f"nvidia-smi does not list all GPUs ({spelling.shorten((odd or [answer.why])[0], 120)})")
+        known = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
+        kinds = [dataclasses.replace(kind, count=None) for kind in known]
+    elif names:  # drivers before 510 know no compute_cap
+        notes.append(f"no architecture is known: {answer.why or 'nvidia-smi does not name it'}")
+        kinds = _kinds([(name, FILL_IN) for name in names])
+    else:
+        doubts.append(f"whether there are NVIDIA GPUs is not known: {answer.why or listed.why or 'nvidia-smi is odd'}")
+        return None
+    return Gpus("cuda", _without_mig(kinds, listed.out, notes), "nvidia-smi", {"managed"})
+
+
+def _architecture(name: str, version: str, notes) -> str:
+    if re.fullmatch(r"\d+\.\d+", version):
+        return f"sm_{version.replace('.', '')}"
+    note = f"nvidia-smi says {version!r} of the compute capability of {name}"
+    if note not in notes:
+        notes.append(note)
+    return FILL_IN
+
+
+def _without_mig(kinds: list[Kind], listed: str, notes) -> list[Kind]:
+    """One of each kind of GPU where they are cut into instances."""
+    instances = re.findall(r"^\s+MIG (\S+)", listed, re.MULTILINE)
+    if not instances:
+        return kinds
+    notes.append(f"{len(instances)} MIG instances ({', '.join(sorted(set(instances)))}): a program uses one of them")
+    return [dataclasses.replace(kinds[0], count=1)]
+
+
+def _look_at_addressing(machine, found: Gpus, notes) -> None:
+    answer = machine.ask("nvidia-smi", "-q")
+    modes = {mode.lower() for mode in re.findall(r"Addressing Mode\s*:\s*(\w+)", answer.out)} if answer.ok else set()
+    if len(modes) == 1 and modes <= {"hmm", "ats"}:
+        found.words |= modes
+        notes.append(f"{', '.join(modes)}: nvidia-smi, addressing mode")
+    elif len(modes) > 1:
+        notes.append(f"hmm, ats: the GPUs differ in their addressing mode ({', '.join(sorted(modes))})")
+    elif not modes and found.seen_by == "nvidia-smi":
+        notes.append(f"hmm, ats: not known, {answer.why or 'nvidia-smi -q names no addressing mode'}")
+
+
+def _look_at_peers(machine, found: Gpus, notes) -> None:
+    """States `peer` where every two GPUs reach each other's memory, and who says so."""
+    if found.backend != "cuda":
+        witness, why = ("the driver's links", "") if _linked_by_kfd(machine) else ("", "")
+    else:
+        answer = machine.ask("nvidia-smi", "topo", "-p2p", "r")
+        row = re.compile(r"\s*GPU\d+\s+((?:(?:X|OK|[A-Z]*NS)\s*)+)$")
+        rows = [match.group(1).split() for line in answer.out.splitlines() if (match := row.match(line))]
+        cells = {cell for row in rows for cell in row if cell != "X"}
+        witness = "nvidia-smi topo -p2p" if len(rows) >= found.count and cells == {"OK"} else ""
+        why = answer.why or ("" if len(rows) >= found.count else "nvidia-smi topo -p2p does not show all GPUs")
+    if witness:
+        found.words.add("peer")
+        notes.append(f"peer: {witness}")
+    elif why:
+        notes.append(f"peer: not known, {why}")
+
+
+# --- AMD ---
+
+
+def _kfd_nodes(machine) -> dict[str, dict[str, str]]:
+    """The GPUs that the AMD driver shows, by node number: their properties."""
+    nodes = {}
+    for folder in machine.folders(f"{KFD}/*"):
+        text = machine.read(f"{KFD}/{folder.name}/properties") or ""
+        properties = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line.strip())
+        if properties.get("gfx_target_version", "0") not in ("0", ""):
+            nodes[folder.name] = properties
+    return nodes
+
+
+def _by_kfd(machine, notes) -> Gpus | None:
+    nodes = _kfd_nodes(machine)
+    if not nodes:
+        return None
+    archs = [_gfx(properties["gfx_target_version"]) for properties in nodes.values()]
+    answer = machine.ask("rocm-smi", "--showproductname")
+    names = [name.strip() for name in re.findall(r"Card [Ss]eries:[ \t]*(\S.*)", answer.out)] if answer.ok else []
+    if len(names) != len(archs):
+        names = archs
+    if FILL_IN in archs:
+        notes.append("the driver's topology has a gfx_target_version that is no number")
+    return Gpus("hip", _kinds(list(zip(names, archs))), "the driver's topology")
+
+
+def _gfx(version: str) -> str:
+    """90010: major 9, minor 0, stepping 10."""
+    if not version.isdigit():
+        return FILL_IN
+    number = int(version)
+    return f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"
+
+
+def _by_rocm_smi(machine, doubts) -> Gpus | None:
+    """Where the driver shows no GPU, what AMD's tools say."""
+    for command in (("rocm-smi", "--showproductname"), ("amd-smi", "list")):
+        answer = machine.ask(*command)
+        if not answer.is_here or "No AMD GPUs" in answer.out + answer.err:
+            continue
+        names = re.findall(r"Card [Ss]eries:[ \t]*(\S.*)", answer.out) or re.findall(r"^(GPU): \d+", answer.out, re.M)
+        if answer.ok and names:
+            return Gpus("hip", _kinds([(name.strip(), FILL_IN) for name in names]), command[0])
+        doubts.append(f"whether there are AMD GPUs is not known: {answer.why or f'{command[0]} lists none'}")
+    return None
+
+
+def _linked_by_kfd(machine) -> bool:
+    nodes = set(_kfd_nodes(machine))
+    for node in nodes:
+        reached = set()
+        for link in machine.folders(f"{KFD}/{node}/*_links/*/properties"):
+            text = link.read_text(encoding="utf-8", errors="replace")
+            reached |= set(re.findall(r"^node_to (\d+)$", text, re.MULTILINE))
+        if not nodes - {node} <= reached:
+            return False
+    return bool(nodes)
+
+
+# --- another witness ---
+
+
+def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
+    """The bus shows GPUs without a driver or a tool, and those that a job was not given."""
+    seen: collections.Counter[str] = collections.Counter()
+    for folder in machine.folders(f"{PCI}/*"):
+        name, classes = VENDORS.get(machine.read(f"{PCI}/{folder.name}/vendor") or "", ("", ()))
+        seen[name] += (machine.read(f"{PCI}/{folder.name}/class") or "").startswith(classes) if classes else 0
+    for name, count in seen.items():
+        if found is None and count:
+            doubts.append(f"the PCI bus has {spelling.counted(count, f'{name} GPU')}, and no tool shows any")
+        elif found and found.backend == "cuda" and name == "NVIDIA" and count > found.count > 0:
+            notes.append(f"the PCI bus has {count} {name} GPUs: ask for all of a node's and probe again")
+
+
+# --- memory and profilers ---
+
+
+def numa_nodes(machine, notes: list[str]) -> int:
+    """Nodes with processors and memory: a GPU's memory may be a node, too, but has no processors."""
+    folders = machine.folders("/sys/devices/system/node/node[0-9]*")
+    if not folders:
+        notes.append("numa: not known, /sys/devices/system/node is not there")
+    count = 0
+    for folder in folders:
+        node = f"/sys/devices/system/node/{folder.name}"
+        memory = re.search(r"MemTotal:\s*(\d+)", machine.read(f"{node}/meminfo") or "")
+        count += bool(machine.read(f"{node}/cpulist") and memory and int(memory.group(1)))
+    return count
+
+
+def profilers(machine, notes: list[str]) -> set[str]:
+    """Those that can be used here; notes say why others that are here cannot."""
+    found = set()
+    for name in PROFILERS:
+        answer = machine.ask(name, "--version")
+        if answer.ok:
+            found.add(name)
+        elif answer.is_here:
+            notes.append(f"{name} is here, but {answer.why}")
+    toolkits = {machine.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if machine.environ.get(name)}
+    if any(machine.folders(f"{kit}/extras/CUPTI/lib*/libcupti.so*") for kit in toolkits | {"/usr/local/cuda"}):
+        found.add("cupti")
+    admin = re.search(r"RmProfilingAdminOnly: (\d)", machine.read("/proc/driver/nvidia/params") or "")
+    if "ncu" in found and admin and admin.group(1) == "1":  # cupti counts calls and copies without counters
+        found.discard("ncu")
+        notes.append("ncu is here, but only root may read the GPU's counters")
+    paranoid = machine.read("/proc/sys/kernel/perf_event_paranoid")
+    if "perf" in found and paranoid and paranoid.lstrip("-").isdigit() and int(paranoid) > 2:
+        found.discard("perf")
+        notes.append(f"perf is here, but perf_event_paranoid is {paranoid}")
+    return found
