@@ -110,7 +110,8 @@ KEY = ("s", "p", ("run", "transfer/*/chase"))
 
 def test_records_say_how_long_a_job_took(tmp_path):
     files = [records_of(tmp_path, "a.jsonl"), records_of(tmp_path, "b.jsonl", whole=50.0)]
-    found, status = site_budget.durations(files)
+    found, left, status = site_budget.durations(files)
+    assert not left
     assert status == exits.PASSED
     assert found == {KEY: [20.0, 50.0]}
     measured = Job("A", "s:p+e", "0", KEY[2])
@@ -124,13 +125,41 @@ def test_records_say_how_long_a_job_took(tmp_path):
 def test_profiled_and_emulated_times_are_no_measure(tmp_path):
     files = [records_of(tmp_path, f"{n}.jsonl", changes=changes)
              for n, changes in enumerate([{"emulated": True}, {"profiler": "nsys"}])]  # fmt: skip
-    assert site_budget.durations(files)[0] == {}
+    found, left, _ = site_budget.durations(files)
+    assert found == {}
+    assert site_budget.left_out(found, left, {("s", "p")}) == [
+        "left out: 1 run of s:p, emulated although the partition states a GPU",
+        "left out: 1 run of s:p, profiled, which takes longer",
+    ]
+    measured = {KEY: [1.0, 2.0], ("s", "q", KEY[2]): [3.0]}
+    said = "left out: 3 runs of s:p, s:q, where no job will run"
+    assert site_budget.left_out(measured, {}, {("t", "p")}) == [said]
+    assert site_budget.left_out(measured, {}, {("s", "p"), ("s", "q")}) == []
+
+
+def test_emulated_times_are_those_of_a_partition_without_a_gpu(tmp_path):
+    """One of the two cases is what the CPU does by itself: without the other the job would look too short."""
+    file = records_of(tmp_path, "a.jsonl", changes={"emulated": True})
+    first, second = map(json.loads, file.read_text().splitlines())
+    second["emulated"] = False
+    file.write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    assert site_budget.durations([file])[0] == {}
+    assert site_budget.durations([file], {("s", "p")})[0] == {KEY: [20.0]}
+    partitions = [{"name": "p"}, {"name": "a", "features": ["hip"]}, {"name": "b", "features": ["gpu"]},
+                  {"name": "c", "devices": [{"type": "gpu"}]}]  # fmt: skip
+    assert site_budget.without_gpu({"systems": [{"name": "s", "partitions": partitions}]}) == {("s", "p")}
+
+
+def test_records_of_other_things_are_counted(tmp_path):
+    found, _, _ = site_budget.durations([records_of(tmp_path, "a.jsonl"), records_of(tmp_path, "b.jsonl")])
+    with pytest.raises(Error, match=r"from there \(2 runs from there measured other things\)"):
+        site_budget.time(Job("A", "s:p+e", "0", ("run", "other")), found, lambda job: (None, None))
 
 
 def test_a_file_that_cannot_be_taken_is_named(tmp_path, capsys):
     (tmp_path / "bad.jsonl").write_text("{")
     good = records_of(tmp_path, "good.jsonl")
-    found, status = site_budget.durations([tmp_path])
+    found, _, status = site_budget.durations([tmp_path])
     assert status == exits.UNDECIDED and found == site_budget.durations([good])[0] != {}
     assert "bad.jsonl: line 1: cut short" in capsys.readouterr().err
 

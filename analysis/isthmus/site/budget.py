@@ -27,10 +27,10 @@ import subprocess
 import sys
 import tempfile
 
-from isthmus import Error, exits, spelling
+from isthmus import Error, exits, spelling, tools
 from isthmus.records import load
 from isthmus.references import site_tree
-from isthmus.site import check
+from isthmus.site import capabilities, check
 from isthmus.tables import output
 
 FIRST_OF_ITS_KIND = 10
@@ -86,8 +86,12 @@ def run(arguments) -> int:
     bench = arguments.bench or os.environ.get("ISTHMUS_BENCH")
     if bench:
         check.listing(bench)  # one sentence, before ReFrame starts, where it is no isthmus-bench
-    measured, status = durations(arguments.records)
-    jobs, others = dry_run(root, path, bench, arguments)
+    configuration = site_tree.load(path)
+    measured, left, status = durations(arguments.records, without_gpu(configuration))
+    jobs, others = dry_run(root, path, bench, configuration, arguments)
+    wanted = {tuple(re.split(r"[:+]", job.where)[:2]) for job in jobs}
+    for line in output.fold_each(left_out(measured, left, wanted)):
+        print(line, file=sys.stderr)
     for job in jobs:
         time(job, measured, lambda job: estimate(bench, job.command, job.gpus))
     chosen = choose(jobs, arguments.per_job, arguments.budget)
@@ -105,11 +109,11 @@ def run(arguments) -> int:
 # --- which jobs there are ---
 
 
-def dry_run(root, path, bench, arguments) -> tuple[list[Job], int]:
+def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int]:
     """The jobs that measure, and how many others the session has (lists of workloads). Raises Error."""
     with tempfile.TemporaryDirectory() as folder:
         shown = _dry_run(folder, root, path, bench, _selection(arguments))
-        site = {partition["name"]: partition for system in site_tree.load(path)["systems"]
+        site = {partition["name"]: partition for system in configuration["systems"]
                 for partition in system["partitions"]}  # fmt: skip
         jobs, others = [], 0
         started = re.compile(r"^\[ (?:DRY|RUN) +\] (.+?) /([0-9a-f]+) @(\S+)$", re.MULTILINE)
@@ -201,20 +205,71 @@ def measuring(words) -> tuple[str, ...]:
 # --- how long they take ---
 
 
-def durations(paths) -> tuple[dict[tuple, list[float]], int]:
-    """Seconds of past jobs by (system, partition, command), and an exit code; a file that cannot be taken is named."""
+def without_gpu(configuration: dict) -> set[tuple[str, str]]:
+    """Partitions that state no GPU: what is emulated there will be emulated again, and takes as long."""
+    return {
+        (system["name"], partition["name"])
+        for system in configuration["systems"]
+        for partition in system.get("partitions", [])
+        if not capabilities.BACKENDS.keys() & set(partition.get("features", [])) and not _states_gpu(partition)
+    }
+
+
+def _states_gpu(partition: dict) -> bool:
+    return "gpu" in partition.get("features", []) or any(d.get("type") == "gpu" for d in partition.get("devices", []))
+
+
+def durations(paths, emulating=frozenset()):
+    """Seconds of past runs by (system, partition, command), the number of runs that are left out by partition and
+    reason, and an exit code; a file that cannot be taken is named. Emulated runs count on `emulating` partitions."""
     cases, status = load.read_files(paths) if paths else ([], exits.PASSED)
-    walls: dict[tuple, dict[int, list]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    runs: dict[str, list[dict]] = collections.defaultdict(list)
     for case in cases:
-        run = case["run"]
-        if case["emulated"] or case["profiler"] or "run" not in run["command"]:
-            continue
-        key = (run["system"], run["partition"], measuring(run["command"][run["command"].index("run") :]))
-        walls[key, run["id"]][run["process"]].append((run.get("process_wall"), run["wall"] or 0))
+        runs[case["run"]["id"]].append(case)
     found: dict[tuple, list[float]] = collections.defaultdict(list)
-    for (key, _), processes in walls.items():
-        found[key].append(sum(map(_process_seconds, processes.values())))
-    return found, status
+    left: collections.Counter[tuple] = collections.Counter()
+    for records in runs.values():
+        run = records[0]["run"]
+        where = run["system"], run["partition"]
+        if reason := _no_measure(records, where in emulating):
+            left[where, reason] += 1
+            continue
+        walls = collections.defaultdict(list)
+        for case in records:
+            walls[case["run"]["process"]].append((case["run"].get("process_wall"), case["run"]["wall"] or 0))
+        command = measuring(run["command"][run["command"].index("run") :])
+        found[(*where, command)].append(sum(map(_process_seconds, walls.values())))
+    return found, left, status
+
+
+def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
+    """Why a run says nothing of how long the same job will take."""
+    if "run" not in records[0]["run"]["command"]:
+        return "not of `isthmus-bench run`"
+    if any(case["profiler"] for case in records):
+        return "profiled, which takes longer"
+    if any(case["emulated"] for case in records) and not is_emulating:
+        return "emulated although the partition states a GPU"
+    return None
+
+
+def left_out(measured, left, wanted: set[tuple]) -> list[str]:
+    """What was not taken of --records, by partition; of other partitions in one sentence."""
+    lines = [
+        f"left out: {spelling.counted(count, 'run')} of {system}:{partition}, {reason}"
+        for ((system, partition), reason), count in sorted(left.items(), key=str)
+        if (system, partition) in wanted
+    ]
+    elsewhere: collections.Counter[tuple] = collections.Counter()
+    for (where, _), count in left.items():
+        elsewhere[where] += count if where not in wanted else 0
+    for (system, partition, _), times in measured.items():
+        elsewhere[system, partition] += len(times) if (system, partition) not in wanted else 0
+    names = ", ".join(sorted(f"{system}:{partition}" for (system, partition), count in elsewhere.items() if count))
+    if names:
+        runs = spelling.counted(elsewhere.total(), "run")
+        lines.append(f"left out: {runs} of {spelling.shorten(names)}, where no job will run")
+    return lines
 
 
 def _process_seconds(walls) -> float:
@@ -229,13 +284,7 @@ def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[in
     if not bench:
         return None, None
     environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={gpus},{EMULATED}"}
-    try:
-        result = subprocess.run(
-            [bench, *command, "--dry-run"], capture_output=True, text=True, check=False, timeout=300, env=environment,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None, None
-    return understood(result.stdout)
+    return understood(tools.ask(bench, *command, "--dry-run", timeout=300, environ=environment).out)
 
 
 def understood(said: str) -> tuple[int | None, float | None]:
@@ -260,9 +309,11 @@ def time(job: Job, measured, estimates):
     elif job.limit is not None:
         job.seconds, job.source = job.limit, "time limit"
     else:
+        others = sum(len(found) for (s, p, _), found in measured.items() if (s, p) == (system, partition))
+        of = f" ({spelling.counted(others, 'run')} from there measured other things)" if others else ""
         raise Error(
             f"{job.name}: nothing says how long it takes on {system}:{partition}; name a program with --bench, or "
-            "--records of it from there"
+            f"--records of it from there{of}"
         )
 
 
