@@ -106,7 +106,18 @@ class Parser(argparse.ArgumentParser):
                 options += [option for below in action.choices.values() for option in below._options()]
         return options
 
+    def _asked_for(self) -> Parser:
+        """The parser of the part of the command that was named: argparse leaves it to the one above to complain."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                part = next((action.choices[word] for word in self._given if word in action.choices), None)
+                return part._asked_for() if isinstance(part, Parser) and hasattr(part, "_given") else self
+        return self
+
     def error(self, message):
+        part = self._asked_for()
+        if part is not self:
+            part.error(message)
         known = self._options()
         names = [word.partition("=")[0] for word in self._given if re.match("--[a-z]", word)]
         unknown = [name for name in names if name not in known]
