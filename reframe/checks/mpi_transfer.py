@@ -22,6 +22,10 @@ WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswit
 GPU_MEMORY = ("mpi/gpu-", "mpi/managed-")
 
 
+# How a program without MPI refuses several ranks.
+NO_MPI = "ranks were started of a build without MPI"
+
+
 @rfm.simple_test
 class MpiTransfer(CatalogueCheck):
     """One workload of several ranks at one size."""
@@ -45,6 +49,13 @@ class MpiTransfer(CatalogueCheck):
         option = jobs.BIND_TO_CORES.get(launcher.registered_name)
         if option and option not in launcher.options:
             launcher.options.append(option)
+
+    def excuse(self):
+        """A program that the session was given may be built without MPI; one that it builds here is not."""
+        said = pathlib.Path(self.job.workdir, self.job.stderr)  # of a bundle, too
+        if self.bench and said.is_file() and NO_MPI in said.read_text(encoding="utf-8", errors="replace"):
+            return f"{self.bench} is built without MPI; build it with scripts/build --mpi"
+        return None
 
     def denied(self, point, case, stated):
         return stated & {"gpu_aware_mpi"} if point.workload.startswith(GPU_MEMORY) else set()

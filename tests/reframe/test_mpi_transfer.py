@@ -66,6 +66,21 @@ def test_a_rank_that_the_record_leaves_out_is_red(ranks):
     assert not outcome.green and "the record has 3 ranks where 4 ran: one is lost" in outcome.output
 
 
+def test_a_program_without_mpi_that_was_given_is_a_skip(session, tmp_path):
+    """One that the session builds has MPI, so nothing is missing."""
+    program = tmp_path / "isthmus-bench"
+    said = (
+        "isthmus-bench: 2 ranks were started of a build without MPI, and each would write the same records; start one"
+    )
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 2\n")
+    program.chmod(0o755)
+    asked = {"site": {}, "programming": ["mpi"], "select": SEND, "ISTHMUS_BENCH": program}
+    outcome = session("-r", "-S", "may_skip_all=yes", **asked)
+    assert outcome.green and f"{program} is built without MPI; build it with scripts/build --mpi" in outcome.output
+    program.write_text("#!/bin/sh\necho 'isthmus-bench: another fault' >&2\nexit 2\n")
+    assert not session("-r", "-S", "may_skip_all=yes", **asked).green
+
+
 def test_a_skip_is_red_only_where_mpi_is_stated_to_take_gpu_memory(ranks):
     fake = "ranks:2,gpu:cuda,skip:unsupported"
     may = ("-r", "-S", "may_skip_all=yes")
