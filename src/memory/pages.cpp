@@ -161,6 +161,12 @@ std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, s
   return mapping_bytes(smaps, begin, bytes, field);
 }
 
+void separate_mapping(const void* begin, std::size_t bytes) noexcept {
+  const auto page = page_bytes(), first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(begin) + bytes + page - 1) / page * page;
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTDUMP);  // NOLINT: where it is refused, nothing is lost
+}
+
 std::optional<std::size_t> huge_page_bytes(const void* begin) {
   std::optional<std::size_t> bytes;
   for (const char* field : {"AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"}) {

@@ -36,6 +36,10 @@ std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin,
                                          std::string_view field);
 std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field);
 
+/// Gives the pages of an allocation a mapping of their own: the kernel joins mappings that lie side by side and are
+/// alike, and /proc/self/smaps then counts them together. Nothing but core dumps sees the difference.
+void separate_mapping(const void* begin, std::size_t bytes) noexcept;
+
 /// Bytes of the mapping around `begin`, anonymous, shared or of a file, that this process reaches by huge pages
 /// (/proc/self/smaps); nullopt where the kernel does not tell.
 std::optional<std::size_t> huge_page_bytes(const void* begin);

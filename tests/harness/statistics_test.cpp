@@ -110,5 +110,16 @@ TEST(Statistics, AutocorrelationKnownAnswers) {
   EXPECT_NEAR(*autocorrelation(noise), 0, 0.03);
 }
 
+TEST(ErrorOfMedian, IsAtLeastAHundredthAndATick) {
+  EXPECT_TRUE(std::isinf(error_of_median(std::vector{1.0}, false, 0)));
+  EXPECT_DOUBLE_EQ(error_of_median(std::vector{1.0, 1.0, 1.0}, false, 0), 0.01);
+  EXPECT_DOUBLE_EQ(error_of_median(std::vector{0.8, 1.0, 1.4}, false, 0), 0.3);
+  EXPECT_DOUBLE_EQ(error_of_median(std::vector{1e-6, 1e-6}, false, 5e-7), 5e-7);
+  std::vector<double> many(30, 1.0);
+  many.back() = 100;
+  EXPECT_DOUBLE_EQ(error_of_median(many, false, 0), 0.01) << "one sample far off moves no median";
+  EXPECT_DOUBLE_EQ(error_of_median(many, true, 0), 49.5) << "a coarse one has no interval of its own";
+}
+
 }  // namespace
 }  // namespace isthmus::harness

@@ -14,6 +14,7 @@
 #include "harness/measure/rank_results.hpp"
 #include "harness/measure/stolen_time.hpp"
 #include "harness/plan/description.hpp"
+#include "harness/record/doubts.hpp"
 #include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
 
@@ -94,6 +95,24 @@ void conclude_verification(CaseResult& result, Case::State& state) {
     result.error = "nothing was verified: " + result.spec.workload->name() + " declares no check";
   } else {
     result.error = "the results were not verified, since nothing was measured";
+  }
+}
+
+/// Samples outside what their metric can be are no figures, whatever went wrong.
+void judge_ranges(CaseResult& result) {
+  for (auto& metric : result.metrics) {
+    std::vector<std::size_t> outside;
+    for (std::size_t i = 0; i < metric.samples.size(); ++i) {
+      if (out_of_range(metric.name, metric.samples[i])) outside.push_back(i);
+    }
+    if (outside.empty()) continue;
+    result.warn("out_of_range",
+                fmt::format("{} came out as {:.3g}, which it cannot be by what it is", metric.name,
+                            metric.samples[outside.front()]),
+                outside);
+    std::set<std::size_t> invalid(metric.invalid.begin(), metric.invalid.end());
+    invalid.insert(outside.begin(), outside.end());
+    metric.invalid.assign(invalid.begin(), invalid.end());
   }
 }
 
@@ -262,6 +281,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       }
     }
     warn_about_host(result, context.governor);
+    judge_ranges(result);
     conclude_verification(result, state);
     conclude_samples(result);
     set_limits(result, state.emulated, state.monitor);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace isthmus::harness {
@@ -100,6 +101,18 @@ std::optional<double> autocorrelation(std::span<const double> samples) {
   }
   if (!(variance > 0)) return std::nullopt;
   return std::clamp(covariance / variance, -1.0, 1.0);
+}
+
+double error_of_median(std::span<const double> samples, bool coarse, double tick) {
+  constexpr double kBetweenReadings = 0.01;
+  if (samples.size() < 2) return std::numeric_limits<double>::infinity();
+  const auto [least, most] = std::ranges::minmax(samples);
+  double scatter = (most - least) / 2;
+  if (samples.size() >= 10 && !coarse) {
+    const auto [low, high] = bootstrap_median_interval(samples);
+    scatter = (high - low) / 2;
+  }
+  return std::max({scatter, kBetweenReadings * median(samples), tick});
 }
 
 }  // namespace isthmus::harness

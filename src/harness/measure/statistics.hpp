@@ -17,6 +17,10 @@ double median_absolute_deviation(std::span<const double> samples);
 
 /// Percentile bootstrap 95% interval of the median. It speaks of this process only.
 std::pair<double, double> bootstrap_median_interval(std::span<const double> samples);
+/// How far the median of another reading of the same thing may be off: half the interval of this one's, at least a
+/// hundredth of it and a tick of its timer. Infinite for a single sample. isthmus/records/withheld.py has the same
+/// rule.
+double error_of_median(std::span<const double> samples, bool coarse, double tick);
 
 /// Distribution-free interval of the median with at least 95% coverage between two order statistics; nullopt below six
 /// samples, where no pair of them covers so much.

@@ -43,6 +43,10 @@ void report(const SessionOptions& options, std::string_view sentence) {
   flush_output();  // before processes share it
 }
 
+void report_doubts(const SessionOptions& options, const std::vector<json>& records) {
+  if (const auto sentence = doubts_sentence(records); !sentence.empty()) report(options, sentence);
+}
+
 /// What is known before any work.
 struct Prepared {
   std::optional<Child> child;
@@ -340,7 +344,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     if (code == exit_code::bad_input) return code;
     if (options.quiet && !options.table) return code;  // the file may be long
     const auto records = records_of_run(path, identity.id);
-    if (options.table) print(table(records));
+    if (options.table) print(table(records, !options.request.modes.empty()));
+    report_doubts(options, records);
     report(options, fmt::format("{}; records in {}", summary(records, processes), path));
     return code;
   }
@@ -356,7 +361,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (watchdog && watchdog->lost())
     say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
   if (speaks) {
-    if (options.table) print(table(records));
+    if (options.table) print(table(records, !options.request.modes.empty()));
+    report_doubts(options, records);
     report(options, fmt::format("{}; records in {}", tally.text(), path));
   }
   return tally.code();

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/plan/names.hpp"
+#include "harness/record/doubts.hpp"
 #include "memory/host_memory.hpp"
 
 namespace isthmus::harness {
@@ -18,18 +21,7 @@ namespace {
 using nlohmann::json;
 
 std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : "-";
-}
-
-std::string cut_to(std::string text, std::size_t width) {
-  if (text.size() > width) text = text.substr(0, width - 1) + "~";
-  return text;
-}
-
-/// Without its family where the whole name does not fit.
-std::string short_name(const std::string& name, std::size_t width) {
-  const auto slash = name.find('/');
-  return cut_to(name.size() > width && slash != std::string::npos ? name.substr(slash + 1) : name, width);
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
 const json* find_metric(const json& record, std::string_view name) {
@@ -74,87 +66,268 @@ std::string median_of(const json* metric) {
   return value.is_number() ? format_quantity(value.get<double>(), metric->at("unit").get<std::string>()) : "invalid";
 }
 
-/// Cases with phases: one row each.
-std::string phases_text(const std::vector<const json*>& records) {
-  std::string text = fmt::format("{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7}\n", "workload", "placement", "stage",
-                                 "size", "in", "kernel", "out");
-  for (const json* record : records) {
-    text += fmt::format(
-        "{:<19} {:<14} {:<6} {:<6} {:>7} {:>7} {:>7} {}\n", short_name(record->at("workload").get<std::string>(), 19),
-        cut_to(text_of(record->at("placement")), 14), cut_to(text_of(record->at("staging")), 6),
-        cut_to(text_of(record->at("size")), 6), median_of(find_metric(*record, "in")),
-        median_of(find_metric(*record, "kernel")), median_of(find_metric(*record, "out")), outcome_of(*record));
-  }
-  return text;
-}
-
-/// (workload, axis) for each axis in which the records of a workload differ.
-using Varied = std::set<std::pair<std::string, std::string>>;
-Varied varied_axes(const std::vector<const json*>& records) {
-  Varied varied;
-  std::map<Varied::value_type, const json*> first;
-  for (const json* record : records) {
-    for (const auto& [axis, value] : record->at("axes").items()) {
-      const auto known = first.emplace(std::pair(record->at("workload").get<std::string>(), axis), &value).first;
-      if (*known->second != value) varied.insert(known->first);
-    }
-  }
-  return varied;
-}
-
-/// The record's values of these axes: " device,4KiB".
-std::string varied_values(const json& record, const Varied& varied) {
-  std::string text;
-  for (const auto& [axis, value] : record.at("axes").items()) {
-    if (!varied.contains({record.at("workload").get<std::string>(), axis})) continue;
-    text += text.empty() ? " " : ",";
-    if (value.is_string())
-      text += value.get<std::string>();
-    else
-      text += axis == "bytes" ? memory::exact_bytes(value.get<std::int64_t>()) : value.dump();
-  }
-  return text;
-}
-
 std::string share_of(const json& metric) {
   const auto& share = metric.at("share");
   return share.is_number() ? fmt::format("{:.0f}%", 100 * share.get<double>()) : "";
 }
 
-/// Cases that measure in a way of their own: one row per metric, with its share of the limit.
-std::string readings_text(const std::vector<const json*>& records) {
-  std::string text = fmt::format("{:<28} {:<6} {:<19} {:>10} {:>5}\n", "workload", "size", "metric", "median", "share");
-  const auto varied = varied_axes(records);
-  for (const json* record : records) {
-    const auto values = varied_values(*record, varied);
-    const std::size_t room = values.size() < 28 ? 28 - values.size() : 0;
-    const auto name = short_name(record->at("workload").get<std::string>(), room);
-    const std::string head =
-        fmt::format("{:<28} {:<6}", cut_to(name + values, 28), cut_to(text_of(record->at("size")), 6));
-    if (record->at("metrics").empty())
-      text += fmt::format("{} {:<19} {:>10} {:>5} {}\n", head, "-", "-", "", outcome_of(*record));
-    for (const auto& metric : record->at("metrics"))
-      text += fmt::format("{} {:<19} {:>10} {:>5} {}\n", head, cut_to(metric.at("name").get<std::string>(), 19),
-                          median_of(&metric), share_of(metric), outcome_of(*record));
+// --- laying out ---
+
+constexpr std::size_t kWidth = 80;
+
+/// Columns that a text takes on a screen: bytes but those that continue a character.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t width, bool right) {
+  const std::string blanks(width - std::min(width, width_of(text)), ' ');
+  return right ? blanks + text : text + blanks;
+}
+
+/// Lines of at most kWidth columns; those behind the first are indented by two more.
+std::string folded(const std::string& text, std::size_t indent) {
+  std::string lines, line(indent, ' ');
+  bool is_empty = true;
+  for (const auto& word : split(text, ' ')) {
+    if (!is_empty && width_of(line) + 1 + width_of(word) > kWidth) {
+      lines += line + "\n";
+      line.assign(indent + 2, ' ');
+      is_empty = true;
+    }
+    line += is_empty ? word : " " + word;
+    is_empty = false;
+  }
+  return lines + line + "\n";
+}
+
+struct Column {
+  std::string head;
+  bool right = false;
+};
+
+struct Row {
+  std::vector<std::string> cells;
+  std::string doubts;  ///< of its figures: behind the row where there is room, else below it
+};
+
+/// A table of which the first `names` columns say which case a row is, and the others what was measured.
+struct Layout {
+  std::vector<Column> columns;
+  std::size_t names = 0;
+  std::vector<Row> rows;
+
+  std::string text() const;
+
+ private:
+  std::vector<std::size_t> widths(std::size_t first) const;
+  std::string line(const std::vector<std::string>& cells, std::size_t first, const std::vector<std::size_t>& widths,
+                   std::size_t indent) const;
+  std::string with_headings() const;
+};
+
+std::vector<std::size_t> Layout::widths(std::size_t first) const {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = first; i < columns.size(); ++i) {
+    widths.push_back(0);
+    for (const auto& row : rows) widths.back() = std::max(widths.back(), width_of(row.cells[i]));
+    if (widths.back() > 0) widths.back() = std::max(widths.back(), width_of(columns[i].head));
+  }
+  return widths;
+}
+
+std::string Layout::line(const std::vector<std::string>& cells, std::size_t first,
+                         const std::vector<std::size_t>& widths, std::size_t indent) const {
+  std::string text(indent, ' ');
+  for (std::size_t i = first; i < columns.size(); ++i) {
+    const auto width = widths[i - first];
+    if (width > 0) text += padded(cells[i], width, columns[i].right) + " ";  // a column without a value is none
+  }
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+/// A row, and what casts doubt on it.
+std::string with_doubts(const std::string& line, const std::string& doubts, std::size_t indent) {
+  if (doubts.empty()) return line + "\n";
+  if (width_of(line) + 2 + width_of(doubts) <= kWidth) return line + "  " + doubts + "\n";
+  return line + "\n" + folded(doubts, indent);
+}
+
+std::string Layout::text() const {
+  const auto own = widths(0);
+  std::size_t total = 0;
+  for (const auto width : own) total += width > 0 ? width + 1 : 0;
+  if (total > kWidth + 1) return with_headings();
+  std::vector<std::string> heads;
+  for (const auto& column : columns) heads.push_back(column.head);
+  std::string text = line(heads, 0, own, 0) + "\n";
+  for (const auto& row : rows) text += with_doubts(line(row.cells, 0, own, 0), row.doubts, 4);
+  return text;
+}
+
+/// Where the names have no room beside the figures, they stand above them, each axis with its name.
+std::string Layout::with_headings() const {
+  const auto own = widths(names);
+  std::vector<std::string> heads;
+  for (const auto& column : columns) heads.push_back(column.head);
+  std::string text = line(heads, names, own, 2) + "\n", before;
+  for (const auto& row : rows) {
+    std::string heading = row.cells.front();
+    for (std::size_t i = 1; i < names; ++i) {
+      if (!row.cells[i].empty()) heading += " " + columns[i].head + "=" + row.cells[i];
+    }
+    if (heading != before) text += folded(heading, 0);
+    before = heading;
+    text += with_doubts(line(row.cells, names, own, 2), row.doubts, 6);
   }
   return text;
 }
 
+// --- cases ---
+
+/// The axes in which the records of each workload differ, by its name.
+using Varied = std::map<std::string, std::set<std::string>>;
+Varied varied_axes(const std::vector<const json*>& records) {
+  Varied varied;
+  std::map<std::pair<std::string, std::string>, const json*> first;
+  for (const json* record : records) {
+    const auto workload = record->at("workload").get<std::string>();
+    auto& axes = varied[workload];
+    for (const auto& [axis, value] : record->at("axes").items()) {
+      const auto known = first.emplace(std::pair(workload, axis), &value).first;
+      if (*known->second != value) axes.insert(axis);
+    }
+  }
+  return varied;
+}
+
+std::string axis_text(const json& record, const std::string& axis) {
+  const auto& axes = record.at("axes");
+  if (!axes.contains(axis)) return "";
+  const auto& value = axes.at(axis);
+  if (value.is_string()) return value.get<std::string>();
+  return axis == "bytes" ? memory::exact_bytes(value.get<std::int64_t>()) : value.dump();
+}
+
+/// What tells a case from the others of its workload: cells for name_columns().
+std::vector<std::string> name_cells(const json& record, const std::set<std::string>& axes, bool by_mode) {
+  std::vector<std::string> cells{record.at("workload").get<std::string>()};
+  const auto placement = text_of(record.at("placement")), staging = text_of(record.at("staging"));
+  const auto mode = by_mode && record.contains("mode") ? text_of(record.at("mode")) : "";
+  cells.push_back(mode);
+  cells.push_back(mode.empty() ? placement : "");
+  cells.push_back(mode.empty() ? staging : "");
+  cells.push_back(text_of(record.at("size")));
+  for (const auto& axis : axes) cells.push_back(axis_text(record, axis));
+  return cells;
+}
+
+std::vector<Column> name_columns(const std::set<std::string>& axes) {
+  std::vector<Column> columns{{"workload"}, {"mode"}, {"placement"}, {"staging"}, {"size"}};
+  for (const auto& axis : axes) columns.push_back({axis, true});
+  return columns;
+}
+
+Layout layout(const std::set<std::string>& axes, const std::vector<Column>& figures) {
+  Layout result{name_columns(axes), 0, {}};
+  result.names = result.columns.size();
+  result.columns.insert(result.columns.end(), figures.begin(), figures.end());
+  return result;
+}
+
+/// What casts doubt on the figures of a row, those of one doubt named together.
+std::string doubts_of(const json& record, const std::vector<const char*>& metrics) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> found;
+  std::size_t there = 0;
+  for (const char* name : metrics) {
+    const auto* metric = find_metric(record, name);
+    if (metric == nullptr) continue;
+    ++there;
+    const auto text = doubts_text(record, *metric);
+    if (text.empty()) continue;
+    const auto same = std::ranges::find(found, text, [](const auto& each) { return each.first; });
+    if (same != found.end())
+      same->second.emplace_back(name);
+    else
+      found.push_back({text, {name}});
+  }
+  if (found.size() == 1 && found.front().second.size() == there) return found.front().first;
+  return join(mapped(found, [](const auto& each) { return join(each.second, ", ") + ": " + each.first; }), "; ");
+}
+
+/// Cases with phases: one row each.
+std::string phases_text(const std::vector<const json*>& records, const std::set<std::string>& axes, bool by_mode) {
+  static const std::vector<const char*> kPhases{"in", "kernel", "out"};
+  auto result = layout(axes, {{"in", true}, {"kernel", true}, {"out", true}, {""}});
+  for (const json* record : records) {
+    Row row{name_cells(*record, axes, by_mode), doubts_of(*record, kPhases)};
+    for (const char* phase : kPhases) row.cells.push_back(median_of(find_metric(*record, phase)));
+    row.cells.push_back(outcome_of(*record));
+    result.rows.push_back(std::move(row));
+  }
+  return result.text();
+}
+
+/// Cases that measure in a way of their own: one row per metric, with its share of the limit.
+std::string readings_text(const std::vector<const json*>& records, const std::set<std::string>& axes, bool by_mode) {
+  auto result = layout(axes, {{"metric"}, {"median", true}, {"share", true}, {""}});
+  for (const json* record : records) {
+    const auto names = name_cells(*record, axes, by_mode);
+    const auto add = [&](std::initializer_list<std::string> cells, std::string doubts) {
+      result.rows.push_back({names, std::move(doubts)});
+      result.rows.back().cells.insert(result.rows.back().cells.end(), cells);
+    };
+    if (record->at("metrics").empty()) add({"-", "-", "", outcome_of(*record)}, "");
+    for (const auto& metric : record->at("metrics"))
+      add({metric.at("name").get<std::string>(), median_of(&metric), share_of(metric), outcome_of(*record)},
+          doubts_text(*record, metric));
+  }
+  return result.text();
+}
+
 }  // namespace
 
-std::string table(const std::vector<json>& records) {
-  std::vector<const json*> with_phases, others;
+std::string table(const std::vector<json>& records, bool by_mode) {
+  std::vector<const json*> all;
   bool emulated = false;
   for (const auto& record : records) {
     emulated |= record.at("emulated").get<bool>();
-    (record.at("placement").is_null() ? others : with_phases).push_back(&record);
+    all.push_back(&record);
   }
-  std::vector<std::string> parts;
-  if (!with_phases.empty()) parts.push_back(phases_text(with_phases));
-  if (!others.empty()) parts.push_back(readings_text(others));
-  auto text = join(parts, "\n");
+  // Cases whose workloads vary in the same axes are one table, with a column for each of these.
+  const auto varied = varied_axes(all);
+  std::vector<std::pair<std::pair<bool, std::set<std::string>>, std::vector<const json*>>> groups;
+  for (const json* record : all) {
+    const std::pair key(record->at("placement").is_null(), varied.at(record->at("workload").get<std::string>()));
+    auto same = std::ranges::find(groups, key, [](const auto& group) { return group.first; });
+    if (same == groups.end()) same = groups.insert(groups.end(), {key, {}});
+    same->second.push_back(record);
+  }
+  std::ranges::stable_sort(groups, {}, [](const auto& group) { return group.first.first; });
+  auto text = join(mapped(groups,
+                          [&](const auto& group) {
+                            const auto& [of_its_own, axes] = group.first;
+                            return of_its_own ? readings_text(group.second, axes, by_mode)
+                                              : phases_text(group.second, axes, by_mode);
+                          }),
+                   "\n");
   if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
   return text;
+}
+
+std::string doubts_sentence(const std::vector<json>& records) {
+  constexpr std::size_t kSaid = 4;
+  std::vector<std::pair<std::string, int>> found;
+  for (const auto& each : doubts_by_case(records)) found.emplace_back(each);
+  if (found.empty()) return "";
+  std::ranges::stable_sort(found, std::ranges::greater{}, [](const auto& each) { return each.second; });
+  std::vector<std::string> parts;
+  for (const auto& [words, cases] : found) {
+    if (parts.size() < kSaid) parts.push_back(fmt::format("{} in {}", words, cases));
+  }
+  if (found.size() > kSaid) parts.push_back(fmt::format("and {} more", found.size() - kSaid));
+  return fmt::format("figures in doubt, by cases of {}: {}", records.size(), join(parts, ", "));
 }
 
 }  // namespace isthmus::harness

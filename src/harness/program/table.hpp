@@ -13,7 +13,11 @@ std::string format_quantity(double value, const std::string& unit);
 /// What became of a record's case: "pass", "ok", "skipped", "WRONG" or "FAILED".
 std::string outcome_of(const nlohmann::json& record);
 
-/// Medians of the records as text of 80 columns.
-std::string table(const std::vector<nlohmann::json>& records);
+/// Medians of the records as text of 80 columns; what casts doubt on a figure stands next to it. `by_mode`: modes were
+/// asked for, so cases are named by them.
+std::string table(const std::vector<nlohmann::json>& records, bool by_mode = false);
+
+/// How many cases have figures in doubt, and why; empty where none has.
+std::string doubts_sentence(const std::vector<nlohmann::json>& records);
 
 }  // namespace isthmus::harness

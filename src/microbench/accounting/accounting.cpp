@@ -56,6 +56,7 @@ class Subject {
     std::optional<device::Selected> on;
     if (memory::facts(kind).asks_device) on.emplace(device);
     block_ = memory::Block(kind, bytes, options);
+    if (kind == Kind::pageable || kind == Kind::registered) memory::separate_mapping(block_.data(), block_.size());
   }
   std::byte* data() const { return block_.data(); }
   std::size_t size() const { return block_.size(); }
