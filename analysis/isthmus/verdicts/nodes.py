@@ -35,6 +35,7 @@ SPOILT = 0.10  # of a node's samples, beyond what its equals lose
 KINDS = ("vanished", "failing", "spoilt", "lacking", "slow")
 _QUIET = 5e-4  # noise below this share is taken as this share
 _DRAWS = 20_000
+_STEADY = 2 / 3  # of how much worse a node is: so much worse its better jobs are, too
 
 
 @dataclasses.dataclass
@@ -205,13 +206,13 @@ def slow_nodes(fleet: Fleet, floor: float = FLOOR) -> list[tuple[str, float]]:
 
 
 def _is_steady(fleet: Fleet, node: str) -> bool:
-    """Whether the better jobs of a node are slow, too, at least by half: else single jobs are far off, and no node."""
+    """Whether the better jobs of a node are slow, too, by two thirds: else single jobs are far off, and no node."""
     if fleet.better_jobs is None:
         return True
     columns = [name == node for name, _ in fleet.places]
     usual = np.nanmedian(fleet.values, axis=1, keepdims=True)
     jobs, better = (np.nanmedian((usual - values)[:, columns]) for values in (fleet.values, fleet.better_jobs))
-    return bool(2 * better >= jobs)
+    return bool(better >= _STEADY * jobs)
 
 
 def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
@@ -244,7 +245,7 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
         places = np.flatnonzero(known[row])
         far |= {int(places[k]) for k in _grossly(values[row, places], floor)}
         if fleet.better_jobs is not None:
-            far = {at for at in far if 2 * (middle - fleet.better_jobs[row, at]) >= middle - values[row, at]}
+            far = {at for at in far if middle - fleet.better_jobs[row, at] >= _STEADY * (middle - values[row, at])}
         worse = {place: 1 - math.exp(values[row, place] - middle) for place in far}
         found += [(int(row), place, share) for place, share in sorted(worse.items()) if share >= floor]
     return found
