@@ -6,8 +6,8 @@
 #
 # One host of each kind, or few, and one job or few on each: the ratios are of these machines and these runs, and the
 # answer says so. What was measured in one boot has no interval, since another boot may be off by more than jobs of
-# one boot are. Whiskers are the widest that the two figures' own intervals allow: how sure these runs are, not how alike
-# the next would be.
+# one boot are. Whiskers are the widest that the two figures' own intervals allow: how sure these runs are, not how
+# alike the next would be.
 
 # %%
 import argparse

@@ -1,4 +1,5 @@
 #include "harness/record/doubts.hpp"
+#include "harness/plan/metric_ranges.hpp"
 
 #include <gtest/gtest.h>
 

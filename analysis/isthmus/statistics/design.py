@@ -105,8 +105,8 @@ def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
     by_gpu, by_node = _strata(units, "by_gpu"), _strata(units, "by_node")
     sizes = (len(a), len(b))
     if not by_node:
-        strata = (Stratum(("nodes",), _apart(a), _apart(b)),)
-        return Design(strata, "node", "unpaired", sizes, unnamed, levels=_levels(strata, a, b, "node"))
+        nodes = (Stratum(("nodes",), _apart(a), _apart(b)),)
+        return Design(nodes, "node", "unpaired", sizes, unnamed, levels=_levels(nodes, a, b, "node"))
     jobs, jobs_by_node = _jobs(by_gpu), _jobs(by_node)
     paired, level, other_gpus = "GPU", by_gpu, False
     if not by_gpu or sum(jobs) < 0.8 * sum(jobs_by_node):

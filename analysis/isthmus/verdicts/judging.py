@@ -255,10 +255,10 @@ def _compared(each: series.Series, logs, plan: design.Design, boots: Boots | Non
     pairs = _paired(each, logs, turns or {})
     if len(pairs):
         wanted = rank_test.fewest_pairs(rank_test.ALPHA)
-        more = max(wanted - len(pairs), 0)
+        lacking = max(wanted - len(pairs), 0)
         comparison = rank_test.compare_pairs(pairs, 2 * rank_test.BOUND - 1)
-        reason = f"too few pairs: {wanted} wanted" if more else ""
-        return _Found(comparison, plan, reason, more or None, pairs=len(pairs))
+        reason = f"too few pairs: {wanted} wanted" if lacking else ""
+        return _Found(comparison, plan, reason, lacking or None, pairs=len(pairs))
     reason, more = _reason(plan)
     comparison = rank_test.compare(plan.pairs(*logs), 2 * rank_test.BOUND - 1)
     comparison, widest, barred = _held_to_clusters(plan, logs, comparison)

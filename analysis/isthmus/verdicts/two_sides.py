@@ -175,9 +175,9 @@ def outcome(
         whole = " whole" if any(each.has_part for each in opened.skipped) else ""
         notes.insert(0, f"{files} could not be read{whole}, so what the rest would have shown is not known")
     lost = unread + len(lacking.places) + len(lacking.fewer)
-    found = Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
-    found.gone = [*lacking.places, *lacking.fewer]
-    return found
+    outcome = Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
+    outcome.gone = [*lacking.places, *lacking.fewer]
+    return outcome
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:

@@ -51,7 +51,7 @@ def of_places(layout: parts.Layout, found: parts.Places, result: Result) -> list
     p = np.minimum(1.0, found.p() * len(layout.places))
     up, down = _margins(result)
     result_parts = []
-    for i in np.flatnonzero((p <= DOUBT) & ((found.more > up) | (found.more < down))):
+    for i in np.flatnonzero((p <= DOUBT) & ((found.more > up) | (found.more < down))).tolist():
         low, high = parts.interval(layout, found, i)
         beyond = (low > up and found.own[i] > up) or (high < down and found.own[i] < down)
         far = abs(found.t[i]) >= parts.LEAST if found.replicated[i] else p[i] <= parts.ALPHA

@@ -27,12 +27,12 @@ def _figure(value: float | None, result: Result) -> str:
 
 def direction(result: Result) -> str:
     """What the change is in words: slower, faster, lower, higher; nothing where there is none."""
-    changes = [part.own for part in result.parts if part.sure] or [result.estimate]
-    if not changes[0]:
+    change = next((part.own for part in result.parts if part.sure), result.estimate)
+    if not change:
         return ""
     if result.ratio and result.unit == "s":
-        return "slower" if changes[0] > 0 else "faster"
-    return "higher" if changes[0] > 0 else "lower"
+        return "slower" if change > 0 else "faster"
+    return "higher" if change > 0 else "lower"
 
 
 def _size(result: Result) -> float:

@@ -14,7 +14,7 @@
 #include "harness/measure/rank_results.hpp"
 #include "harness/measure/stolen_time.hpp"
 #include "harness/plan/description.hpp"
-#include "harness/record/doubts.hpp"
+#include "harness/plan/metric_ranges.hpp"
 #include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "device/device.hpp"
+#include "harness/plan/metric_ranges.hpp"
 #include "harness/plan/names.hpp"
 
 namespace isthmus::harness {
@@ -204,14 +205,6 @@ std::string cause_of(const Record& record) {
 }
 
 }  // namespace
-
-bool out_of_range(std::string_view metric, double value) {
-  const auto& ranges = known().at("ranges");
-  const auto range = ranges.find(metric);
-  if (range == ranges.end() || !range->is_array()) return false;
-  const double slack = ranges.at("slack");
-  return value < range->at(0).get<double>() - slack || value > range->at(1).get<double>() + slack;
-}
 
 std::string doubts_text(const Record& record, const Record& metric) {
   auto codes = codes_of(record, metric);

@@ -17,11 +17,7 @@ std::string doubts_text(const nlohmann::json& record, const nlohmann::json& metr
 /// Words of what casts doubt on any figure of these records, with the number of cases; "low" for low figures.
 std::map<std::string, int> doubts_by_case(const std::vector<nlohmann::json>& records);
 
-/// Whether a figure is outside what the definition of its metric allows.
-bool out_of_range(std::string_view metric, double value);
-
-/// The files as they were when this binary was built.
-std::string_view doubt_list() noexcept;
+/// schema/usual_shares.json as it was when this binary was built.
 std::string_view usual_share_list() noexcept;
 
 }  // namespace isthmus::harness
