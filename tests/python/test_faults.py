@@ -412,3 +412,20 @@ def test_an_interrupted_run_names_what_was_kept(device, tmp_path):
         assert f"interrupted by {send.name}; what was recorded until then is kept" in said and path.name in said
         assert "Traceback" not in said
         path.unlink()
+
+
+_LAST_THREAD = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(0.5,)).start(); {}"
+
+
+def test_a_program_that_outlives_its_first_thread_is_seen(tmp_path):
+    """As one of CUDA does for some moments when it ends: it is a zombie that has not ended."""
+    words = [sys.executable, "-c", _LAST_THREAD.format("ctypes.CDLL(None).pthread_exit(None)")]
+    done = processes.run(words, sys.executable, dict(os.environ), str(tmp_path / "none.so"))
+    assert done.code == 0 and done.seen_all
+    assert all(each.reason for each in done.unwatched())
+
+
+def test_of_a_process_that_is_just_ending_nothing_is_said():
+    ending = processes.Process(1, 1, "mpirun", "mpirun", looks=3)
+    unset = dataclasses.replace(ending, reason="was started without LD_PRELOAD in its environment")
+    assert processes.Run(0, processes=[ending, unset]).unwatched() == [unset]

@@ -84,7 +84,8 @@ class Run:
     seen_all: bool = True  # False where /proc tells nothing of other processes
 
     def unwatched(self) -> list[Process]:
-        return [each for each in self.processes if not each.is_watched and each.looks > 1]
+        """Processes without the library, for a known reason: of one that is just ending nothing is known."""
+        return [each for each in self.processes if not each.is_watched and each.reason and each.looks > 1]
 
     def elsewhere(self) -> list[str]:
         return sorted({each.name for each in self.processes} & ELSEWHERE)
@@ -267,7 +268,9 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
             begin = time.monotonic()
             running = looker.look()
             pause = max(_EVERY, (time.monotonic() - begin) / _SHARE)
-            done.seen_all = done.seen_all and (program.pid in running or program.poll() is not None)
+            # A process whose first thread has ended is a zombie until the others have, too.
+            there = program.pid in running or os.path.exists(f"/proc/{program.pid}") or program.poll() is not None
+            done.seen_all = done.seen_all and there
         done.code = program.returncode
         done.left = looker.look()
         while (came := signal.sigtimedwait(asks, 0)) is not None:  # it came with the program's end
