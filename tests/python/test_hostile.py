@@ -17,7 +17,7 @@ from histories import History, jobs_of, record, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus import Error, cli, exits
+from isthmus import Error, cli, exits, spelling
 from isthmus.records import compact, compacted, load, measurements, store, validate
 from isthmus.references import measured
 
@@ -207,17 +207,36 @@ REFUSED = [
 
 @pytest.mark.parametrize("line, why", REFUSED, ids=[why[:40] for _, why in REFUSED])
 @pytest.mark.parametrize("way", ["with msgspec", "without"])
-def test_what_is_refused_is_refused_by_every_reader_in_the_same_words(tmp_path, line, why, way):
-    path = tmp_path / "r.jsonl"
-    path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
+def test_what_is_refused_is_refused_by_every_reader_in_the_same_words(tmp_path, capsys, line, why, way):
+    """Alone it leaves nothing to read; after a good line that one is used, and the bad line named."""
+    alone, after = tmp_path / "alone/r.jsonl", tmp_path / "after/r.jsonl"
+    for path, text in ((alone, f"{line}\n"), (after, f"{GOOD}\n{line}\n")):
+        path.parent.mkdir()
+        path.write_text(text, encoding="utf-8")
     with slowly() if way == "without" else contextlib.nullcontext():
         with pytest.raises(Error) as refused:
-            load.read(path)
-        with pytest.raises(Error) as of_store:
-            store.open_store([path])
-        [skipped] = compact.compact(tmp_path, processes=1)["skipped"]
-    assert why in str(refused.value) and why in str(of_store.value) and why in skipped.why
-    assert str(refused.value).startswith(f"{path}:2: ") and "line 2: " in str(of_store.value)
+            load.read(alone)
+        words = str(refused.value).removeprefix(f"{alone}:1: ")
+        assert why in words and words != str(refused.value)
+        for reader in (load.read_files, store.open_store):
+            with pytest.raises(Error) as refused:
+                reader([alone])
+            assert str(refused.value) == f"{alone}: line 1: {words}; name files that isthmus-bench wrote"
+
+        with pytest.raises(Error) as refused:
+            load.read(after)
+        assert str(refused.value) == f"{after}:2: {words}"
+        cases, code = load.read_files([after])
+        assert (len(cases), code) == (1, exits.UNDECIDED)
+        named = f"used in part {spelling.shorten(str(after))}: line 2: {spelling.printable(words)}\n"
+        assert capsys.readouterr().err == f"{named}1 of 1 file skipped or used in part\n"
+        with store.open_store([after]) as opened:
+            rows = opened.sql("SELECT count(*) FROM measurements WHERE metric_index = 0").fetchone()
+        assert rows == (1,) and opened.skipped == [load.Skipped(str(after), f"line 2: {words}", has_part=True)]
+
+        for path, number in ((alone, 1), (after, 2)):
+            skipped = compact.compact(path.parent, processes=1)["skipped"]
+            assert [(each.path, each.why) for each in skipped] == [(str(path), f"line {number}: {words}")]
 
 
 @given(st.lists(st.floats(-1e20, 1e20).filter(lambda x: x == 0 or abs(x) > 1e-20), min_size=1, max_size=9), st.data())
