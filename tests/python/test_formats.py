@@ -139,10 +139,13 @@ def shown_by_interjob(rows, text):
 
 
 def shown_by_drift(rows, text):
-    assert {(row["workload"], row["event"]) for row in rows} == {("microbench/saxpy", 1), (None, 1)}
-    assert {(row["metric"], row["together"]) for row in rows} == {("time", 1), (None, 2)}
-    assert all(f"{row['change']:+.1%}" in text and row["before"] in text for row in rows)
-    assert f"1 event, {len(rows)} changes" in text
+    """The series that moved is named, and no mean over it and the one that did not."""
+    [row] = rows
+    assert (row["workload"], row["metric"], row["event"], row["together"]) == ("microbench/saxpy", "time", 1, 1)
+    assert row["direction"] == "worse" and row["change"] == pytest.approx(0.2, abs=0.01)
+    assert f"worse {row['change']:+.1%} [{row['low']:+.1%}, {row['high']:+.1%}]: microbench/saxpy" in text
+    assert text.startswith("1 worse, in 2 series of nodes with more than 5 jobs\n")
+    assert f"between job {row['before']} and {row['after']}" in " ".join(text.split())
 
 
 def shown_by_compare(rows, text):

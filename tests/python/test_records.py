@@ -338,15 +338,19 @@ def test_table_fits_80_columns_and_says_what_is_emulated():
     text = medians.table([GOOD, failed, skipped, warned])
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in medians.table([GOOD])
-    assert "Emulated" in text and "FAILED" in text and "skipped" in text and "Warning clocks" in text
+    assert "Emulated" in text and "saxpy pm: 1 of 3 FAILED: x" in text and "Warning clocks in 1 of 4 records: z" in text
+    assert "Skipped: 1 of 2 cases\n   1 × y" in text
+    assert "    in, kernel, out, together, wall, in rate: emulated, clocks (1 of 2)\n" in text
 
 
 def routed(workload, size, metric, unit, median, limit=None, **axes):
-    """A record of a workload that is named by its route."""
+    """A record of a workload that is named by its route, of a GPU and of enough samples: nothing casts doubt on it."""
     entry = {**GOOD["metrics"][0], "name": metric, "unit": unit, "median": median, "limit": None, "share": None}
+    entry["samples"] = [median] * 3
     if limit:
         entry |= {"limit": {"value": limit, "unit": unit, "source": "this test"}, "share": median / limit}
     record = {**GOOD, "workload": workload, "placement": None, "staging": None, "mode": None, "size": None}
+    record["emulated"] = False
     return {**record, "axes": {"bytes": size, **axes}, "metrics": [entry]}
 
 
