@@ -202,8 +202,11 @@ def test_long_names_are_folded_and_none_is_cut():
     [
         (["noise"], "series"),
         (["drift"], "no change; 10 outliers, in 342 series of nodes with more than 5 jobs\n"),
-        (["nodes"], "0 of 3 nodes are named; 0 series with 4 equals or more\nnote: 3 nodes have fewer than 3 equals "),
-        (["regress", "--from=2026-11-23T01..2026-11-23T08", "--to=2026-11-23T08..", "--all"], "verdict: inconclusive\n"),
+        (["nodes"], "0 of 3 nodes are named; 0 series with 4 equals or more\nnote: 3 nodes have fewer "),
+        (
+            ["regress", "--from=2026-11-23T01..2026-11-23T08", "--to=2026-11-23T08..", "--all"],
+            "verdict: inconclusive\n",
+        ),
         (["compare", "--by=node"], "h200-40eb against h200-2e1d: of 114 series "),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
