@@ -3,10 +3,12 @@
 Only built-in modules are imported before the handler is installed; what comes before is Python's own start. The handler
 ends the process where it is: an exception would be swallowed by some libraries, abort others, or wait for workers. What
 would be left behind is removed first: temporary folders, the processes that were started, and `unfinished`.
+A command that is done ends with its own exit code: Python's own end takes no interrupts.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` imports more, and Ctrl-C would be a traceback meanwhile
 import _thread
+import atexit
 import os
 import sys
 
@@ -75,8 +77,10 @@ def _interrupt(_number, _frame) -> None:
 
 def listen() -> None:
     """Takes interrupts from now on, unless they are ignored, as in the background of a script."""
-    if _signal.getsignal(_signal.SIGINT) != _signal.SIG_IGN:
+    if _signal.getsignal(_signal.SIGINT) not in (_signal.SIG_IGN, _interrupt):
         _signal.signal(_signal.SIGINT, _interrupt)
+        # Python's own end restores the default, which would kill a command that is done. What is first here runs last.
+        atexit.register(_signal.signal, _signal.SIGINT, _signal.SIG_IGN)
 
 
 def main() -> int:

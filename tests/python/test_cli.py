@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -332,25 +333,34 @@ def test_a_terminal_without_such_letters_gets_no_traceback():
     assert "\\xb5s" in shown.stdout and "\\xb1" in shown.stdout
 
 
-#: Starts a command as its script does, and says through a pipe when Python itself has started.
-STARTED = "import os, sys, isthmus.start as s; s.listen(); os.write(int(sys.argv.pop(1)), b'x'); sys.exit(s.main())"
+#: Starts a command as its script does, and says through a pipe when Python itself has started, and when it is to end.
+STARTED = (
+    "import atexit, os, sys, isthmus.start as s; told = int(sys.argv.pop(1)); s.listen(); "
+    "atexit.register(os.write, told, b'.'); os.write(told, b'x'); sys.exit(s.main())"
+)
 
 
 def interrupted(words, delay, whole_group):
-    """Exit code and stderr of a command that gets SIGINT so many seconds after it began, alone or with its workers."""
+    """Exit code and stderr of a command that gets SIGINT so many seconds after it began, alone or with its workers.
+
+    None where it was done before.
+    """
     ready, begun = os.pipe()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
     command = [sys.executable, "-c", STARTED, str(begun), *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
                           pass_fds=[begun], start_new_session=True) as process:  # fmt: skip
         os.close(begun)
-        os.read(ready, 1)
-        os.close(ready)
+        assert os.read(ready, 1) == b"x"
         time.sleep(delay)
-        if process.poll() is not None:
-            return None
-        (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+        if process.poll() is None:
+            (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+        is_done = bool(select.select([ready], [], [], 0)[0])
         _, said = process.communicate(timeout=60)
+        os.close(ready)
+        if is_done and process.returncode != 130:
+            assert (process.returncode, said) == (exits.PASSED, ""), said
+            return None
         return process.returncode, said
 
 
@@ -363,6 +373,18 @@ def test_an_interrupt_at_any_moment_is_one_sentence(words, tmp_path, monkeypatch
     assert len(ends) > 6
     for code, said in ends:
         assert code == 130 and re.fullmatch(rf"isthmus( {words[0]})?: interrupted\n", said), said
+
+
+def test_an_interrupt_in_pythons_own_end_leaves_the_commands_exit_code():
+    script = (
+        "import os, signal, isthmus.start as s; s.listen()\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT): kill(pid, number)\n"
+        "last = Last(); raise SystemExit(7)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
+    assert (ended.returncode, ended.stderr) == (7, "")
 
 
 def runs(pid):

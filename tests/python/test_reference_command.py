@@ -19,7 +19,7 @@ from isthmus.statistics import rank_test
 
 SITE = """
 site_configuration = {"systems": [{"name": "s", "hostnames": [".*"], "partitions": [
-    {"name": "local", "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]}]}], "environments": []}
+    {"name": "local", "devices": [{"type": "gpu", "arch": "fake", "num_devices": 1}]}]}], "environments": []}
 """
 
 

@@ -160,7 +160,7 @@ def partitions_of(configuration: dict) -> list[Partition]:
     """Partitions of all systems of a configuration."""
     found = []
     for system in configuration["systems"]:
-        for partition in system.get("partitions", []):
+        for partition in system["partitions"]:
             gpus = [device.get("arch") for device in partition.get("devices", []) if device.get("type") == "gpu"]
             has_gpu = bool(gpus or _OF_GPUS & set(partition.get("features", [])))
             archs = frozenset(filter(None, gpus))
