@@ -99,7 +99,11 @@ def test_hostile_strings_are_only_text(tmp_path):
 def test_the_terminal_has_a_summary(capsys):
     assert cli.main(["report", str(ROOT / "analysis/data/h200")]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"(?m)^NVIDIA H200 +1 +\d+ +\d+ +0 +\d+ +0\.\d+% +\d+%$", said) and "timer_coarse" in said
+    assert said.startswith("1 record is spoilt and left out: others on the GPU.\n28 figures are low:\n- ")
+    assert re.search(r"(?m)^NVIDIA H200 +17 +\d+ +\d+ +0 +\d+ +0\.\d+% +\d+%$", said), (
+        "hosts of one name, by their GPUs"
+    )
+    assert "coarse timer (" in " ".join(said.split()) and "warning timer_coarse: " in said
     assert max(map(len, said.splitlines())) <= 80
 
 
