@@ -112,7 +112,8 @@ bool ends_a_line(int descriptor, std::size_t size) {
 bool is_anothers(const std::string& path) {
   bool is_record = true;
   for_each_line(path, [&](const FileLine& line) {
-    if (line.text.starts_with(record_begin) || (!line.too_long && record_begin.starts_with(line.text))) return false;
+    const bool is_cut = !line.too_long && !line.text.empty() && record_begin.starts_with(line.text);
+    if (is_cut || line.text.starts_with(record_begin)) return false;
     const auto first = read_json(line.text);  // a record whose keys another tool has sorted anew
     is_record = first && first->is_object() && first->contains("axes") && first->contains("schema");
     return false;
