@@ -49,8 +49,8 @@ def _built_library() -> pathlib.Path:
     near = [place for folder in beside for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
     if found := next((place for place in near if place.is_file()), None):
         return found.resolve()
-    # Of the tree that this command belongs to, and of the one where it is called: the library is the same for each
-    # backend, so what was built last is taken.
+    # Builds of the tree that this command belongs to, and of the one where it is called: the library is the same for
+    # each backend, so the last one built is taken.
     built = [path for root in (tree, pathlib.Path.cwd()) for path in root.glob(f"build/*/bin/{_LIBRARY}")]
     if built:
         return max(built, key=lambda path: path.stat().st_mtime).resolve()

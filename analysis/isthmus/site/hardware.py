@@ -14,7 +14,7 @@ import re
 from isthmus import Error, spelling
 from isthmus.site.machine import FILL_IN, Machine
 
-# What the program says of a GPU, and the words for it. Each of a node's GPUs must say it.
+# Facts that the program states of a GPU, and the words for them. Each of a node's GPUs must have them.
 WORDS = {
     "managed": ("managed",),
     "concurrent_managed": ("managed_demand",),

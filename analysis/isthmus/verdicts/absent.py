@@ -542,7 +542,7 @@ def _short_of_others(has: dict[Place, int], ran: dict[Place, int], tests: int) -
     short = []
     for place in has:
         others, others_ran = total - has[place], jobs - ran[place]
-        # Of others that differ widely the median says what is usual; chance is that of all of their jobs.
+        # The median is the usual share where others differ widely; chance is that of all of their jobs.
         ratio = middle * ran[place] / others if regular and others else ran[place] / max(others_ran, 1)
         if others and too_few(has[place], others, ratio, regular=regular, tests=tests * len(has)):
             short.append(place)

@@ -210,7 +210,7 @@ std::string axis_text(const json& record, const std::string& axis) {
   return axis == "bytes" ? memory::exact_bytes(value.get<std::int64_t>()) : value.dump();
 }
 
-/// What tells a case from the others of its workload: cells for name_columns().
+/// Cells for name_columns(), which tell a case from the others of its workload.
 std::vector<std::string> name_cells(const json& record, const std::set<std::string>& axes, bool by_mode) {
   std::vector<std::string> cells{record.at("workload").get<std::string>()};
   const auto placement = text_of(record.at("placement")), staging = text_of(record.at("staging"));
@@ -236,7 +236,7 @@ Layout layout(const std::set<std::string>& axes, const std::vector<Column>& figu
   return result;
 }
 
-/// What casts doubt on the figures of a row, those of one doubt named together.
+/// Doubts on the figures of a row; figures of one doubt are named together.
 std::string doubts_of(const json& record, const std::vector<const char*>& metrics) {
   std::vector<std::pair<std::string, std::vector<std::string>>> found;
   std::size_t there = 0;
