@@ -9,7 +9,7 @@ TEST(ConfigurationTest, EverythingCanBeSet) {
   const auto c = emulator::parse(
       "warp=64,order=seed:17,memory=1GiB,blocks=8,shared=48KiB,workers=3,lockstep=1,timeout=0.5,grace=0.25,managed=0,"
       "concurrent_managed=0,pageable_access=1,memory_pools=0,map_host=0,cooperative=0,async_copy=0,bulk_copy=0,"
-      "virtual_memory=0,integrated=1,devices=8,peer=0,poison=large,queue=7");
+      "virtual_memory=0,integrated=1,devices=8,peer=0,poison=large,queue=7,exit_report=0");
   EXPECT_EQ(c.warp_size, 64u);
   EXPECT_EQ(c.order, emulator::Order::seeded);
   EXPECT_EQ(c.seed, 17u);
@@ -24,7 +24,7 @@ TEST(ConfigurationTest, EverythingCanBeSet) {
   EXPECT_TRUE(c.lockstep && c.pageable_access && c.integrated);
   EXPECT_EQ(c.devices, 8u);
   EXPECT_FALSE(c.peer_access || c.managed || c.concurrent_managed || c.memory_pools || c.map_host || c.cooperative ||
-               c.async_copy || c.bulk_copy || c.virtual_memory);
+               c.async_copy || c.bulk_copy || c.virtual_memory || c.exit_report);
   EXPECT_EQ(emulator::parse("order=reverse").order, emulator::Order::reverse);
   EXPECT_EQ(emulator::parse("memory=12345").memory_bytes, 12345u);
 }

@@ -82,6 +82,7 @@ const std::map<std::string_view, bool Configuration::*>& switches() {
       {"bulk_copy", &Configuration::bulk_copy},
       {"peer", &Configuration::peer_access},
       {"integrated", &Configuration::integrated},
+      {"exit_report", &Configuration::exit_report},
   };
   return all;
 }

@@ -24,8 +24,8 @@ namespace isthmus::device {
 using emulator::AllocationKind;
 using emulator::configuration;
 using emulator::DeviceAccess;
-using emulator::Fault;
 using emulator::FaultPointer;
+using emulator::make_fault;
 using emulator::Memory;
 using emulator::need;
 using emulator::need_device;
@@ -167,7 +167,7 @@ void free_pooled(void* pointer, Stream& stream) {
   state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
         if (const auto spoilt = Memory::instance().pool_depart(pointer)) {
-          return std::make_shared<Fault>(ErrorKind::failure, *spoilt, "correct the kernel or copy that did it");
+          return make_fault(ErrorKind::failure, *spoilt, "correct the kernel or copy that did it");
         }
         return nullptr;
       },

@@ -48,6 +48,7 @@ struct Configuration {
   bool bulk_copy = true;           ///< "bulk_copy"
   bool peer_access = true;         ///< "peer": one device can be given access to another's memory
   bool integrated = false;         ///< "integrated": the host may use device memory
+  bool exit_report = true;         ///< "exit_report": memory never freed and errors nobody saw make exit code 0 a 1
 };
 
 /// Starts from the defaults; throws device::Error on what is not understood.

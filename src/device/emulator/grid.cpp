@@ -119,8 +119,8 @@ FaultPointer Grid::run() {
       Workers::instance().submit([this] { work(); });
     } catch (const std::system_error& error) {
       if (active_ != 0 && !cooperative) break;  // fewer will do
-      fault_ = std::make_shared<Fault>(
-          ErrorKind::failure, fmt::format("kernel '{}' did not run ({})", kernel, error.what()), "raise ulimit -u");
+      fault_ = make_fault(ErrorKind::failure, fmt::format("kernel '{}' did not run ({})", kernel, error.what()),
+                          "raise ulimit -u");
       failed_ = true;
       changed_.notify_all();
       break;
@@ -185,7 +185,7 @@ void Grid::finished_block(std::uint64_t number) {
 
 void Grid::check_barrier(const char* file, int line) {
   if (fault_ || finished_ == 0 || waiting_ + finished_ < blocks()) return;
-  fault_ = std::make_shared<Fault>(
+  fault_ = make_fault(
       ErrorKind::failure,
       fmt::format("kernel '{}' was stopped (grid_sync at {} waits for ever: {} of {} blocks are there, block {} has "
                   "returned without it)",
@@ -202,8 +202,7 @@ void Grid::fail(ErrorKind kind, const std::string& reason, std::string hint) {
 
 void Grid::fail_locked(ErrorKind kind, const std::string& reason, std::string hint) {
   if (!fault_) {
-    fault_ =
-        std::make_shared<Fault>(kind, fmt::format("kernel '{}' was stopped ({})", kernel, reason), std::move(hint));
+    fault_ = make_fault(kind, fmt::format("kernel '{}' was stopped ({})", kernel, reason), std::move(hint));
   }
   failed_ = true;
   changed_.notify_all();
@@ -216,7 +215,7 @@ bool Grid::wait_at_barrier(const uint3& block_at, const char* file, int line) {
     waiting_file_ = file;
     waiting_line_ = line;
   } else if (waiting_line_ != line || std::strcmp(waiting_file_, file) != 0) {
-    fault_ = std::make_shared<Fault>(
+    fault_ = make_fault(
         ErrorKind::failure,
         fmt::format("kernel '{}' was stopped (blocks wait at different grid barriers: block {} at {}, others at {})",
                     kernel, triple(block_at), place(file, line), place(waiting_file_, waiting_line_)),

@@ -11,23 +11,13 @@
 #include <vector>
 
 #include "device/emulator/emulator.hpp"
+#include "device/emulator/fault.hpp"
 #include "device/kernel.hpp"
 
 namespace isthmus::device::emulator {
 
 class Block;
 class DeviceAccess;
-
-/// Why work on a stream ended; thrown at the next call that waits for it.
-struct Fault {
-  ErrorKind kind = ErrorKind::failure;
-  std::string reason;
-  std::string hint;
-  std::atomic<bool> reported = false;
-  Fault(ErrorKind kind_, std::string reason_, std::string hint_)
-      : kind(kind_), reason(std::move(reason_)), hint(std::move(hint_)) {}
-};
-using FaultPointer = std::shared_ptr<Fault>;
 
 /// When kernels end whether or not they are done, on the clock of seconds().
 extern std::atomic<double> work_deadline;

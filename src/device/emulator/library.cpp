@@ -101,8 +101,8 @@ void queue_library_call(const char* call, int device, Stream& stream, std::vecto
   need_apart(call, operands);
   state.submit([call, operands = std::move(operands), work = std::move(work)](const FaultPointer&) -> FaultPointer {
     if (auto late = range_problem(operands, true)) {
-      return std::make_shared<Fault>(ErrorKind::failure, fmt::format("a queued {} failed ({})", call, *late),
-                                     "order the streams with an event");
+      return make_fault(ErrorKind::failure, fmt::format("a queued {} failed ({})", call, *late),
+                        "order the streams with an event");
     }
     const DeviceAccess access;
     tell_tsan(operands);

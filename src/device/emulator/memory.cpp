@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "device/emulator/emulator.hpp"
+#include "device/emulator/fault.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/emulator/paging.hpp"
 
@@ -127,6 +128,7 @@ Memory::Memory() {
   arena_ = reinterpret_cast<std::uintptr_t>(mapped);
   next_ = arena_ + page;       // the guard before the first allocation
   opened_.reserve(most_open);  // nothing may be allocated in a signal handler
+  report_at_exit();
 }
 
 // --- allocating ------------------------------------------------------------------------------------
@@ -392,6 +394,20 @@ std::map<std::uintptr_t, Allocation>::iterator Memory::find_locked(std::uintptr_
   if (after == live_.begin()) return live_.end();
   --after;
   return address - after->second.begin < after->second.bytes ? after : live_.end();
+}
+
+std::vector<Memory::Unfreed> Memory::unfreed() {
+  Memory& memory = instance();
+  const std::lock_guard lock(memory.mutex_);
+  std::vector<Unfreed> all;
+  for (const auto& [handle, physical] : memory.physical_) {
+    if (!physical.released) all.push_back({"create_memory", handle, physical.bytes});
+  }
+  for (const auto& [begin, allocation] : memory.live_) {
+    if (!allocation.free_queued) all.push_back({maker(allocation.kind), allocation.serial, allocation.bytes});
+  }
+  std::sort(all.begin(), all.end(), [](const Unfreed& a, const Unfreed& b) { return a.serial < b.serial; });
+  return all;
 }
 
 std::optional<Allocation> Memory::find(const void* pointer) {

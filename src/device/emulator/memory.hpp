@@ -70,6 +70,13 @@ class Memory {
   static Memory& instance();
   /// The same, in a call of the API: from a thread's first one on, a fault of its own is explained.
   static Memory& for_caller();
+  /// What was given out, or is registered, and has not been taken back.
+  struct Unfreed {
+    const char* call;  ///< that made it
+    unsigned long serial;
+    std::size_t bytes;
+  };
+  static std::vector<Unfreed> unfreed();
 
   void* allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call);
   /// Throws for a pointer that is not the start of a live allocation of this kind, and for a spoilt canary.

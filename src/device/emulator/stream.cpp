@@ -272,6 +272,7 @@ void reset() {
   const auto streams = StreamState::all();
   drain(streams);
   for (const auto& stream : streams) stream->take_fault();
+  forget_faults();
   forget_peers();
   work_deadline = std::numeric_limits<double>::infinity();
   Registry& registry = Registry::instance();

@@ -11,8 +11,8 @@
 namespace isthmus::device {
 
 using emulator::DeviceAccess;
-using emulator::Fault;
 using emulator::FaultPointer;
+using emulator::make_fault;
 using emulator::Memory;
 using emulator::StreamState;
 
@@ -39,8 +39,8 @@ void queue_symbol_copy(const char* call, const Symbol& symbol, void* destination
   if (pageable) emulator::outside_capture(stream, call);
   const std::uint64_t ticket = state.submit([=](const FaultPointer&) -> FaultPointer {
     if (const auto late = Memory::instance().range_problem(other_end, bytes, true)) {
-      return std::make_shared<Fault>(ErrorKind::failure, fmt::format("a queued {} failed ({})", call, *late),
-                                     "order the streams with an event");
+      return make_fault(ErrorKind::failure, fmt::format("a queued {} failed ({})", call, *late),
+                        "order the streams with an event");
     }
     const DeviceAccess access;
     std::memcpy(destination, source, bytes);

@@ -21,8 +21,8 @@ namespace isthmus::device {
 using emulator::AllocationKind;
 using emulator::configuration;
 using emulator::DeviceAccess;
-using emulator::Fault;
 using emulator::FaultPointer;
+using emulator::make_fault;
 using emulator::Memory;
 using emulator::need;
 using emulator::state_of;
@@ -58,8 +58,8 @@ std::optional<std::string> problem_of(const std::vector<Ends>& copies, bool now)
 }
 
 FaultPointer queued_fault(const char* what, const std::string& problem) {
-  return std::make_shared<Fault>(ErrorKind::failure, fmt::format("a queued {} failed ({})", what, problem),
-                                 "order the streams with an event");
+  return make_fault(ErrorKind::failure, fmt::format("a queued {} failed ({})", what, problem),
+                    "order the streams with an event");
 }
 
 /// Checks the copies now and again when the stream has come to them; `move` does them all.
