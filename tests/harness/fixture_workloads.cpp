@@ -315,7 +315,8 @@ void host_loop(Case& c) {
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
   });
-  c.verify("counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+  c.verify(
+      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
 }
 
 const Registration host_registration =
@@ -373,7 +374,8 @@ void own_readings(Case& c) {
     c.sample(seconds, [] { return 1.0; });
   }
   c.observe(share_metric("pages", "event"), 12);
-  c.verify("made up", [] { return 0.0; }, 0);
+  c.verify(
+      "made up", [] { return 0.0; }, 0);
 }
 
 const Registration own_registration =
@@ -388,6 +390,29 @@ const Registration own_registration =
                .default_value = "one",
                .choices = {"one", "several", "unequal", "slow_inputs", "slow_samples", "spoilt", "batched", "unsettled",
                            "coarse", "unlatched"}});
+
+__global__ void fixture_wait(double seconds) {
+  const double begin = device::device_seconds();
+  while (device::device_seconds() - begin < seconds) device::spin_wait();
+}
+
+void waits_in_a_kernel(Case& c) {
+  device::Stream stream;
+  c.sample(time_metric("seconds", "clock"), [&] {
+    launch(stream, ISTHMUS_KERNEL(fixture_wait), {.grid = 1, .block = 1},
+           1e-3 * static_cast<double>(c.extent("milliseconds")));
+    stream.synchronize();
+    return 1e-3 * static_cast<double>(c.extent("milliseconds"));
+  });
+  c.verify(
+      "made up", [] { return 0.0; }, 0);
+}
+
+const Registration waiting_registration =
+    Workload("own/kernel", waits_in_a_kernel)
+        .summary("one kernel that waits")
+        .metrics({"seconds"})
+        .axis({.name = "milliseconds", .help = "how long it waits", .default_value = 1, .minimum = 1});
 
 // Readings in processes of their own.
 std::vector<double> in_a_fresh_process(int what) {
@@ -414,7 +439,8 @@ void fresh_process(Case& c) {
     return now() - begin;
   });
   c.observe(share_metric("processes", "event"), processes);
-  c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
+  c.verify(
+      "each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
 }
 
 const Registration fresh_registration =
@@ -465,7 +491,8 @@ void beyond(Case& c) {
     }
     return now() - begin;
   });
-  c.verify("touched", [&] { return memory.get()[0] == 1 ? 0.0 : 1.0; }, 0);
+  c.verify(
+      "touched", [&] { return memory.get()[0] == 1 ? 0.0 : 1.0; }, 0);
 }
 
 const Registration beyond_registration =
@@ -484,7 +511,8 @@ void move(Case& c, int from, int to, int gpus) {
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
   const double bytes = static_cast<double>(c.extent("bytes"));
   c.sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
-  c.verify("nothing moved", [] { return 0.0; }, 0);
+  c.verify(
+      "nothing moved", [] { return 0.0; }, 0);
 }
 
 std::vector<Workload> make_moves(const Machine& machine) {

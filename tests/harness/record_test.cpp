@@ -460,6 +460,19 @@ TEST(Budget, WhatCannotFitIsSkippedBeforeItBegins) {
   EXPECT_FALSE(footprint(large, c).skipped);
 }
 
+TEST(Budget, EndsAKernelOfTheEmulator) {
+  auto c = context();
+  c.sampling.budget = 0.3;
+  c.sampling.samples = 1;
+  const auto record = record_of(spec_of("own/kernel", {"milliseconds=50000"}), c);
+  EXPECT_TRUE(record["error"].is_null()) << record["error"];
+  EXPECT_EQ(record["skip_kind"], "budget");
+  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.3 s was over while a kernel"), std::string::npos)
+      << record["skipped"];
+  c.sampling.budget = 30;
+  EXPECT_TRUE(record_of(spec_of("own/kernel"), c)["skipped"].is_null());
+}
+
 TEST(OwnReadings, ALatchThatIsAskedForAndNotWantedIsSaid) {
   auto c = context();
   EXPECT_FALSE(warned(own("unlatched", c), "no_latch"));
@@ -863,9 +876,7 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
     file.append(record_json(identity, run_case(wrong, c)).dump());
     file.append("{\"no\": \"record\"}");
   }
-  {
-    std::ofstream(path_, std::ios::app) << "{\"cut";
-  }
+  { std::ofstream(path_, std::ios::app) << "{\"cut"; }
   const auto settled = settled_cases(path_);
   EXPECT_EQ(settled.size(), 1u);
   EXPECT_TRUE(settled.contains(case_identity(identity, good, c.device, 16)));

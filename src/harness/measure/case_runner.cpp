@@ -184,7 +184,7 @@ namespace {
 /// A GPU ends nothing that runs; an emulated kernel ends when the case's budget is used up, where one was asked for.
 class Deadline {
  public:
-  explicit Deadline(const Case::State& state) : set_(state.emulated && state.sampling.budget) {
+  explicit Deadline(const Case::State& state) : state_(state), set_(state.emulated && state.sampling.budget) {
     if (set_) device::set_work_deadline(*state.sampling.budget);
   }
   ~Deadline() {
@@ -192,9 +192,14 @@ class Deadline {
   }
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
+  /// Whether it is what the error came of.
+  bool ended(const device::Error& error) const {
+    return set_ && error.kind() == device::ErrorKind::timeout && state_.elapsed() >= *state_.sampling.budget;
+  }
 
  private:
-  bool set_;
+  const Case::State& state_;
+  const bool set_;
 };
 
 /// What is used besides the one that is watched.
@@ -250,7 +255,15 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       const Deadline deadline(state);
       // The workload's own code makes inputs, as far as it does nothing else.
       const Watched own_code(state, spec.workload->name().c_str(), Part::inputs);
-      description.function(run);
+      try {
+        description.function(run);
+      } catch (const device::Error& error) {
+        if (!deadline.ended(error)) throw;
+        throw BudgetSpent(
+            fmt::format("the budget of {:g} s was over while a kernel of the emulator ran ({:.3g} s); raise --budget, "
+                        "or choose a smaller size",
+                        *state.sampling.budget, state.elapsed()));
+      }
       {
         const Watched verifying(state, "", Part::verifying);
         if (state.measured) state.verifier.check_same(*state.set);
