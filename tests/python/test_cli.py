@@ -421,7 +421,10 @@ def test_an_interrupted_command_leaves_nothing_behind(tmp_path):
         child = int(process.stdout.readline())
         assert len(list(tmp_path.iterdir())) == 2
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        try:
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()  # or the end of the block would wait for it
     assert (process.returncode, said) == (130, "isthmus: interrupted\n")
     assert not list(tmp_path.iterdir())
     assert not runs(child)
