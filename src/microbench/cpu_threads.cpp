@@ -1,5 +1,6 @@
 #include "microbench/cpu_threads.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,12 @@ void add_thread_axes(Workload& workload, const Machine& machine, bool several) {
       .axis(std::move(cores))
       .axis(choice_axis("bind", "cores that fewer threads than cores take: far apart or side by side",
                         {"spread", "close"}));
+}
+
+std::size_t threads_asked_for(const CaseSpec& spec) {
+  const auto cores = std::max(std::size_t{1}, memory::processors().cores.size());
+  const auto threads = static_cast<std::size_t>(spec.integer("threads"));
+  return threads == 0 ? cores : std::min(threads, cores);
 }
 
 ThreadPlaces thread_places(const Case& c) {

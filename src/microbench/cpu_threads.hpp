@@ -15,6 +15,8 @@ struct ThreadPlaces {
   std::vector<int> processors;  ///< one for each thread
   int memory_node = -1;         ///< -1: beside each thread
 };
+/// How many threads the axes ask for, as far as this machine has cores for them.
+std::size_t threads_asked_for(const workload::CaseSpec& spec);
 /// As the axes of a case say. Throws workload::Skip where that cannot be.
 ThreadPlaces thread_places(const workload::Case& c);
 

@@ -81,7 +81,8 @@ Workload workload(Operation operation, const Machine& machine) {
       .stagings({})
       .metrics(metrics_on_cpu())
       .estimate([arrays = operation_facts.arrays()](const CaseSpec& spec) {
-        return 20e-6 + arrays * static_cast<double>(spec.integer("bytes")) / 10e9;
+        const double rate = 10e9 * static_cast<double>(threads_asked_for(spec));
+        return 20e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
       })
       .cpu_only();
   add_bytes_axis(w, kDefaultBytes);
