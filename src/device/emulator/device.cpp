@@ -136,13 +136,27 @@ void drain_users(const void* pointer) {
   emulator::drain(streams);
 }
 
+/// Of a call that takes memory back. What it is made to refuse was not forgotten by the program.
+void injection_point_of_free(const char* call, const void* pointer) {
+  try {
+    injection_point(call);
+  } catch (const Error&) {
+    Memory::instance().excuse(pointer);
+    throw;
+  }
+}
+
+void free_memory(const char* call, void* pointer, AllocationKind kind) {
+  injection_point_of_free(call, pointer);
+  if (pointer == nullptr) return;
+  drain_users(pointer);
+  Memory::for_caller().release(pointer, kind, call);
+}
+
 }  // namespace
 
 void free_device(void* pointer) {
-  injection_point("free_device");
-  if (pointer == nullptr) return;
-  drain_users(pointer);
-  Memory::for_caller().release(pointer, AllocationKind::device, "free_device");
+  free_memory("free_device", pointer, AllocationKind::device);
 }
 
 void* malloc_pooled(std::size_t bytes, Stream& stream) {
@@ -160,7 +174,7 @@ void* malloc_pooled(std::size_t bytes, Stream& stream) {
 }
 
 void free_pooled(void* pointer, Stream& stream) {
-  injection_point("free_pooled");
+  injection_point_of_free("free_pooled", pointer);
   if (pointer == nullptr) return;
   StreamState& state = emulator::outside_capture(stream, "free_pooled");
   Memory::for_caller().pool_leave(pointer, "free_pooled");
@@ -186,10 +200,7 @@ void* malloc_pinned(std::size_t bytes, PinnedOptions options) {
 }
 
 void free_pinned(void* pointer) {
-  injection_point("free_pinned");
-  if (pointer == nullptr) return;
-  drain_users(pointer);
-  Memory::for_caller().release(pointer, AllocationKind::pinned, "free_pinned");
+  free_memory("free_pinned", pointer, AllocationKind::pinned);
 }
 
 void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
@@ -199,7 +210,7 @@ void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
 }
 
 void unregister_host(void* pointer) {
-  injection_point("unregister_host");
+  injection_point_of_free("unregister_host", pointer);
   drain_users(pointer);
   Memory::for_caller().unregister_host(pointer);
 }
@@ -222,10 +233,7 @@ void* malloc_managed(std::size_t bytes) {
 }
 
 void free_managed(void* pointer) {
-  injection_point("free_managed");
-  if (pointer == nullptr) return;
-  drain_users(pointer);
-  Memory::for_caller().release(pointer, AllocationKind::managed, "free_managed");
+  free_memory("free_managed", pointer, AllocationKind::managed);
 }
 
 void* malloc_static_managed(std::size_t bytes) {
@@ -235,10 +243,7 @@ void* malloc_static_managed(std::size_t bytes) {
 }
 
 void free_static_managed(void* pointer) {
-  injection_point("free_static_managed");
-  if (pointer == nullptr) return;
-  drain_users(pointer);
-  Memory::for_caller().release(pointer, AllocationKind::managed, "free_static_managed");
+  free_memory("free_static_managed", pointer, AllocationKind::managed);
 }
 
 PointerInfo pointer_info(const void* pointer) {

@@ -401,13 +401,27 @@ std::vector<Memory::Unfreed> Memory::unfreed() {
   const std::lock_guard lock(memory.mutex_);
   std::vector<Unfreed> all;
   for (const auto& [handle, physical] : memory.physical_) {
-    if (!physical.released) all.push_back({"create_memory", handle, physical.bytes});
+    if (!physical.released && !physical.excused) all.push_back({"create_memory", handle, physical.bytes});
   }
   for (const auto& [begin, allocation] : memory.live_) {
-    if (!allocation.free_queued) all.push_back({maker(allocation.kind), allocation.serial, allocation.bytes});
+    if (!allocation.free_queued && !allocation.excused)
+      all.push_back({maker(allocation.kind), allocation.serial, allocation.bytes});
   }
   std::sort(all.begin(), all.end(), [](const Unfreed& a, const Unfreed& b) { return a.serial < b.serial; });
   return all;
+}
+
+void Memory::excuse(const void* pointer, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto at = find_locked(begin);
+  if (at == live_.end()) at = live_.lower_bound(begin);
+  for (; at != live_.end() && at->first < begin + bytes; ++at) at->second.excused = true;
+}
+
+void Memory::excuse(const PhysicalMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = physical_.find(memory.handle); found != physical_.end()) found->second.excused = true;
 }
 
 std::optional<Allocation> Memory::find(const void* pointer) {

@@ -55,6 +55,7 @@ struct Allocation {
   bool mapped_to_device = false;           ///< pinned and registered: kernels may use it
   bool accessible = true;                  ///< pooled: its stream has reached the allocation, and not the free
   bool free_queued = false;                ///< pooled: free_pooled was called
+  bool excused = false;                    ///< an injected fault kept it from being freed
   std::uint64_t physical = 0;              ///< mapped: the memory behind the addresses
   std::uint32_t access = 0;                ///< mapped: a bit for each device that may use it there
   std::vector<std::int16_t> prefetched{};  ///< managed, a page each: device, -1 host, -2 never
@@ -77,6 +78,9 @@ class Memory {
     std::size_t bytes;
   };
   static std::vector<Unfreed> unfreed();
+  /// Leaves out of that what lies in the range, or has the handle.
+  void excuse(const void* pointer, std::size_t bytes = 1);
+  void excuse(const PhysicalMemory& memory);
 
   void* allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call);
   /// Throws for a pointer that is not the start of a live allocation of this kind, and for a spoilt canary.
@@ -126,6 +130,7 @@ class Memory {
     int device = 0;
     unsigned mappings = 0;
     bool released = false;
+    bool excused = false;  ///< as an Allocation is
   };
   std::uintptr_t reserve(std::size_t bytes);
   /// The mappings that make up the range, in order; throws where they do not.
