@@ -369,6 +369,11 @@ class CommandLine(unittest.TestCase):
                 self.assert_refused(done, "--latch-timeout")
                 self.assertLess(len(done.stderr), 120)  # not the largest number that there is
         self.assert_refused(self.measure("fixture/saxpy", "--min-time=1", "--samples=3"), "give one of them")
+        done = self.measure("fixture/saxpy", "--no-latch", "--latch-timeout=9")
+        self.assert_refused(done, "give one of them")
+        self.assert_refused(self.measure("fixture/saxpy", "--placement=pinned", "--chunks=8"), "--chunks is for")
+        done = self.measure("fixture/saxpy", "--placement=pinned,streamed", "--chunks=8", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
         for value in ("n=x", "n=0", "n=-5", "n=", "n", "n=1e3"):
             with self.subTest(setting=value):
                 self.assert_refused(self.measure("fixture/saxpy", "--set", value))
@@ -968,7 +973,17 @@ class CommandLine(unittest.TestCase):
         for path in ("/dev/full", str(self.folder / "pipe")):
             with self.subTest(path=path):
                 done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", path, "--resume")
-                self.assertEqual(done.returncode, 1 if path == "/dev/full" else 0, done.stderr)
+                self.assertNotEqual(done.returncode, 0, done.stderr)
+
+    def test_a_pipe_takes_the_records_or_is_refused(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", str(pipe)), "nobody reads the pipe")
+        with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+            done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(pipe))
+            read = reader.communicate(timeout=60)[0]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([json.loads(line)["workload"] for line in read.splitlines()], ["fixture/saxpy"])
 
     def test_a_signal_that_is_ignored_stays_so(self):
         child = subprocess.Popen(
@@ -991,7 +1006,8 @@ class CommandLine(unittest.TestCase):
         child.stdout.readline()  # "1 case": signals are caught from here on
         time.sleep(pause)
         child.send_signal(number)
-        return child, child.communicate(timeout=60)[1]
+        child.printed, errors = child.communicate(timeout=60)
+        return child, errors
 
     def test_a_signal_ends_after_the_sample_with_valid_records(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -1006,6 +1022,7 @@ class CommandLine(unittest.TestCase):
                     (record,) = self.records()
                     self.assertIn("interrupted", {m["stop"] for m in record["metrics"]})
                     self.assertEqual(record["verify"]["status"], "pass")
+                    self.assertIn("0 passed, 0 skipped, 0 failed, 1 interrupted", child.printed)
 
     def run_in_its_own_group(self, *arguments):
         self.record.unlink(missing_ok=True)

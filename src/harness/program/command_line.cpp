@@ -96,6 +96,7 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   if (const auto value = integer(texts.samples, "--samples", 1, kMany)) sampling.samples = static_cast<int>(*value);
   if (const auto value = integer(texts.warmups, "--warmups", 0, kMany)) sampling.warmups = static_cast<int>(*value);
   if (const auto value = integer(texts.chunks, "--chunks", 1, 512)) sampling.chunks = static_cast<std::size_t>(*value);
+  options.chunks_asked = !texts.chunks.empty();
   if (const auto value = integer(texts.processes, "--processes", 1, 10'000))
     options.processes = static_cast<int>(*value);
   if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
@@ -106,6 +107,8 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   if (const auto value = seconds(texts.latch_timeout, "--latch-timeout")) sampling.latch_timeout = *value;
   sampling.budget = seconds(texts.budget, "--budget");
   sampling.least_time = seconds(texts.least_time, "--min-time");
+  if (!sampling.latch && !texts.latch_timeout.empty())
+    throw InputError("--latch-timeout is for the latch, and --no-latch leaves that out; give one of them");
   if (sampling.samples && sampling.least_time)
     throw InputError("--samples and --min-time both say when to stop sampling; give one of them");
 }
@@ -233,7 +236,8 @@ int run(CLI::App& app, int argc, char** argv) {
   app.footer(kExamples);
   app.get_formatter()->column_width(26);  // for lines of at most 80 columns
   app.set_help_flag("-h,--help", "Show this help");
-  app.set_version_flag("--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
+  app.set_version_flag(
+      "--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
 
   std::string pattern = "*";
   bool as_json = false;

@@ -111,7 +111,10 @@ std::string summary(const std::vector<json>& records, int count) {
     processes.insert(record.at("run").at("process").get<int>());
     const auto outcome = outcome_of(record);
     const bool failed = outcome == "FAILED" || outcome == "WRONG";
-    ++(failed ? tally.failed : outcome == "skipped" ? tally.skipped : tally.passed);
+    ++(failed                     ? tally.failed
+       : outcome == "skipped"     ? tally.skipped
+       : outcome == "interrupted" ? tally.interrupted
+                                  : tally.passed);
   }
   const auto of = processes.size() == static_cast<std::size_t>(count) ? "" : fmt::format("{} of ", processes.size());
   return fmt::format("{} in {}{} processes", tally.text(), of, count);

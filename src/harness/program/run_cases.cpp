@@ -114,6 +114,7 @@ void remember_results(const std::string& path) {
 
 std::string Tally::text() const {
   return fmt::format("{} passed, {} skipped, {} failed", passed, skipped, failed) +
+         (interrupted > 0 ? fmt::format(", {} interrupted", interrupted) : "") +
          (resumed > 0 ? fmt::format(", {} done before", resumed) : "");
 }
 
@@ -166,6 +167,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     tell_notices(*file);
     if (!valid || result.failed())
       ++tally.failed;
+    else if (result.interrupted)
+      ++tally.interrupted;
     else if (result.skipped)
       ++tally.skipped;
     else

@@ -13,7 +13,7 @@
 namespace isthmus::harness {
 
 struct Tally {
-  int passed = 0, skipped = 0, failed = 0, resumed = 0;
+  int passed = 0, skipped = 0, failed = 0, interrupted = 0, resumed = 0;
   bool ended_early = false;
 
   std::string text() const;  ///< "3 passed, 1 skipped, 0 failed"

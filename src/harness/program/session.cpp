@@ -148,6 +148,9 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   prepared.cases = plan(options.request, &prepared.notices);
   const auto& cases = prepared.cases;
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
+  if (const auto in_chunks = [](const CaseSpec& each) { return each.placement && (*each.placement)->chunked; };
+      options.chunks_asked && std::ranges::none_of(cases, in_chunks))
+    throw InputError("--chunks is for placement streamed, which no case has; ask for that, or leave the option out");
   prepared.processes = process_count(options, cases, ranks);
   prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {

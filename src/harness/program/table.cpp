@@ -36,7 +36,9 @@ const json* find_metric(const json& record, std::string_view name) {
 std::string outcome_of(const json& record) {
   if (!record.at("error").is_null()) return "FAILED";
   if (!record.at("skipped").is_null()) return "skipped";
+  const auto was_interrupted = [](const json& metric) { return metric.at("stop") == "interrupted"; };
   const auto status = record.at("verify").at("status").get<std::string>();
+  if (status != "fail" && std::ranges::any_of(record.at("metrics"), was_interrupted)) return "interrupted";
   return status == "fail" ? "WRONG" : status == "not_applicable" ? "ok" : status;
 }
 

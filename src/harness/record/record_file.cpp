@@ -64,7 +64,7 @@ class Alone {
 
 /// Bytes of a regular file that can be read; nullopt for a pipe or a device.
 std::optional<std::size_t> size_of(int descriptor) {
-  struct stat status{};
+  struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return static_cast<std::size_t>(status.st_size);
 }
@@ -133,7 +133,7 @@ int write_all(int descriptor, std::string_view text) {
 
 /// Whether an open regular file is still in some folder.
 bool has_a_name(int descriptor) {
-  struct stat status{};
+  struct stat status {};
   return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
@@ -171,10 +171,20 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)) {
 }
 
 void RecordFile::open_file() {
-  int descriptor = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  // A pipe or a device may refuse to be read.
-  if (descriptor < 0 && errno != EISDIR)
-    descriptor = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  int descriptor = -1;
+  if (std::error_code ignored; fs::is_fifo(path_, ignored)) {
+    // Opened for reading, too, the program would be the only reader of what it writes.
+    descriptor = open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0 && errno == ENXIO)
+      throw RecordError(
+          fmt::format("the record {} cannot be written (nobody reads the pipe); begin to read it before", path_));
+    if (descriptor >= 0) fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  } else {
+    descriptor = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    // A device may refuse to be read.
+    if (descriptor < 0 && errno != EISDIR)
+      descriptor = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  }
   if (descriptor < 0) throw unwritable(path_, errno);
   current_ = {descriptor, {}};
   is_readable_ = (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDWR;
@@ -218,7 +228,8 @@ void RecordFile::write(std::string text) {
 // --- what others do to the file ----------------------------------------------------------------------
 
 bool RecordFile::is_at_path() const {
-  struct stat opened{}, named{};
+  struct stat opened {
+  }, named{};
   return fstat(current_.descriptor, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
@@ -347,7 +358,7 @@ void check_record_path(const std::string& path) {
                       path));
   }
   if (path.empty()) throw RecordError("--record names no file; give it a name, or leave it out");
-  struct stat status{};
+  struct stat status {};
   if (stat(path.c_str(), &status) == 0) {
     const RecordFile probe(path);
     if (is_anothers(path))
