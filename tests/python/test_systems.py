@@ -845,6 +845,72 @@ def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
     assert lines[place - 3].startswith("microbench/w0") and lines[place - 1].startswith("  new ")
 
 
+def uneven(how):
+    """Records of three nodes of two GPUs, of two workloads of two metrics; node 2, or its GPU, lacks something."""
+    cases = []
+    for gpu in range(2):
+        every = machine(np.random.default_rng(gpu), 3, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
+        for case in every:
+            case["devices"][0]["uuid"] = f"GPU-{case['run']['node']}-{gpu}"
+            case["run"]["job"] += f"-{gpu}"
+            case["metrics"].append(case["metrics"][0] | {"name": "rate", "unit": "B/s", "better": "higher"})
+        cases += every
+    of = {
+        "metric": lambda c: c["metrics"].pop(0) and False,
+        "metric of a GPU": lambda c: c["devices"][0]["uuid"].endswith("-1") and c["metrics"].pop(0) and False,
+        "skipped": lambda c: c.update(skipped="too large", metrics=[]),
+        "case": lambda c: c["workload"] == METRICS[0],
+        "gone": lambda c: True,
+        "gpu gone": lambda c: c["devices"][0]["uuid"].endswith("-1"),
+    }  # fmt: skip
+    return [case for case in cases if how == "none" or case["run"]["node"] != "node02" or not of[how](case)]
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        ("none", None),
+        ("metric", r"new lacks microbench/w0 \S+ tiny time and 1 more series on node02"),
+        ("metric of a GPU", r"new lacks microbench/w0 \S+ tiny time and 1 more series on GPU-node02-1 of node02"),
+        ("skipped", r"new has no figure on node02, where cases ran"),
+        ("case", r"new lacks microbench/w0 \S+ tiny (time|rate) and 1 more series on node02"),
+        ("gone", r"new did not run on node02, as others here did"),
+        ("gpu gone", r"new did not run on GPU-node02-1 of node02, as others here did"),
+    ],
+)
+def test_a_part_of_a_system_does_not_vanish_without_a_word(tmp_path, capsys, how, said):
+    """What a node or GPU lacks, of which its equals have figures, stands in the answer, and no gate is green."""
+    code, out, _ = compared(tmp_path, capsys, uneven("none"), uneven(how))
+    told = " ".join(out.partition("\n\n")[0].split())
+    assert code == (exits.UNDECIDED if said else exits.PASSED)
+    assert re.search(f"not like for like: {said}", told) if said else "not like for like" not in told, told
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    weighed = ["--reference", "old", "--weights", weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n')]
+    assert (cli.main(["score", *folders, *weighed]) == exits.PASSED) == (said is None)
+
+
+def test_other_nodes_are_no_lack(tmp_path, capsys):
+    """Another machine with fewer nodes, and nodes of another kind that ran something else."""
+    other = machine(np.random.default_rng(5), 2, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
+    hosts = machine(np.random.default_rng(6), 2, spread=0.001, jobs=4, workloads=METRICS[2:4], nights=True)
+    for case in other:
+        case["devices"][0]["uuid"] += "-of-another"
+    for case in hosts:
+        case["devices"] = []
+        case["run"]["node"] += "-cpu"
+    assert compared(tmp_path, capsys, uneven("none"), other + hosts)[0] == exits.PASSED
+
+
+def test_a_score_does_not_gain_by_what_a_slow_node_leaves_out(tmp_path, capsys):
+    write(tmp_path / "old", uneven("none"))
+    write(tmp_path / "new", uneven("metric"))
+    file = weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n"microbench/* rate" = 9\n')
+    arguments = ["score", str(tmp_path / "old"), str(tmp_path / "new"), "--weights", file, "--reference", "old"]
+    assert cli.main(arguments) == exits.UNDECIDED
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("90% of the weight counts, in 2 series") and "missing on node02 of new" in told
+
+
 def test_many_systems_are_answered_in_ten_lines(tmp_path, capsys):
     folders = []
     for i in range(9):

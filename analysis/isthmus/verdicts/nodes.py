@@ -6,7 +6,8 @@ and GPU model in the same partition, under the same driver.
 
 A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
 that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty. So is a GPU, held
-to the other GPUs of its node. Either may be slow in a single series, by the same measure. Where more than one in eight is slow, they are another kind rather than outliers, unless by 20%.
+to the other GPUs of its node. Either may be slow in a single series, by the same measure. Where more than one in eight
+is slow, they are another kind rather than outliers, unless by 20%.
 """
 
 from __future__ import annotations

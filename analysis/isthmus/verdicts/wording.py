@@ -26,7 +26,7 @@ def _figure(value: float | None, result: Result) -> str:
 
 
 def direction(change: float | None, result: Result) -> str:
-    """A change of a series, or of a part of it, in words: slower, faster, lower, higher; nothing where there is none."""
+    """A change in words: slower, faster, lower, higher; nothing where there is none."""
     if not change:
         return ""
     if result.ratio and result.unit == "s":
