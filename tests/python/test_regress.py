@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -757,6 +758,38 @@ def test_a_node_that_changed_by_itself_is_named(tmp_path, capsys, factor, verdic
     assert found["parts"][0]["estimate"] == pytest.approx(factor - 1, abs=0.02)
     said = capsys.readouterr().out
     assert verdict != "regressed" or "on n3\n" in said.partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("unit, word", [("s", "slower"), ("B/s", "lower")])
+def test_a_change_for_the_worse_is_named_before_a_larger_one_for_the_better(tmp_path, capsys, unit, word):
+    """Node 0 gained 9%, node 1 lost 7%: the word and the place are those of the loss, wherever one change is named."""
+    signs = {"s": 1, "B/s": -1}
+    changes = [(0, math.exp(-0.09 * signs[unit])), (1, math.exp(0.07 * signs[unit]))]
+    cases = nights(5, number=4, noise=0.003, slow=changes)
+    for case in cases:
+        case["metrics"][0] |= {"unit": unit, "better": "lower" if unit == "s" else "higher"}
+    folder = write(tmp_path / "r", cases)
+    code, _, results = verdicts(folder, tmp_path=tmp_path)
+    assert (code, {part["where"] for part in first_of(results)["parts"]}) == (1, {"n0", "n1"})
+    said = " ".join(capsys.readouterr().out.split())
+    share = {"s": r"\+7", "B/s": "-6"}[unit]
+    assert re.search(rf"worse 1 of 1 series \S+ pm tiny time: {share}\.\d% {word} on n1 sure", said), said
+    assert "on n0" not in said and re.search("unlike the others: n1 .* n0 ", said)
+    assert cli.main(["regress", str(folder), *SIDES, "--format", "json"]) == 1
+    [row] = [row for row in json.loads(capsys.readouterr().out) if row["unit"] == unit and row["part"]]
+    assert row["part"] == "n1" and row["part_change"] == pytest.approx(math.expm1(0.07 * signs[unit]), abs=0.015)
+
+
+def test_each_figure_has_the_word_of_its_own_sign():
+    """A whole that got slower, with a part that got faster by more."""
+    part = judging.Part("n0", -0.09, -0.1, -0.08, 1e-9, own=-0.08, sure=True)
+    result = judging.Result(
+        "x", "regressed", unit="s", better="lower", estimate=0.02, low=0.015, high=0.025, q=1e-6, delta=0.01,
+        parts=[part], medians=(1.0, 1.02),
+    )  # fmt: skip
+    assert wording.lines_of(result)[1].split()[:2] == ["+2.0%", "slower"]
+    found = judging.Outcome([result], {}, [], (8, 8), "±1%")
+    assert wording.answer(found)[2].split(": ")[1] == "+2.0% slower"
 
 
 def gpus(seed, *, jobs=8, slow=0.0, noise=0.003, shared=0.01, some=0):

@@ -179,16 +179,17 @@ def fleets(chance, trials, count, *, metrics=50, jobs=3, node_sd=0.01, job_sd=0.
     return np.median(values, axis=-1) + mixed(of_node, (trials, metrics, count), node_sd)
 
 
-def fleet_of(values):
-    places = [(f"n{i}", "") for i in range(values.shape[1])]
+def fleet_of(values, gpus=1):
+    places = [(f"n{i // gpus}", f"G{i % gpus}" if gpus > 1 else "") for i in range(values.shape[1])]
     told = [("s", True)] * len(values)
     return nodes.Fleet(places, [f"w{i}" for i in range(len(values))], values, np.full(values.shape, 3), told)
 
 
-def named(values):
-    """Nodes that are named, as a whole or in a series."""
-    fleet = fleet_of(values)
-    slow = {int(name[1:]) for name, _ in nodes.slow_nodes(fleet)}
+def named(values, gpus=1):
+    """Places that are named, as a whole or in a series; of a node the first one."""
+    fleet = fleet_of(values, gpus)
+    slow_nodes, slow_gpus = nodes.slow_as_a_whole(fleet)
+    slow = {gpus * int(name[1:]) for name, _ in slow_nodes} | {place for place, _ in slow_gpus}
     return slow | {place for _, place, _ in nodes.slow_places(fleet)}
 
 
@@ -243,12 +244,51 @@ def test_a_node_5_percent_slow_among_eight_is_named(case, least, capsys, record_
     assert wrong <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / FLEET_TRIALS)
 
 
+@pytest.mark.parametrize("count, gpus", [(3, 4), (2, 4), (8, 4), (1, 8), (4, 2)])
+@pytest.mark.parametrize("share", [1.0, 0.5], ids=["all metrics", "half of them"])
+def test_a_gpu_is_named_however_many_metrics_are_slow(count, gpus, share):
+    """11% in all of twenty metrics, or in half of them, where GPUs and jobs differ by 1%."""
+    chance = np.random.default_rng(31)
+    for values in fleets(chance, 10, count * gpus, metrics=20, node_sd=0.005):
+        values[: round(share * 20), gpus - 1] -= 0.11
+        assert named(values, gpus) == {gpus - 1}
+
+
+@pytest.mark.parametrize("count, gpus, of_node", [(3, 4, 0.0), (3, 4, 1.0), (2, 4, 0.5), (8, 4, 0.5), (1, 8, 0.5)])
+def test_healthy_gpus_are_quiet(count, gpus, of_node, capsys, record_property):
+    """Nodes and GPUs of them differ by 1% each; `of_node` of that is common to all metrics."""
+    chance = np.random.default_rng(32)
+    every = fleets(chance, FLEET_TRIALS, count * gpus, metrics=20, of_node=of_node)
+    every += np.repeat(fleets(chance, FLEET_TRIALS, count, metrics=20, job_sd=0.0, of_node=of_node), gpus, axis=-1)
+    share = np.mean([bool(named(values, gpus)) for values in every])
+    error = math.sqrt(0.05 * 0.95 / FLEET_TRIALS)
+    told = f"healthy fleets of {count} nodes of {gpus} GPUs with one named, {of_node:.0%} in common: {share:.1%}"
+    tell(capsys, record_property, f"{told} ± {error:.1%}")
+    assert share <= 0.05 + 3 * error
+
+
+def test_a_slow_gpu_is_named_before_its_series_and_its_node_is_not(tmp_path, capsys):
+    """One of 12 GPUs is 16% slow in everything; the other three of its node are healthy."""
+    cases = []
+    for gpu in range(4):
+        every = machine(np.random.default_rng(gpu), 3, spread=0.005, bad=1 if gpu == 3 else None, worse=0.19)
+        for case in every:
+            case["devices"][0] |= {"uuid": f"GPU-{case['run']['node']}-{gpu}", "index": gpu}
+            case["run"]["job"] += f"-{gpu}"
+        cases += every
+    assert cli.main(["nodes", str(write(tmp_path / "r", cases))]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("1 of 3 nodes are named: 1 slow;")
+    assert re.search(r"node01 is slow: 1[56]\.\d% worse than the other GPUs of the node over 20 series together on "
+                     "GPU-node01-3, and", said), said  # fmt: skip
+
+
 def test_a_node_that_is_slow_in_one_metric_is_named_by_it():
     """6% in one of 50, where nodes differ by 1%: what the others say of the spread makes it sure."""
     values = fleets(np.random.default_rng(5), 1, 8)[0]
     values[7, 2] -= 0.08
     assert [place[:2] for place in nodes.slow_places(fleet_of(values))] == [(7, 2)]
-    assert nodes.slow_nodes(fleet_of(values)) == []
+    assert nodes.slow_as_a_whole(fleet_of(values)) == ([], [])
 
 
 def test_two_dead_slow_nodes_of_eight_do_not_hide_each_other():
@@ -803,6 +843,72 @@ def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
     lines = out.splitlines()
     [place] = [i for i, line in enumerate(lines) if line.startswith("    ! new: ")]
     assert lines[place - 3].startswith("microbench/w0") and lines[place - 1].startswith("  new ")
+
+
+def uneven(how):
+    """Records of three nodes of two GPUs, of two workloads of two metrics; node 2, or its GPU, lacks something."""
+    cases = []
+    for gpu in range(2):
+        every = machine(np.random.default_rng(gpu), 3, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
+        for case in every:
+            case["devices"][0]["uuid"] = f"GPU-{case['run']['node']}-{gpu}"
+            case["run"]["job"] += f"-{gpu}"
+            case["metrics"].append(case["metrics"][0] | {"name": "rate", "unit": "B/s", "better": "higher"})
+        cases += every
+    of = {
+        "metric": lambda c: c["metrics"].pop(0) and False,
+        "metric of a GPU": lambda c: c["devices"][0]["uuid"].endswith("-1") and c["metrics"].pop(0) and False,
+        "skipped": lambda c: c.update(skipped="too large", metrics=[]),
+        "case": lambda c: c["workload"] == METRICS[0],
+        "gone": lambda c: True,
+        "gpu gone": lambda c: c["devices"][0]["uuid"].endswith("-1"),
+    }  # fmt: skip
+    return [case for case in cases if how == "none" or case["run"]["node"] != "node02" or not of[how](case)]
+
+
+@pytest.mark.parametrize(
+    "how, said",
+    [
+        ("none", None),
+        ("metric", r"new lacks microbench/w0 \S+ tiny time and 1 more series on node02"),
+        ("metric of a GPU", r"new lacks microbench/w0 \S+ tiny time and 1 more series on GPU-node02-1 of node02"),
+        ("skipped", r"new has no figure on node02, where cases ran"),
+        ("case", r"new lacks microbench/w0 \S+ tiny (time|rate) and 1 more series on node02"),
+        ("gone", r"new did not run on node02, as others here did"),
+        ("gpu gone", r"new did not run on GPU-node02-1 of node02, as others here did"),
+    ],
+)
+def test_a_part_of_a_system_does_not_vanish_without_a_word(tmp_path, capsys, how, said):
+    """What a node or GPU lacks, of which its equals have figures, stands in the answer, and no gate is green."""
+    code, out, _ = compared(tmp_path, capsys, uneven("none"), uneven(how))
+    told = " ".join(out.partition("\n\n")[0].split())
+    assert code == (exits.UNDECIDED if said else exits.PASSED)
+    assert re.search(f"not like for like: {said}", told) if said else "not like for like" not in told, told
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    weighed = ["--reference", "old", "--weights", weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n')]
+    assert (cli.main(["score", *folders, *weighed]) == exits.PASSED) == (said is None)
+
+
+def test_other_nodes_are_no_lack(tmp_path, capsys):
+    """Another machine with fewer nodes, and nodes of another kind that ran something else."""
+    other = machine(np.random.default_rng(5), 2, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
+    hosts = machine(np.random.default_rng(6), 2, spread=0.001, jobs=4, workloads=METRICS[2:4], nights=True)
+    for case in other:
+        case["devices"][0]["uuid"] += "-of-another"
+    for case in hosts:
+        case["devices"] = []
+        case["run"]["node"] += "-cpu"
+    assert compared(tmp_path, capsys, uneven("none"), other + hosts)[0] == exits.PASSED
+
+
+def test_a_score_does_not_gain_by_what_a_slow_node_leaves_out(tmp_path, capsys):
+    write(tmp_path / "old", uneven("none"))
+    write(tmp_path / "new", uneven("metric"))
+    file = weights(tmp_path, '[metrics]\n"microbench/* time" = 1\n"microbench/* rate" = 9\n')
+    arguments = ["score", str(tmp_path / "old"), str(tmp_path / "new"), "--weights", file, "--reference", "old"]
+    assert cli.main(arguments) == exits.UNDECIDED
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("90% of the weight counts, in 2 series") and "missing on node02 of new" in told
 
 
 def test_many_systems_are_answered_in_ten_lines(tmp_path, capsys):

@@ -271,7 +271,7 @@ def with_parts(kind: Kind, found: np.ndarray, figures: np.ndarray, logs: np.ndar
     for session in range(len(found)):
         results = []
         for metric in range(found.shape[1]):
-            each = judging.Result("", VERDICTS[found[session, metric]], delta=margin(kind))
+            each = judging.Result("", VERDICTS[found[session, metric]], better="lower", delta=margin(kind))
             each.barred = "order" if barred[session] else ""
             if least[session, metric] <= unlike.DOUBT:
                 of_metric = {
@@ -281,7 +281,7 @@ def with_parts(kind: Kind, found: np.ndarray, figures: np.ndarray, logs: np.ndar
             tail = unlike.tail_of(logs[session, metric], each, plan, spreads[session, metric], below=False)
             each.parts += [tail] if tail else []
             results.append(each)
-        unlike.settle(results, ["lower"] * len(results))
+        unlike.settle(results)
         found[session] = [VERDICTS.index(each.verdict) for each in results]
 
 

@@ -146,7 +146,7 @@ def _of_nodes(chance, kind: Kind) -> tuple[bool, bool | None]:
     labels = [f"w{i}" for i in range(kind.metrics)]
     told = [("s", False)] * kind.metrics
     fleet = nodes.Fleet(places, labels, medians, np.full(medians.shape, kind.jobs), told, None, better)
-    named = {name for name, _ in nodes.slow_nodes(fleet)} | {f"n{i}" for _, i, _ in nodes.slow_places(fleet)}
+    named = {name for name, _ in nodes.slow_as_a_whole(fleet)[0]} | {f"n{i}" for _, i, _ in nodes.slow_places(fleet)}
     return ("n3" in named, not named - {"n3"}) if kind.step else (bool(named), None)
 
 

@@ -23,7 +23,7 @@ from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
 from isthmus.statistics.series import Job, Series, Uncounted
 from isthmus.tables import output
-from isthmus.verdicts import clusters, judging, side_by_side, surroundings, two_sides
+from isthmus.verdicts import clusters, judging, side_by_side, surroundings, two_sides, uneven
 
 WANTED = (
     *two_sides.WANTED,
@@ -52,6 +52,8 @@ class System:
     uncounted: Uncounted = dataclasses.field(default_factory=Uncounted)
     doubts: dict[tuple, str] = dataclasses.field(default_factory=dict)  # what its records say against them
     facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # values by field of the fingerprint
+    ran: uneven.Ran = dataclasses.field(default_factory=uneven.Ran)
+    lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that are not in its figures, in words
 
     @functools.cached_property
     def occasions(self) -> dict[str, Any]:
@@ -135,7 +137,10 @@ def _load(opened: store.Store, side: str, name: str) -> System:
     hosts = {each.key: each for each in surroundings.hosts(opened, side)}
     without = series.uncounted(opened, f"({side}) = 'A'")
     own = {each.key: each for each in every}
-    return System(name, own, shares, _alone(opened, side), hosts, without, _doubts(opened, side), _facts(opened, side))
+    return System(
+        name, own, shares, _alone(opened, side), hosts, without, _doubts(opened, side), _facts(opened, side),
+        uneven.ran(opened, side),
+    )  # fmt: skip
 
 
 _FACTS = tuple(
@@ -195,8 +200,38 @@ def load(asked) -> list[System]:
             )
     for system in systems:
         system.uncounted.say(system.name)
+    _set_lacking(systems)
     asked.doubts = disagreeing + [system.uncounted.words for system in systems if system.uncounted.bad]
+    asked.doubts += [sentence for system in systems for sentence in system.lacking]
     return systems
+
+
+def _set_lacking(systems: list[System]) -> None:
+    """Says of each system which nodes have no figure at all, and which nodes and GPUs only the others ran on."""
+    ran_by = [system.ran for system in systems]
+    for at, system in enumerate(systems):
+        name = spelling.printable(system.name)
+        if none := uneven.without_figures(system.ran, [*system.series.values(), *system.hosts.values()]):
+            system.lacking.append(f"{name} has no figure on {uneven.places_in_words(none)}, where cases ran")
+        if gone := uneven.only_in(at, ran_by):
+            system.lacking.append(f"{name} did not run on {uneven.places_in_words(gone)}, as others here did")
+
+
+def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> None:
+    """Says of each system and figure which nodes and GPUs lack it; `shared` are labels of what is compared."""
+    ran_by, every = [system.ran for system in systems], [system.series for system in systems]
+    for at, system in enumerate(systems):
+        none = set(uneven.without_figures(system.ran, [*system.series.values(), *system.hosts.values()]))
+        short = {}
+        for key in shared:
+            if key in system.series:
+                lacks = uneven.lacks(system.series[key], system.ran) | uneven.elsewhere(key, at, every, ran_by)
+                short[key] = lacks - none
+        for key, places in short.items():
+            if places:
+                said = f"lacking on {uneven.places_in_words(sorted(places))}"
+                system.doubts[key] = "; ".join(filter(None, (system.doubts.get(key), said)))
+        system.lacking += uneven.in_words(system.name, short, shared)
 
 
 def _records_by(opened: store.Store, column: str) -> dict[str, int]:
@@ -337,7 +372,7 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device\n\n"
         "exit codes: 0 every case was verified; 2 bad input; 3 cases of a system failed or are wrong, results of the\n"
-        "same inputs disagree, or files could not be read"
+        "same inputs disagree, nodes or GPUs lack figures that others of their system have, or files could not be read"
     )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
@@ -346,5 +381,11 @@ def add_arguments(parser) -> None:
 
 
 def run(asked) -> int:
-    output.write(asked, table_of(load(asked), everything=asked.all))
+    systems = load(asked)
+    every = {key: each for system in systems for key, each in system.series.items()}
+    shared = {key for key in every if sum(key in system.series for system in systems) > 1}
+    labels = series.labels(list(every.values()))
+    _doubt_uneven(systems, {key: label for key, label in labels.items() if key in shared})
+    asked.doubts += [sentence for system in systems for sentence in system.lacking]
+    output.write(asked, table_of(systems, everything=asked.all))
     return exits.PASSED

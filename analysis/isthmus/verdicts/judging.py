@@ -53,6 +53,7 @@ class Result:
     label: str
     verdict: str
     unit: str = ""
+    better: str | None = None  # higher or lower; None where neither is
     ratio: bool = True  # estimate and interval are factors - 1; else differences in `unit`
     estimate: float | None = None
     low: float | None = None
@@ -77,6 +78,17 @@ class Result:
     guard: str = ""  # why only a change of GUARD standard errors counts
     parts: list[Part] = dataclasses.field(default_factory=list)
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
+
+    def bears_out(self, change: float) -> bool:
+        """Whether a change goes the way of the verdict; of a verdict without a direction all do."""
+        if self.better is None or self.verdict not in ("regressed", "improved"):
+            return True
+        return is_worse(change, self.better) == (self.verdict == "regressed")
+
+
+def is_worse(change: float, better: str | None) -> bool:
+    """Whether a change is to the worse, where `better` says which way is better, higher or lower."""
+    return better is not None and change != 0 and (change > 0) == (better == "lower")
 
 
 @dataclasses.dataclass
@@ -294,6 +306,7 @@ def compare(
         label=label,
         verdict="",
         unit=each.unit,
+        better=each.better,
         ratio=ratio,
         estimate=scale(comparison.estimate),
         low=scale(comparison.low) if math.isfinite(comparison.low) else comparison.low,

@@ -5,8 +5,9 @@ a link trained down), or that lack figures which their equals have. Then slow on
 and GPU model in the same partition, under the same driver.
 
 A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
-that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty; or in a series, by
-the same measure. Where more than one in eight is slow, they are another kind rather than outliers, unless by 20%.
+that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty. So is a GPU, held
+to the other GPUs of its node. Either may be slow in a single series, by the same measure. Where more than one in eight
+is slow, they are another kind rather than outliers, unless by 20%.
 """
 
 from __future__ import annotations
@@ -71,16 +72,24 @@ class Found:
 # --- slow: how far is too far ---
 
 
+_WHOLE = 0.7 * rank_test.SESSION  # sessions in which chance names a healthy place by its mean over all series
+
+
 @functools.lru_cache(maxsize=64)
-def limits(count: int, permitted: float = 0.7 * rank_test.SESSION) -> np.ndarray:
+def limits(count: int, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> np.ndarray:
     """How far below the others' mean, in their standard deviations, the worst, the next … of `count` equals may be.
 
     One-sided, drawn for normal values, seeded; so that in a healthy fleet any limit is passed with this chance. The
-    worst may be told apart up to one in eight (Rosner, Percentage points for a generalized ESD procedure, 1983).
+    worst may be told apart up to one in eight (Rosner, Percentage points for a generalized ESD procedure, 1983). With
+    the sizes of `groups`, values are those of from_group().
     """
     most = max(1, count // 8)
-    drawn = np.sort(np.random.default_rng(count).standard_normal((_DRAWS if count <= 64 else 4000, count)), axis=1)
-    distances = np.stack([_distance(drawn, place) for place in range(most)], axis=1)
+    drawn = np.random.default_rng(count).standard_normal((_DRAWS if count <= 64 else 4000, count))
+    if groups:
+        ends = np.cumsum(groups)
+        drawn = np.hstack([from_group(drawn[:, end - size : end]) for end, size in zip(ends, groups)])
+    drawn.sort(axis=1)
+    distances = _distances(drawn, most)
     low, high = permitted / most / 2, permitted
     for _ in range(30):
         tail = (low + high) / 2
@@ -89,22 +98,31 @@ def limits(count: int, permitted: float = 0.7 * rank_test.SESSION) -> np.ndarray
     return np.quantile(distances, 1 - low, axis=0)
 
 
-def _distance(ordered: np.ndarray, place: int) -> np.ndarray:
-    """Of the value at `place` (ascending, last axis) from the mean of all above it, in their standard deviations."""
-    above = ordered[..., place + 1 :]
-    scale = np.maximum(above.std(axis=-1, ddof=1), _QUIET if ordered.ndim == 1 else 0)
-    return (above.mean(axis=-1) - ordered[..., place]) / scale
+def from_group(values: np.ndarray) -> np.ndarray:
+    """How far each value of a group (last axis) is from the median of the others."""
+    others = [np.median(np.delete(values, i, axis=-1), axis=-1) for i in range(values.shape[-1])]
+    return values - np.stack(others, axis=-1)
 
 
-def apart(values: np.ndarray, floor: float) -> list[int]:
+def _distances(ordered: np.ndarray, most: int, quiet: float = 0.0) -> np.ndarray:
+    """Of the lowest values (ascending, last axis), each from the mean of all above it, in their standard deviations."""
+    left = ordered.shape[-1] - 1 - np.arange(most)
+    sums, squares = (
+        values.sum(axis=-1, keepdims=True) - np.cumsum(values[..., :most], axis=-1) for values in (ordered, ordered**2)
+    )
+    means = sums / left
+    variances = np.maximum(squares - left * means**2, 0) / np.maximum(left - 1, 1)
+    return (means - ordered[..., :most]) / np.maximum(np.sqrt(variances), quiet or 1e-12)
+
+
+def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> list[int]:
     """Places of the values that are worse (lower logarithms) than their equals, by the floor and beyond chance."""
     order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    count = 0
-    for place, limit in enumerate(limits(len(values))):
-        worse = 1 - math.exp(ordered[place] - np.median(values))
-        if worse >= floor and _distance(ordered, place) > limit:
-            count = place + 1
+    middle = float(np.median(values))
+    ordered = values[order] - middle
+    bounds = limits(len(values), permitted, groups)
+    far = (_distances(ordered, len(bounds), _QUIET) > bounds) & (1 - np.exp(ordered[: len(bounds)]) >= floor)
+    count = int(np.flatnonzero(far).max(initial=-1)) + 1
     return sorted({*order[:count].tolist(), *_grossly(values, floor)})
 
 
@@ -114,6 +132,14 @@ def _grossly(values: np.ndarray, floor: float) -> list[int]:
     scale = max(1.4826 * float(np.median(np.abs(values - middle))), _QUIET)
     far = np.flatnonzero(((1 - np.exp(values - middle)) >= max(GROSS, floor)) & ((middle - values) >= GROSS_Z * scale))
     return far.tolist() if len(far) <= GROSS_SHARE * len(values) else []
+
+
+@functools.lru_cache(maxsize=64)
+def _without_lowest(count: int) -> float:
+    """What the variance of normal values without the lowest one comes to, as a share of theirs: its geometric mean."""
+    drawn = np.sort(np.random.default_rng(count).standard_normal((4000, min(count, 500))), axis=1)[:, 1:]
+    freedom = drawn.shape[1] - 1
+    return math.exp(float(np.mean(np.log(drawn.var(axis=1, ddof=1)))) - _digamma(freedom / 2) + math.log(freedom / 2))
 
 
 def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
@@ -174,13 +200,13 @@ class Fleet:
     better_jobs: np.ndarray | None = None  # like `values`: of the jobs the one that four of five are no better than
 
 
-def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
-    """Nodes, and the mean of each over all series, weighed by how little nodes differ in them; GPUs of a node as one.
+def means(fleet: Fleet) -> np.ndarray:
+    """The mean of each place over all series, weighed by how little places differ in them.
 
-    Nodes that have fewer than half of the series are left out: their mean is of other things.
+    NaN for places that have fewer than half of the series: their mean is of other things.
     """
     if not fleet.values.size:
-        return [], np.empty(0)
+        return np.full(len(fleet.places), np.nan)
     residuals = fleet.values - np.nanmedian(fleet.values, axis=1, keepdims=True)
     scales = np.maximum(1.4826 * np.nanmedian(np.abs(residuals), axis=1), _QUIET)  # robust standard deviations
     weights = 1 / scales**2
@@ -188,28 +214,40 @@ def whole(fleet: Fleet) -> tuple[list[str], np.ndarray]:
     known = np.isfinite(fleet.values)
     sums = np.where(known, residuals, 0).T @ weights
     totals = known.T @ weights
-    by_node: dict[str, list[float]] = {}
-    for (node, _), value, total in zip(fleet.places, sums, totals):
-        if 2 * total >= weights.sum():
-            by_node.setdefault(node, []).append(value / total)
-    return list(by_node), np.array([float(np.mean(values)) for values in by_node.values()])
+    return np.where(2 * totals >= weights.sum(), sums / np.maximum(totals, 1e-300), np.nan)
 
 
-def slow_nodes(fleet: Fleet, floor: float = FLOOR) -> list[tuple[str, float]]:
-    """Nodes that are slow as a whole, each with the share by which it is worse than the median of its equals."""
-    names, means = whole(fleet)
-    if len(names) < FEWEST:
-        return []
-    middle = float(np.median(means))
-    found = [(names[i], 1 - math.exp(means[i] - middle)) for i in apart(means, floor)]
-    return [(name, worse) for name, worse in found if _is_steady(fleet, name)]
+def slow_as_a_whole(fleet: Fleet, floor: float = FLOOR) -> tuple[list[tuple[str, float]], list[tuple[int, float]]]:
+    """Nodes, and GPUs as their places, that are slow over all series, each with the share by which it is worse.
+
+    A node is held to the median of its equals, a GPU to that of the other GPUs of its node, so that neither is named
+    for the other. Nodes are judged without the GPUs that are named. Both together are as seldom wrong as one alone.
+    """
+    of_places = means(fleet)
+    by_node = grouped((fleet.places[at][0], at) for at in np.flatnonzero(np.isfinite(of_places)).tolist())
+    several = sorted((places for places in by_node.values() if len(places) > 1), key=len)
+    gpus = [place for places in several for place in places]
+    tested = (len(gpus) >= FEWEST) + (len(by_node) >= FEWEST)
+    slow_gpus: list[tuple[int, float]] = []
+    if len(gpus) >= FEWEST:
+        off = np.concatenate([from_group(of_places[places]) for places in several])
+        for i in apart(off, floor, _WHOLE / tested, tuple(map(len, several))):
+            if _is_steady(fleet, [gpus[i]]):
+                slow_gpus.append((gpus[i], 1 - math.exp(off[i])))
+    if len(by_node) < FEWEST:
+        return [], slow_gpus
+    named = {place for place, _ in slow_gpus}
+    healthy = {node: [at for at in places if at not in named] or places for node, places in by_node.items()}
+    of_nodes = np.array([of_places[places].mean() for places in healthy.values()])
+    names, middle = list(healthy), float(np.median(of_nodes))
+    slow = [(names[i], 1 - math.exp(of_nodes[i] - middle)) for i in apart(of_nodes, floor, _WHOLE / tested)]
+    return [(name, worse) for name, worse in slow if _is_steady(fleet, healthy[name])], slow_gpus
 
 
-def _is_steady(fleet: Fleet, node: str) -> bool:
-    """Whether the better jobs of a node are slow, too, by two thirds: else single jobs are far off, and no node."""
+def _is_steady(fleet: Fleet, columns: list[int]) -> bool:
+    """Whether the better jobs of places are slow, too, by two thirds: else single jobs are far off, and no place."""
     if fleet.better_jobs is None:
         return True
-    columns = [name == node for name, _ in fleet.places]
     usual = np.nanmedian(fleet.values, axis=1, keepdims=True)
     jobs, better = (np.nanmedian((usual - values)[:, columns]) for values in (fleet.values, fleet.better_jobs))
     return bool(better >= _STEADY * jobs)
@@ -218,8 +256,8 @@ def _is_steady(fleet: Fleet, node: str) -> bool:
 def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
     """(series, place, share by which it is worse) of single series in which a place is too far from its equals.
 
-    The spread of a series is that of the other places, shrunk towards what all series have in common, without the nodes
-    that are slow as a whole.
+    The spread of a series is that of the other places, shrunk towards what all series have in common: without what is
+    slow as a whole, and without the lowest place of each series, which may be slow in so many that it hides itself.
     """
     values = fleet.values
     known = np.isfinite(values)
@@ -232,9 +270,10 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
     others = values[rows].copy()
     others[np.arange(len(rows)), lowest] = np.nan
     means, variances = np.nanmean(others, axis=1), np.nanvar(others, axis=1, ddof=1)
-    slow = {node for node, _ in slow_nodes(fleet, floor)}
-    healthy = values[rows][:, [node not in slow for node, _ in fleet.places]]
-    common, prior = _common(np.nanvar(healthy, axis=1, ddof=1), max(int(np.median(counts[rows])) - len(slow) - 1, 1))
+    slow_nodes, slow_gpus = slow_as_a_whole(fleet, floor)
+    slow = {node for node, _ in slow_nodes}
+    left_out = {place for place, _ in slow_gpus} | {at for at, (node, _) in enumerate(fleet.places) if node in slow}
+    common, prior = _common_of_others(values[rows][:, [at not in left_out for at in range(len(fleet.places))]])
     found = []
     for i, row in enumerate(rows):
         middle = float(np.nanmedian(values[row]))
@@ -249,6 +288,17 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
         worse = {place: 1 - math.exp(values[row, place] - middle) for place in far}
         found += [(int(row), place, share) for place, share in sorted(worse.items()) if share >= floor]
     return found
+
+
+def _common_of_others(values: np.ndarray) -> tuple[float, float]:
+    """_common() of series (series, places), each without its lowest place."""
+    counts = np.isfinite(values).sum(axis=1)
+    values, counts = values[counts >= FEWEST], counts[counts >= FEWEST]
+    if not len(counts):
+        return 0.0, 0.0
+    ordered = np.sort(values, axis=1)[:, 1:]  # NaN last
+    shares = np.array([_without_lowest(int(count)) for count in counts])
+    return _common(np.nanvar(ordered, axis=1, ddof=1) / shares, max(int(np.median(counts)) - 2, 1))
 
 
 # --- what the records say ---
@@ -304,7 +354,13 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
 
 def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
     reasons = []
-    for node, worse in slow_nodes(fleet, floor):
+    slow_nodes, slow_gpus = slow_as_a_whole(fleet, floor)
+    for place, worse in slow_gpus:
+        node, gpus = fleet.places[place]
+        count = int(np.isfinite(fleet.values[:, place]).sum())
+        words = f"{worse:.1%} worse than the other GPUs of the node over {count} series together"
+        reasons.append(Reason(node, "slow", words, gpus, worse, count))
+    for node, worse in slow_nodes:
         count = int(np.isfinite(fleet.values[:, [place[0] == node for place in fleet.places]]).any(axis=1).sum())
         equals = len({name for name, _ in fleet.places})
         words = f"{worse:.1%} worse than {spelling.counted(equals - 1, 'equal')} over {count} series together"

@@ -1,9 +1,10 @@
 """One figure per system for a procurement: the weighted geometric mean of ratios to a reference, and how sure it is.
 
 The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may hold *. A
-pattern that means several series divides its weight among them. Only series that every system has count, so that none
-gains by leaving out what it is bad at; what does not count is named, its weight is lost, and below 80% of the weight
-there is no score. Ratios are above 1 where a system is better.
+pattern that means several series divides its weight among them. Only series that every system has count, and has on
+all nodes that ran what is weighed, so that none gains by leaving out what it, or a node of it, is bad at. What does not
+count is named, its weight is lost, and below 80% of the weight there is no score. Ratios are above 1 where a system is
+better.
 
 A system's figure is the geometric mean of its nodes, a node's that of its boots, a boot's that of its jobs. The
 interval is of such nodes: it comes from how unlike nodes are, and how unlike nights or restarts of all of them, over
@@ -26,7 +27,7 @@ from isthmus import Error, exits, spelling, units
 from isthmus.records import old_names, selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import clusters, compare
+from isthmus.verdicts import clusters, compare, uneven
 
 LEAST = 0.8  # of the weight must count
 FEWEST = 4  # jobs of every series, below which a system has no rank
@@ -110,24 +111,22 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     """
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
+    matching = {
+        pattern: sorted((k for k, each in every.items() if _matches(pattern, each)), key=str) for pattern in weights
+    }
+    short = _short_of(systems, {key for keys in matching.values() for key in keys})
     chosen: dict[tuple, Term] = {}
     excluded: list[str] = []
     total = sum(weights.values())
     for pattern, weight in weights.items():
-        keys = sorted((key for key, each in every.items() if _matches(pattern, each)), key=str)
+        keys = matching[pattern]
         if not keys:
             raise Error(f"{spelling.printable(pattern)!r} names no metric that any of the systems has measured")
         counting: list[tuple] = []
         reasons: dict[str, list[str]] = {}  # why not, and which series
         for key in keys:
-            missing = [spelling.printable(system.name) for system in systems if key not in system.series]
-            values = np.concatenate([s.series[key].all("A") for s in systems if key in s.series])
-            if missing:
-                reasons.setdefault(f"missing in {', '.join(missing)}", []).append(names[key])
-            elif every[key].better is None:
-                reasons.setdefault("neither more nor less of it is better", []).append(names[key])
-            elif not (values > 0).all():
-                reasons.setdefault("has values that are not above zero", []).append(names[key])
+            if reason := _why_not(key, systems, short):
+                reasons.setdefault(reason, []).append(names[key])
             elif key in chosen:
                 raise Error(f"{names[key]} is named by two patterns, the second {spelling.printable(pattern)!r}")
             else:
@@ -141,6 +140,31 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
             sign = 1 if every[key].better == "higher" else -1
             chosen[key] = Term(key, names[key], weight / len(keys) / total, sign)
     return list(chosen.values()), excluded
+
+
+def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str]) -> str:
+    """Why a series does not count; empty where it does."""
+    having = [system.series[key] for system in systems if key in system.series]
+    if len(having) < len(systems):
+        return f"missing in {', '.join(spelling.printable(s.name) for s in systems if key not in s.series)}"
+    if key in short:
+        return f"missing on {short[key]}"
+    if having[-1].better is None:
+        return "neither more nor less of it is better"
+    return "" if all((each.all("A") > 0).all() for each in having) else "has values that are not above zero"
+
+
+def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple, str]:
+    """Where a system lacks one of the weighed series, in words: nodes and GPUs whose equals there have it."""
+    cases = {uneven.case_of(key) for key in weighed}
+    ran_by, every = [system.ran for system in systems], [system.series for system in systems]
+    found: dict[tuple, str] = {}
+    for at, system in enumerate(systems):
+        for key in weighed & system.series.keys():
+            lacks = uneven.lacks(system.series[key], system.ran, cases) | uneven.elsewhere(key, at, every, ran_by)
+            if lacks and key not in found:
+                found[key] = f"{uneven.places_in_words(sorted(lacks))} of {spelling.printable(system.name)}"
+    return found
 
 
 # --- systems ---

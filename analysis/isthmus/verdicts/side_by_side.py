@@ -104,6 +104,12 @@ def _uncounted(systems: list[System]) -> str | None:
     return f"without what does not count: {'; '.join(found)}" if found else None
 
 
+def _lacking(systems: list[System]) -> str | None:
+    """Nodes and GPUs that are not in the figures of a system, though its equals are."""
+    found = [sentence for system in systems for sentence in system.lacking]
+    return f"not like for like: {'; '.join(found)}" if found else None
+
+
 def _places(systems: list[System]) -> str:
     """On how many nodes each system was measured; of a single one, that nothing is known of others."""
     words = []
@@ -154,6 +160,7 @@ def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[
         lines += _verdicts(spelling.printable(system.name), first, found)
     rest = [
         _uncounted(systems),
+        _lacking(systems),
         _places(systems),
         _farthest(rows, systems, names),
         *differences(systems),

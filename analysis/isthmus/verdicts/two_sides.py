@@ -162,7 +162,7 @@ def outcome(
     for result, each, plan, sigma in zip(compared, shared, plans, sigmas):
         tail = unlike.tail(each, result, plan, sigma)
         result.parts = unlike.places(each, result, plan) + ([tail] if tail else [])
-    unlike.settle(compared, [each.better for each in shared])
+    unlike.settle(compared)
     differences, notes = surroundings.differences(opened, side, asked)
     notes = lacking.sentences + lacking.notes + notes
     results = compared + _missing(every, names)

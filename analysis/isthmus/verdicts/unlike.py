@@ -8,7 +8,7 @@ import numpy as np
 
 from isthmus import spelling
 from isthmus.statistics import design, parts, rank_test, series
-from isthmus.verdicts.judging import Part, Result, logs_of
+from isthmus.verdicts.judging import Part, Result, is_worse, logs_of
 
 SESSION = 0.02  # of all metrics together: sessions in which a part is said to differ where none does
 DOUBT = 0.01  # p of a part, after correction for the number of places, from which "equivalent" is not said
@@ -94,43 +94,37 @@ def tail_of(values: np.ndarray, result: Result, plan: design.Design, sigma: floa
     return Part(where, size, None, None, p, own=size, enough=p <= rank_test.ALPHA and not result.barred)
 
 
-def _worse(part: Part, better: str | None) -> bool:
-    return better is not None and (part.own > 0) == (better == "lower")
-
-
-def settle(results: list[Result], betters: list[str | None]) -> None:
-    """Corrects the parts of all series for how many series there are, and lets them change verdicts.
-
-    `betters` says which direction of each is better.
-    """
+def settle(results: list[Result]) -> None:
+    """Corrects the parts of all series for how many series there are, and lets them change verdicts."""
     least = np.array([min((part.p for part in result.parts), default=1.0) for result in results])
     factors = rank_test.adjusted(least) / np.maximum(least, 1e-300)
-    for result, better, factor in zip(results, betters, factors):
+    for result, factor in zip(results, factors):
         for part in result.parts:
             part.q = min(1.0, part.p * float(factor))
             part.sure = part.enough and part.q <= SESSION
-        _apply(result, better)
+        _apply(result)
 
 
-def _apply(result: Result, better: str | None) -> None:
+def _apply(result: Result) -> None:
     result.parts = [part for part in result.parts if part.low is None or part.q <= rank_test.SESSION]
     if any(part.sure for part in result.parts if part.low is not None):
         result.parts = [part for part in result.parts if part.low is not None]  # these places explain the tail
     sure = [part for part in result.parts if part.sure]
     unnamed = result.barred.startswith("not identifiable: boots")
-    if any(_worse(part, better) for part in sure) and not unnamed:
+    if any(is_worse(part.own, result.better) for part in sure) and not unnamed:
         result.verdict, result.reason = "regressed", ""
         result.advice, result.more = "", None
     elif sure and result.verdict in ("equivalent", "changed-but-small") and not unnamed:
-        result.verdict = "changed" if better is None else "improved"
+        result.verdict = "changed" if result.better is None else "improved"
     elif result.verdict in ("equivalent", "changed-but-small") and (doubt := [p for p in result.parts if p.p < 1]):
         result.verdict = "inconclusive"
         result.reason = f"unlike the others: {in_words(result, doubt)}"
 
 
 def in_words(result: Result, found: list[Part] | None = None) -> str:
-    """Such as "n3 -50.1% [-51.0%, -49.2%]"; the places that are furthest from the others first."""
-    found = sorted(result.parts if found is None else found, key=lambda part: -abs(part.estimate))
+    """Such as "n3 -50.1% [-51.0%, -49.2%]"; first what makes the verdict, and what is furthest from the others."""
+    every = result.parts if found is None else found
+    found = sorted(every, key=lambda part: (not result.bears_out(part.own), -abs(part.estimate)))
     said = []
     for part in found[:_NAMED]:
         words = f"{spelling.printable(part.where)} {_figure(part.own, result)}"

@@ -12,7 +12,7 @@ from isthmus import spelling, units
 from isthmus.statistics import rank_test
 from isthmus.tables import output
 from isthmus.verdicts import unlike
-from isthmus.verdicts.judging import VERDICTS, Outcome, Result, run_more
+from isthmus.verdicts.judging import VERDICTS, Outcome, Part, Result, run_more
 
 _SHOWN = {"regressed": 30, "inconclusive": 5, "improved": 10, "changed": 5, "changed-but-small": 3}
 
@@ -25,9 +25,8 @@ def _figure(value: float | None, result: Result) -> str:
     return f"{value:+.3g}"
 
 
-def direction(result: Result) -> str:
-    """What the change is in words: slower, faster, lower, higher; nothing where there is none."""
-    change = next((part.own for part in result.parts if part.sure), result.estimate)
+def direction(change: float | None, result: Result) -> str:
+    """A change in words: slower, faster, lower, higher; nothing where there is none."""
     if not change:
         return ""
     if result.ratio and result.unit == "s":
@@ -35,10 +34,16 @@ def direction(result: Result) -> str:
     return "higher" if change > 0 else "lower"
 
 
+def _foremost(result: Result) -> list[Part]:
+    """The sure parts that bear out the verdict, the largest change first."""
+    sure = [part for part in result.parts if part.sure and result.bears_out(part.own)]
+    return sorted(sure, key=lambda part: -abs(part.own))
+
+
 def _size(result: Result) -> float:
-    """How far a series, or a part of it, is from no change, to sort by: as a share, or in margins."""
-    changes = [result.estimate or 0.0, *(part.own for part in result.parts if part.sure)]
-    largest = max(changes, key=abs)
+    """How far a series, or a part of it, went the way of its verdict, to sort by: as a share, or in margins."""
+    changes = [result.estimate or 0.0, *(part.own for part in _foremost(result))]
+    largest = max((change for change in changes if result.bears_out(change)), key=abs, default=0.0)
     if result.ratio:
         return abs(math.log1p(max(largest, -0.999999)))
     return abs(largest) / result.delta * 0.01 if result.delta else abs(largest)
@@ -51,11 +56,12 @@ def by_weight(result: Result) -> tuple:
 
 
 def _seen(result: Result) -> str:
-    """The change of a series in a few words, with its place."""
-    if sure := sorted((part for part in result.parts if part.sure), key=lambda part: -abs(part.own)):
-        more = f" and {len(sure) - 1} more" if len(sure) > 1 else ""
-        return f"{_figure(sure[0].own, result)} {direction(result)} on {sure[0].where}{more}"
-    return f"{_figure(result.estimate, result)} {direction(result)}".rstrip()
+    """The change that makes the verdict of a series, in a few words, with its place."""
+    if parts := _foremost(result):
+        more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+        where = f"on {spelling.printable(parts[0].where)}{more}"
+        return f"{_figure(parts[0].own, result)} {direction(parts[0].own, result)} {where}"
+    return f"{_figure(result.estimate, result)} {direction(result.estimate, result)}".rstrip()
 
 
 def lines_of(result: Result) -> list[str]:
@@ -70,7 +76,7 @@ def lines_of(result: Result) -> list[str]:
         if any(end is not None and math.isfinite(end) for end in ends) else "(no interval)"
     )  # fmt: skip
     figures = (
-        f"{_figure(result.estimate, result)} {direction(result)} {interval}  "
+        f"{_figure(result.estimate, result)} {direction(result.estimate, result)} {interval}  "
         f"±{_figure(result.delta, result).lstrip('+')}  {a} → {b}  q={result.q:.2g}  "
         f"{result.jobs[0]}+{result.jobs[1]} jobs"
     )
@@ -202,7 +208,7 @@ COLUMNS = {
 
 
 def row_of(each: Result) -> dict[str, Any]:
-    part = max(each.parts, key=lambda part: (part.sure, abs(part.own)), default=None)
+    part = max(each.parts, key=lambda part: (part.sure, each.bears_out(part.own), abs(part.own)), default=None)
     shared = each.clusters
     return each.case | {
         "unit": each.unit, "series": each.label, "verdict": each.verdict, "reason": each.reason or None,
