@@ -7,6 +7,7 @@ import errno
 import importlib
 import io
 import os
+import pathlib
 import re
 import sys
 import textwrap
@@ -72,6 +73,16 @@ def _hanging(line: str, width: int) -> list[str]:
     return folded or [""]
 
 
+#: Actions of options that may be given several times.
+_COLLECTS = (argparse._AppendAction, argparse._ExtendAction)
+_PATHS = ("DIR", "FILE", "PATH", "PREFIX", "RECORDS", "REPORT", "SVG")  # as help calls arguments that are paths
+
+
+def _is_path(action: argparse.Action) -> bool:
+    """Whether an argument may have bytes that are no UTF-8, as names of files may."""
+    return action.type is pathlib.Path or action.metavar in _PATHS
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
 
@@ -86,10 +97,28 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
+        self._taken: list[argparse.Action] = []  # options that were given, of those that take one value
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:  # here, so that a part of a command names its own help
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+    def _get_values(self, action, arg_strings):
+        """Of one occurrence of an option, or of a positional argument."""
+        if action.option_strings and action.nargs != 0 and not isinstance(action, _COLLECTS):
+            if action in self._taken:
+                raise argparse.ArgumentError(action, "takes one value, and was given several")
+            self._taken.append(action)
+        return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action, arg_string):
+        if action.nargs not in (argparse.REMAINDER, argparse.PARSER) and not _is_path(action):
+            try:
+                arg_string.encode()
+            except UnicodeEncodeError:
+                why = f"{spelling.shorten(spelling.printable(arg_string), 60)} is not UTF-8, as all records are"
+                raise argparse.ArgumentError(action, why) from None
+        return super()._get_value(action, arg_string)
 
     def _print_message(self, message, file=None):
         """Help and versions, of which argparse would lose what cannot be written."""

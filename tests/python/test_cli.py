@@ -150,6 +150,69 @@ def test_no_command_takes_an_abbreviated_option(command, capsys):
         assert f"there is no option {option}" in refused([command, option], capsys)
 
 
+def options_with_values():
+    """(words, action) of every option of every command that has a value."""
+
+    def of(parser, words):
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, part in action.choices.items():
+                    yield from of(part, [*words, name])
+            elif action.option_strings and action.nargs != 0:
+                yield words, action
+
+    for command in cli.COMMANDS:
+        parser = cli.Parser()
+        importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
+        yield from of(parser, [command])
+
+
+def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
+    """A script that says --delta twice would be judged by one of them."""
+    values, seen = {"share": "0.5", "count": "1", "times": "1", "int": "1", "float": "1"}, set()
+    for words, action in options_with_values():
+        value = next(iter(action.choices)) if action.choices else values.get(getattr(action.type, "__name__", ""), "x")
+        twice = [word for name in (action.option_strings[0], action.option_strings[-1]) for word in (name, value)]
+        collects = isinstance(action, argparse._AppendAction)
+        seen.add(collects)
+        if not collects:
+            why = f"{'/'.join(action.option_strings)}: takes one value, and was given several"
+            assert why in refused([*words, *twice], capsys), words
+    assert seen == {True, False}
+    assert "takes one value" in refused(["regress", "--delta=1%", "--delta=30%", "x"], capsys)
+
+
+def test_options_may_be_given_again_where_that_means_something(capsys):
+    assert "nosuch: no such file" in refused(["nodes", "--metric", "a", "--metric", "b", "nosuch"], capsys)
+    assert cli.main(["site", "check", "--quiet", "--quiet", "--root", str(ROOT)]) == exits.PASSED
+
+
+def test_a_text_that_is_not_utf_8_is_refused_by_every_option_but_those_of_paths(capsys):
+    paths = set()
+    for words, action in options_with_values():
+        option = action.option_strings[-1]
+        if cli._is_path(action):
+            paths.add(option)
+        elif not action.choices:
+            said = refused([*words, option, "a\udcff"], capsys)
+            assert f"{option}: a\\xdcff is not UTF-8, as all records are" in said, words
+    assert paths == {"--bench", "--catalogue", "--instructions", "--json", "--junit", "--library", "--like", "--noise",
+                     "--output", "--records", "--root", "--select", "--timeline", "--weights"}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["site", "check"], ["site", "probe"], ["figure"]], ids=" ".join)
+def test_a_positional_text_that_is_not_utf_8_is_one_sentence(words, capsys):
+    assert "\\xdcff" in refused([*words, "a\udcff"], capsys)
+
+
+def test_paths_may_have_any_bytes(tmp_path, capsys):
+    page = os.path.join(os.fsencode(tmp_path), b"t\xff.csv")
+    assert cli.main(["table", str(EXAMPLE), "-o", os.fsdecode(page)]) == exits.PASSED
+    assert os.path.exists(page)
+    assert "a\\xdcff: no such file or folder" in refused(["nodes", "a\udcff"], capsys)
+    assert "a\\xdcff: no such program" in refused(["faults", "run", "--", "a\udcff", "\udcff"], capsys)
+
+
 def programs_with_options():
     listed = subprocess.run(["git", "ls-files", "analysis", "reframe", "scripts"], cwd=ROOT, capture_output=True,
                             text=True, check=True)  # fmt: skip

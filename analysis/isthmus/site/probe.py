@@ -25,7 +25,9 @@ from isthmus.site.machine import FILL_IN, Machine
 def add_arguments(parser):
     parser.add_argument("name", help="what the site is called, in records and as a folder")
     parser.add_argument("--partition", metavar="NAME", help="the scheduler's name for this node's partition")
-    parser.add_argument("--bench", help="isthmus-bench, which knows most of a GPU (default: $ISTHMUS_BENCH)")
+    parser.add_argument(
+        "--bench", metavar="FILE", help="isthmus-bench, which knows most of a GPU (default: $ISTHMUS_BENCH)"
+    )
     parser.add_argument("--write", action="store_true", help="into site-configs/NAME/, which must not exist yet")
     site_tree.add_root(parser)
 
