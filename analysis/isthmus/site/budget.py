@@ -284,7 +284,12 @@ def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[in
     if not bench:
         return None, None
     environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={gpus},{EMULATED}"}
-    return understood(tools.ask(bench, *command, "--dry-run", timeout=300, environ=environment).out)
+    answer = tools.ask(bench, *command, "--dry-run", timeout=300, environ=environment)
+    cases, seconds = understood(answer.out)
+    if seconds is None:
+        why = answer.why or f"{answer.command} does not say how long it takes"
+        print(spelling.printable(f"no estimate: {spelling.shorten(why, 300)}"), file=sys.stderr)
+    return cases, seconds
 
 
 def understood(said: str) -> tuple[int | None, float | None]:
