@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import importlib
 import io
 import os
+import pathlib
 import re
 import sys
 import textwrap
 
-from isthmus import Error, __version__, spelling, start
-from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, LOST_OUTPUT, with_absence
+from isthmus import Error, __version__, spelling, start, streams
+from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT, PASSED, UNDECIDED, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
 COMMANDS = {
@@ -73,6 +73,16 @@ def _hanging(line: str, width: int) -> list[str]:
     return folded or [""]
 
 
+#: Actions of options that may be given several times.
+_COLLECTS = (argparse._AppendAction, argparse._ExtendAction)
+_PATHS = ("DIR", "FILE", "PATH", "PREFIX", "RECORDS", "REPORT", "SVG")  # as help calls arguments that are paths
+
+
+def _is_path(action: argparse.Action) -> bool:
+    """Whether an argument may have bytes that are no UTF-8, as names of files may."""
+    return action.type is pathlib.Path or action.metavar in _PATHS
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
 
@@ -87,10 +97,28 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
+        self._taken: list[argparse.Action] = []  # options that were given, of those that take one value
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:  # here, so that a part of a command names its own help
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+    def _get_values(self, action, arg_strings):
+        """Of one occurrence of an option, or of a positional argument."""
+        if action.option_strings and action.nargs != 0 and not isinstance(action, _COLLECTS):
+            if action in self._taken:
+                raise argparse.ArgumentError(action, "takes one value, and was given several")
+            self._taken.append(action)
+        return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action, arg_string):
+        if action.nargs not in (argparse.REMAINDER, argparse.PARSER) and not _is_path(action):
+            try:
+                arg_string.encode()
+            except UnicodeEncodeError:
+                why = f"{spelling.shorten(spelling.printable(arg_string), 60)} is not UTF-8, as all records are"
+                raise argparse.ArgumentError(action, why) from None
+        return super()._get_value(action, arg_string)
 
     def _print_message(self, message, file=None):
         """Help and versions, of which argparse would lose what cannot be written."""
@@ -160,69 +188,72 @@ def _load(command: str):
         raise Error(f"{error.name} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
 
 
-class _Closed(io.TextIOBase):
-    """Standard output that `>&-` closed: Python has none then, and what is printed would be lost without a word."""
+def _lost(error: streams.LostOutput) -> int:
+    """The exit code where standard output could not be written."""
+    streams.drop_output()
+    if error.errno == errno.EPIPE:  # `isthmus table … | head`
+        return CLOSED_PIPE
+    _say(f"standard output could not be written ({error.strerror}); send it elsewhere")
+    return LOST_OUTPUT
 
-    def writable(self):
+
+def _why(error: OSError) -> str:
+    """What a command did not foresee, as a sentence."""
+    if not os.path.isabs(error.filename or "") and _is_adrift():
+        return "the current folder is gone; change to one that exists, and run it again"
+    return f"{'' if error.filename is None else f'{error.filename}: '}{error.strerror or error}"
+
+
+def _is_adrift() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
         return True
-
-    def write(self, text):
-        if text:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return 0
-
-    @property
-    def buffer(self):
-        return self
+    return False
 
 
-def _drop_output() -> None:
-    """What is still to be written goes nowhere, so that Python does not try again at its end, and complain."""
-    with contextlib.suppress(OSError):  # a closed one has no number
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _say(sentence: str) -> None:
+    print(f"{start.program}: {spelling.printable(sentence)}", file=sys.stderr)
 
 
-def _lost(prog: str, error: OSError) -> int:
-    """The exit code of what a command did not foresee, as a disk that is full; an error without a file is stdout's."""
-    _drop_output()
-    if error.filename is None:
-        print(f"{prog}: standard output could not be written ({error.strerror or error}); send it elsewhere",
-              file=sys.stderr)  # fmt: skip
-        return LOST_OUTPUT
-    print(f"{prog}: {spelling.printable(str(error.filename))}: {error.strerror or error}", file=sys.stderr)
-    return BAD_INPUT
+def _run(arguments: list[str] | None) -> int:
+    """Runs one command and returns its exit code."""
+    asked = _parser().parse_args(arguments)
+    start.program = f"isthmus {asked.command}"
+    module = _load(asked.command)
+    parser = Parser(prog=start.program, description=module.__doc__)
+    module.add_arguments(parser)
+    if "exit codes:" not in f"{parser.description}{parser.epilog}":
+        parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
+    given = parser.parse_args(asked.arguments)
+    if check := getattr(given, "check_output", None):
+        check(given)
+    status = module.run(given)
+    return with_absence(status, [*getattr(given, "absent", []), *getattr(given, "doubts", [])])
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
-    start.program = prog = "isthmus"
-    if sys.stdout is None:
-        sys.stdout = _Closed()
+    start.program = "isthmus"
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
+    status = PASSED
     try:
-        asked = _parser().parse_args(arguments)
-        prog = start.program = f"isthmus {asked.command}"
-        module = _load(asked.command)
-        parser = Parser(prog=prog, description=module.__doc__)
-        module.add_arguments(parser)
-        if "exit codes:" not in f"{parser.description}{parser.epilog}":
-            parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
-        given = parser.parse_args(asked.arguments)
-        if check := getattr(given, "check_output", None):
-            check(given)
-        status = module.run(given)
-        status = with_absence(status, [*getattr(given, "absent", []), *getattr(given, "doubts", [])])
+        try:
+            status = _run(arguments)
+        except Error as error:
+            _say(str(error))
+            status = BAD_INPUT
+        except streams.LostOutput:
+            raise
+        except OSError as error:
+            _say(_why(error))
+            status = BAD_INPUT
+        except KeyboardInterrupt:  # where another program calls this
+            _say("interrupted")
+            status = start.INTERRUPTED
         sys.stdout.flush()
-        return status
-    except Error as error:
-        print(f"{prog}: {spelling.printable(str(error))}", file=sys.stderr)
-        return BAD_INPUT
-    except BrokenPipeError:  # `isthmus table … | head`
-        _drop_output()
-        return CLOSED_PIPE
-    except OSError as error:
-        return _lost(prog, error)
-    except KeyboardInterrupt:  # where another program calls this
-        print(f"{prog}: interrupted", file=sys.stderr)
-        return start.INTERRUPTED
+    except streams.LostOutput as error:
+        lost = _lost(error)
+        return lost if status in (PASSED, FOUND, UNDECIDED) else status
+    return status

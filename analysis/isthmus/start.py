@@ -21,8 +21,10 @@ unfinished: set[str] = set()  # files that are being written under another name 
 
 def _end() -> None:
     sentence = f"{program}: interrupted\n".encode()
-    os.write(2, sentence) if _is_open(2) else None
-    os._exit(INTERRUPTED)
+    try:
+        os.write(2, sentence) if _is_open(2) else None
+    finally:  # where nothing can be written, too
+        os._exit(INTERRUPTED)
 
 
 def _is_open(descriptor: int) -> bool:
@@ -86,6 +88,9 @@ def listen() -> None:
 def main() -> int:
     """Runs the command line of this process."""
     listen()
+    from isthmus import streams
+
+    streams.guard()
     from isthmus import cli
 
     return cli.main()

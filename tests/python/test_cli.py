@@ -150,6 +150,69 @@ def test_no_command_takes_an_abbreviated_option(command, capsys):
         assert f"there is no option {option}" in refused([command, option], capsys)
 
 
+def options_with_values():
+    """(words, action) of every option of every command that has a value."""
+
+    def of(parser, words):
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, part in action.choices.items():
+                    yield from of(part, [*words, name])
+            elif action.option_strings and action.nargs != 0:
+                yield words, action
+
+    for command in cli.COMMANDS:
+        parser = cli.Parser()
+        importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
+        yield from of(parser, [command])
+
+
+def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
+    """A script that says --delta twice would be judged by one of them."""
+    values, seen = {"share": "0.5", "count": "1", "times": "1", "int": "1", "float": "1"}, set()
+    for words, action in options_with_values():
+        value = next(iter(action.choices)) if action.choices else values.get(getattr(action.type, "__name__", ""), "x")
+        twice = [word for name in (action.option_strings[0], action.option_strings[-1]) for word in (name, value)]
+        collects = isinstance(action, argparse._AppendAction)
+        seen.add(collects)
+        if not collects:
+            why = f"{'/'.join(action.option_strings)}: takes one value, and was given several"
+            assert why in refused([*words, *twice], capsys), words
+    assert seen == {True, False}
+    assert "takes one value" in refused(["regress", "--delta=1%", "--delta=30%", "x"], capsys)
+
+
+def test_options_may_be_given_again_where_that_means_something(capsys):
+    assert "nosuch: no such file" in refused(["nodes", "--metric", "a", "--metric", "b", "nosuch"], capsys)
+    assert cli.main(["site", "check", "--quiet", "--quiet", "--root", str(ROOT)]) == exits.PASSED
+
+
+def test_a_text_that_is_not_utf_8_is_refused_by_every_option_but_those_of_paths(capsys):
+    paths = set()
+    for words, action in options_with_values():
+        option = action.option_strings[-1]
+        if cli._is_path(action):
+            paths.add(option)
+        elif not action.choices:
+            said = refused([*words, option, "a\udcff"], capsys)
+            assert f"{option}: a\\xdcff is not UTF-8, as all records are" in said, words
+    assert paths == {"--bench", "--catalogue", "--instructions", "--json", "--junit", "--library", "--like", "--noise",
+                     "--output", "--records", "--root", "--select", "--timeline", "--weights"}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["site", "check"], ["site", "probe"], ["figure"]], ids=" ".join)
+def test_a_positional_text_that_is_not_utf_8_is_one_sentence(words, capsys):
+    assert "\\xdcff" in refused([*words, "a\udcff"], capsys)
+
+
+def test_paths_may_have_any_bytes(tmp_path, capsys):
+    page = os.path.join(os.fsencode(tmp_path), b"t\xff.csv")
+    assert cli.main(["table", str(EXAMPLE), "-o", os.fsdecode(page)]) == exits.PASSED
+    assert os.path.exists(page)
+    assert "a\\xdcff: no such file or folder" in refused(["nodes", "a\udcff"], capsys)
+    assert "a\\xdcff: no such program" in refused(["faults", "run", "--", "a\udcff", "\udcff"], capsys)
+
+
 def programs_with_options():
     listed = subprocess.run(["git", "ls-files", "analysis", "reframe", "scripts"], cwd=ROOT, capture_output=True,
                             text=True, check=True)  # fmt: skip
@@ -313,6 +376,56 @@ def test_output_that_is_lost_passes_no_gate(command, to):
     assert re.fullmatch(r"isthmus.*: standard output could not be written \(.*\); send it elsewhere\n", said), said
 
 
+NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+NO_NOTES = [pytest.param("2>/dev/full", marks=NEEDS_FULL), "2>&-", "<&- 2>&-", "2> >(exec 0<&-)"]
+
+
+@pytest.mark.parametrize("to", NO_NOTES)
+def test_a_note_that_is_lost_changes_neither_exit_code_nor_answer(to, tmp_path):
+    """1 would read as "something regressed"; notes go to no other stream than their own."""
+    (tmp_path / "a.jsonl").write_bytes(EXAMPLE.read_bytes())
+    (tmp_path / "b.jsonl").write_text("text\n")
+    folder, answer = shlex.quote(str(tmp_path)), tmp_path / "answer"
+    command = f"table {folder} --format json >{shlex.quote(str(answer))}"
+    code, said = piped(command)
+    whole = answer.read_text()
+    assert code == exits.UNDECIDED and "b.jsonl" in said and json.loads(whole)
+    assert piped(f"{command} {to}") == (exits.UNDECIDED, "") and answer.read_text() == whole
+    for refused_one in ("nodes nosuch", "regress nosuch --from a=1 --to a=2", "night nosuch", "table --bogus", "bogus"):
+        assert piped(f"{refused_one} {to}") == (exits.BAD_INPUT, ""), refused_one
+
+
+@NEEDS_FULL
+@pytest.mark.parametrize("to", [">/dev/full", ">&-"])
+def test_bad_input_stays_bad_input_where_nothing_can_be_written(to, tmp_path):
+    script = (
+        "import isthmus.start as s, isthmus.cli as c, isthmus\ndef run(_): print('x'); raise isthmus.Error('why')\n"
+    )
+    script += "c._run = run; raise SystemExit(s.main())"
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {to}"
+    assert piped(f"--version; {line} 2>/dev/full") == (exits.BAD_INPUT if "full" in to else exits.LOST_OUTPUT, "")
+
+
+def test_a_folder_that_is_gone_is_not_the_outputs_fault(tmp_path):
+    gone = shlex.quote(str(tmp_path / "gone"))
+    gone = f"--version; mkdir {gone}; cd {gone}; rmdir {gone}; {shlex.quote(sys.executable)} -m isthmus"
+    for command in ("site check", "references check --site x"):
+        code, said = piped(f"{gone} {command}")
+        assert code == exits.BAD_INPUT, command
+        expected = (
+            f"isthmus {command.split()[0]}: the current folder is gone; change to one that exists, and run it again"
+        )
+        assert said.splitlines()[-1] == expected
+
+
+def test_an_error_without_a_file_is_not_the_outputs_fault(monkeypatch, capsys):
+    def fails(_):
+        raise OSError(24, os.strerror(24))
+
+    monkeypatch.setattr(cli, "_run", fails)
+    assert refused(["table"], capsys) == "isthmus: Too many open files\n"
+
+
 def test_a_closed_output_that_nothing_goes_to_is_no_fault(tmp_path):
     assert piped(f"table {EXAMPLE} -o {shlex.quote(str(tmp_path / 't.csv'))} >&-") == (exits.PASSED, "")
     assert (tmp_path / "t.csv").read_text().startswith("workload,")
@@ -385,6 +498,17 @@ def test_an_interrupt_in_pythons_own_end_leaves_the_commands_exit_code():
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
     assert (ended.returncode, ended.stderr) == (7, "")
+
+
+@NEEDS_FULL
+def test_an_interrupt_that_cannot_be_told_has_its_exit_code():
+    script = (
+        "import os, signal, isthmus.start as s; s.listen(); os.kill(os.getpid(), signal.SIGINT); raise SystemExit(7)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, "-c", script], stderr=full, env=environment, timeout=60)
+    assert ended.returncode == 130
 
 
 def runs(pid):

@@ -277,3 +277,11 @@ def test_bad_input_is_one_sentence(capsys, monkeypatch, arguments, why):
     status, shown, said = budget(capsys, monkeypatch, *arguments)
     assert status == exits.BAD_INPUT and not shown
     assert why in said and said.count("\n") == 1
+
+
+def test_an_estimate_that_the_program_does_not_give_has_a_reason(tmp_path, capsys):
+    bench = tmp_path / "bench"
+    bench.write_text("#!/bin/sh\necho no such workload >&2; exit 2\n")
+    bench.chmod(0o755)
+    assert site_budget.estimate(str(bench), ("run", "x"), 1) == (None, None)
+    assert capsys.readouterr().err == "no estimate: bench run x --dry-run ends with exit code 2 (no such workload)\n"

@@ -344,7 +344,53 @@ def test_of_mig_instances_a_program_uses_one(machine, tmp_path):
     esac"""
     _, partitions, _, text = written(machine({"nvidia-smi": script}), tmp_path)
     assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "sm_80", "num_devices": 1}]
-    assert "1 MIG instances (1g.5gb): a program uses one of them" in text
+    assert "1 × NVIDIA A100 is cut into 1 MIG instance (1g.5gb): a program uses one of them" in said(text)
+
+
+@pytest.mark.parametrize("cut, devices", [
+    ((), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),
+    ((1,), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),  # a whole A100, and an instance of the other
+    ((1, 2), [("sm_80", 1), ("sm_80", 1), ("sm_90", 1)]),
+    ((0, 3), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),
+])  # fmt: skip
+def test_mig_cuts_the_gpu_above_it_alone(machine, tmp_path, cut, devices):
+    names = ["NVIDIA A30", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100"]
+    queried = "".join(f"echo '{name}, {'9.0' if 'H' in name else '8.0'}';" for name in names)
+    instances = "echo '  MIG 1g.10gb     Device  0: (UUID: MIG-1)'; echo '  MIG 2g.20gb     Device  1: (UUID: MIG-2)';"
+    listed = "".join(
+        f"echo 'GPU {number}: {name} (UUID: GPU-{number})';{instances if number in cut else ''}"
+        for number, name in enumerate(names)
+    )
+    smi = f'case "$*" in *query-gpu*) {queried} ;; -L) {listed} ;; esac'
+    _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
+    assert [(d["arch"], d["num_devices"]) for d in partitions["local"]["devices"]] == devices
+    for name in set(names):
+        count = sum(names[number] == name for number in cut)
+        assert (f"{name} {'is' if count == 1 else 'are'} cut into {2 * count} MIG instances" in said(text)) == bool(
+            count
+        )
+
+
+def test_mig_that_nvidia_smi_does_not_tell_is_not_known(machine, tmp_path):
+    gpus = "for i in 1 2 3 4; do echo 'NVIDIA A100-SXM4-80GB, 8.0'; done"
+    smi = f'case "$*" in *query-gpu*) {gpus} ;; -L) exit 255 ;; *) exit 9 ;; esac'
+    _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
+    assert [d["num_devices"] for d in partitions["local"]["devices"]] == [4]
+    assert "MIG: not known, nvidia-smi -L ends with exit code 255" in said(text)
+
+
+def test_a_list_that_ends_early_gives_no_number_of_gpus(machine, tmp_path):
+    smi = OLD_SMI.replace("-L)", "-L) trap 'exit 3' EXIT;")
+    _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
+    assert [d["num_devices"] for d in partitions["local"]["devices"]] == ["FILL_IN"]
+    assert "nvidia-smi -L ends with exit code 3" in said(text)
+
+
+def test_links_that_are_told_in_part_state_no_peer(machine, tmp_path):
+    smi = NVIDIA_SMI.replace("*p2p*)", "*p2p*) trap 'exit 3' EXIT;")
+    _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
+    assert "peer" not in partitions["local"]["features"]
+    assert "peer: not known, nvidia-smi topo -p2p r ends with exit code 3" in said(text)
 
 
 @pytest.mark.parametrize("says, asked", [
@@ -465,6 +511,33 @@ def test_this_node_is_of_one_kind_of_its_partition(machine, tmp_path):
     _, partitions, _, text = written(machine(slurm(lines, "echo gpu") | {"nvidia-smi": NVIDIA_SMI}), tmp_path)
     assert {p["devices"][0]["arch"] for p in partitions.values()} == {"FILL_IN"}
     assert "which of the partition's kinds of node this is, sinfo does not say" in text
+
+
+NO_CONTROLLER = "echo 'Unable to contact slurm controller' >&2; exit 1"
+
+
+@pytest.mark.parametrize("answer, why", [
+    (NO_CONTROLLER, "which partition this node is of is not known: sinfo -h -n {} -o %R ends with exit code 1 (Unable"),
+    ("true", "sinfo has no partition of this node, {}; give --partition if it is of one"),
+])  # fmt: skip
+def test_a_node_of_no_known_partition_is_still_described(machine, tmp_path, answer, why):
+    lines = "cpu|1:00:00|(null)\ngpu|1:00:00|gpu:h200:2"
+    here = machine(slurm(lines, answer) | {"nvidia-smi": NVIDIA_SMI}, SLURMD_NODENAME="n1")
+    _, partitions, _, text = written(here, tmp_path)
+    assert why.format("n1") in said(text) and "give --partition" in said(text)
+    assert "this node has 2 × NVIDIA H200 (sm_90); gpu, cuda, hmm, managed, peer" in said(text)
+    assert "hmm: nvidia-smi, addressing mode" in said(text)
+    assert partitions["gpu"]["devices"][0]["arch"] == "FILL_IN"
+    _, partitions, _, text = written(here, tmp_path, partition="gpu")
+    assert partitions["gpu"]["devices"][0]["arch"] == "sm_90" and "this node has" not in said(text)
+
+
+def test_a_kind_of_node_that_sinfo_does_not_tell_has_a_reason(machine, tmp_path):
+    gres = f'case "$*" in *%G*) {NO_CONTROLLER} ;; *) echo gpu ;; esac'
+    tools = slurm("gpu|1:00:00|gpu:h200:2\ngpu|1:00:00|gpu:v100:4", gres) | {"nvidia-smi": NVIDIA_SMI}
+    text = said(written(machine(tools), tmp_path)[3])
+    assert "kinds of node this is, sinfo does not say: sinfo -h -n" in text and "Unable to contact" in text
+    assert "this node has 2 × NVIDIA H200 (sm_90)" in text
 
 
 def test_who_pays_for_this_job_pays_for_others(machine, tmp_path):

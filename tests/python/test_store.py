@@ -512,3 +512,15 @@ def test_the_benchmark_gets_the_same_answer_from_raw_and_compacted(tmp_path):
     )  # fmt: skip
     assert "compacted 600 in " in ran.stdout and "the answers differ" not in ran.stdout, ran.stdout + ran.stderr
     assert ran.stdout.count(" rows ") == 4
+
+
+def test_a_text_that_is_not_utf_8_is_asked_for_in_vain(tmp_path):
+    """As in a file that a command reads: JSON may have half a letter."""
+    write(tmp_path / "a.jsonl", LINE)
+    for asked in ({"named": [("workload", "a\udcff")]}, {"where": "workload = 'a\udcff'"}):
+        with pytest.raises(Error, match="not UTF-8"):
+            store.open_store([tmp_path], **asked)
+    with store.open_store([tmp_path]) as opened:
+        for query, values in (("SELECT 'a\udcff'", ()), ("SELECT ?", ["a\udcff"])):
+            with pytest.raises(Error, match="UTF-8"):
+                opened.sql(query, values)

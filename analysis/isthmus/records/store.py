@@ -23,6 +23,8 @@ from isthmus.records import agreement, compacted, load, measurements, places, va
 from isthmus.records.load import Skipped
 
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
+#: Of a query. A text that is not UTF-8 is no duckdb.Error.
+_FAILURES = (duckdb.Error, UnicodeError, RuntimeError)
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 
 
@@ -43,8 +45,8 @@ class Store:
         """Runs a query over `measurements`; parameters stand for its question marks."""
         try:
             return self.connection.execute(query, parameters)
-        except duckdb.Error as error:
-            raise Error(f"the records cannot be read ({_first_line(error)})") from None
+        except _FAILURES as error:
+            raise Error(_why_unread(error)) from None
 
     def rows(self, query: str, parameters=()) -> list[dict]:
         """The result of a query as dictionaries by column."""
@@ -67,6 +69,12 @@ def _first_line(error: Exception) -> str:
     return spelling.shorten(str(error).splitlines()[0].removeprefix("IO Error: "))
 
 
+def _why_unread(error: Exception) -> str:
+    if isinstance(error, duckdb.Error):
+        return f"the records cannot be read ({_first_line(error)})"
+    return "the records cannot be asked for a text that is not UTF-8, as all records are"
+
+
 # --- raw files ---
 
 
@@ -77,7 +85,7 @@ def _take(connection, paths: list[str], wanted) -> list[Skipped]:
     try:
         connection.execute(f"INSERT INTO cases {measurements.cases_of(paths, wanted)}")
         return []
-    except (duckdb.Error, UnicodeError, RuntimeError) as error:
+    except _FAILURES as error:
         if len(paths) == 1:
             return [Skipped(paths[0], _first_line(error))]
     middle = len(paths) // 2
@@ -235,8 +243,8 @@ def open_store(
     except BaseException as error:
         connection.close()
         folder.cleanup()
-        if isinstance(error, duckdb.Error):
-            raise Error(f"the records cannot be read ({_first_line(error)})") from None
+        if isinstance(error, _FAILURES):
+            raise Error(_why_unread(error)) from None
         raise
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}

@@ -130,7 +130,10 @@ def _launcher(machine, system: System, notes) -> str:
     if system is PBS:
         answer = machine.ask("qstat", "--version")
         if answer.is_here and not re.search(r"pbs_version|^PBS", answer.out + answer.err, re.MULTILINE):
-            notes.append("which PBS this is, qstat --version does not say: 'torque' is another scheduler of ReFrame's")
+            why = "" if answer.ok else f" ({answer.why})"
+            notes.append(
+                f"which PBS this is, qstat --version does not say{why}: 'torque' is another scheduler of ReFrame's"
+            )
         return "pals" if "CRAY_MPICH_DIR" in machine.environ else "mpiexec"
     found = next((name for name in ("mpirun", "lrun", "mpiexec") if machine.has(name)), None)
     if found is None:
@@ -221,10 +224,20 @@ def _of_sinfo(machine, named: str | None, notes) -> list[Partition]:
     if not rows:
         notes.append(f"partitions: not known, {answer.why or 'sinfo lists none that can be read'}")
     node = machine.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-    asked = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
     chosen = named or machine.environ.get("SLURM_JOB_PARTITION")
-    mine = {chosen} if chosen else set(asked.out.split() if asked.ok else ())
+    mine = {chosen} if chosen else _of_node(machine, node, notes)
     return [part for name, lines in rows.items() for part in _kinds(machine, node, name, lines, name in mine)]
+
+
+def _of_node(machine, node: str, notes) -> set[str]:
+    """Partitions that this node is of; a note where sinfo has none."""
+    answer = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
+    if not answer.ok:
+        notes.append(f"which partition this node is of is not known: {answer.why}; give --partition")
+        return set()
+    if answer.is_empty:
+        notes.append(f"sinfo has no partition of this node, {node}; give --partition if it is of one")
+    return set(answer.out.split())
 
 
 def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bool) -> list[Partition]:
@@ -243,7 +256,7 @@ def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bo
     if () in groups:
         notes.append("some nodes of the partition have no GPU")
     is_split = len(with_gpus) > 1
-    own = _types_here(machine, node, name) if is_split and here else None
+    own, why = _types_here(machine, node, name) if is_split and here else (None, "")
     own = own if own in groups else None
     found = []
     for types, group in with_gpus.items():
@@ -258,18 +271,20 @@ def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bo
         elif len(types) > 1:
             own_notes.append("the GPUs of a node differ: keep those that are to be measured")
         if is_split and here and own is None:
-            own_notes.append("which of the partition's kinds of node this is, sinfo does not say")
+            own_notes.append(f"which of the partition's kinds of node this is, sinfo does not say{why}")
         is_here = here and (not is_split or own == types)
         kind = "-".join(filter(None, types)) if is_split else None
         found.append(Partition(name, limit, gpus, gres, is_here, kind, notes=own_notes))
     return found
 
 
-def _types_here(machine, node: str, name: str) -> tuple[str, ...] | None:
-    """Types of this node's GPUs, as sinfo has them."""
+def _types_here(machine, node: str, name: str) -> tuple[tuple[str, ...] | None, str]:
+    """Types of this node's GPUs, as sinfo has them, and why they are not known."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-p", name, "-o", "%G")
-    lines = [line for line in answer.out.splitlines() if line.strip()] if answer.ok else []
-    return tuple(each.type for each in sinfo.gpus_of(lines[0])[0]) if len(lines) == 1 else None
+    lines = [line for line in answer.out.splitlines() if line.strip()]
+    if answer.ok and len(lines) == 1:
+        return tuple(each.type for each in sinfo.gpus_of(lines[0])[0]), ""
+    return None, f": {answer.why}" if answer.why else ""
 
 
 # --- modules and MPI ---
@@ -304,7 +319,7 @@ def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[lis
     kinds = machine.ask("srun", "--mpi=list") if machine.has("ompi_info") else None
     if kinds and not kinds.ok:
         notes.append(f"which MPI srun starts is not known: {kinds.why}")
-    pmix = [["SLURM_MPI_TYPE", "pmix"]] if kinds and re.search(r"\bpmix\b", kinds.out + kinds.err) else []
+    pmix = [["SLURM_MPI_TYPE", "pmix"]] if kinds and kinds.ok and re.search(r"\bpmix\b", kinds.out + kinds.err) else []
     return [*pmix, ["SLURM_CPU_BIND", "none"]]
 
 

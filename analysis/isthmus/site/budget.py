@@ -70,7 +70,7 @@ def add_arguments(parser):
     parser.add_argument("-S", "--setvar", action="append", default=[], help="as ReFrame's -S, e.g. processes=5")
     parser.add_argument("--system", help="as ReFrame's --system, e.g. SITE:PARTITION")
     parser.add_argument("--records", nargs="+", default=[], metavar="PATH", help="kept records, files or folders")
-    parser.add_argument("--bench", help="isthmus-bench, for estimates (default: $ISTHMUS_BENCH)")
+    parser.add_argument("--bench", metavar="FILE", help="isthmus-bench, for estimates (default: $ISTHMUS_BENCH)")
     parser.add_argument("--per-job", type=float, default=30, metavar="SECONDS", help="of scheduler and start (30)")
     parser.add_argument("--budget", type=float, metavar="HOURS", help="node-hours that the chosen jobs may take")
     parser.add_argument("--select", type=pathlib.Path, metavar="FILE", help="write the chosen ones for run-checks")
@@ -284,7 +284,12 @@ def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[in
     if not bench:
         return None, None
     environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={gpus},{EMULATED}"}
-    return understood(tools.ask(bench, *command, "--dry-run", timeout=300, environ=environment).out)
+    answer = tools.ask(bench, *command, "--dry-run", timeout=300, environ=environment)
+    cases, seconds = understood(answer.out)
+    if seconds is None:
+        why = answer.why or f"{answer.command} does not say how long it takes"
+        print(spelling.printable(f"no estimate: {spelling.shorten(why, 300)}"), file=sys.stderr)
+    return cases, seconds
 
 
 def understood(said: str) -> tuple[int | None, float | None]:

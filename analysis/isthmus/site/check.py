@@ -50,7 +50,9 @@ class Finding:
 def add_arguments(parser):
     parser.add_argument("sites", nargs="*", metavar="SITE", help="names of folders in site-configs/ (default: all)")
     site_tree.add_root(parser)
-    parser.add_argument("--bench", help="isthmus-bench, to hold references against (default: $ISTHMUS_BENCH)")
+    parser.add_argument(
+        "--bench", metavar="FILE", help="isthmus-bench, to hold references against (default: $ISTHMUS_BENCH)"
+    )
     parser.add_argument("--quiet", action="store_true", help="errors only")
 
 

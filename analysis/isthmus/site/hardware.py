@@ -100,6 +100,13 @@ def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
     return found
 
 
+def summary(node: Node) -> str:
+    """What a node has, in a sentence, for a file that has no place for it."""
+    gpus = f"{_listed(node.gpus.kinds)} ({', '.join(kind.arch for kind in node.gpus.kinds)})" if node.gpus else ""
+    has = "; ".join(filter(None, (gpus, ", ".join(node.words))))
+    return f"this node has {has}" if has else "no GPU was seen on this node"
+
+
 def _listed(kinds: list[Kind]) -> str:
     return ", ".join(f"{'?' if kind.count is None else kind.count} × {kind.name}" for kind in kinds)
 
@@ -140,7 +147,7 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         return None
     lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
     rows = [match.groups() for line in lines if (match := re.fullmatch(r"(.+?)\s*,\s*([^,]+)", line))]
-    names = re.findall(r"^GPU \d+: (.+?)(?: \(UUID: .*\))?$", listed.out, re.MULTILINE)
+    instances = _instances(listed.out)
     if answer.ok and rows and len(rows) == len(lines):
         kinds = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
     elif rows:  # a GPU is lost, or the tool complains between its lines
@@ -148,13 +155,17 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         notes.append(f"nvidia-smi does not list all GPUs ({spelling.shorten((odd or [answer.why])[0], 120)})")
         known = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
         kinds = [dataclasses.replace(kind, count=None) for kind in known]
-    elif names:  # drivers before 510 know no compute_cap
+    elif instances:  # drivers before 510 know no compute_cap
         notes.append(f"no architecture is known: {answer.why or 'nvidia-smi does not name it'}")
-        kinds = _kinds([(name, FILL_IN) for name in names])
+        kinds = _kinds([(name, FILL_IN) for name, _ in instances])
+        if not listed.ok:
+            kinds = [dataclasses.replace(kind, count=None) for kind in kinds]
     else:
         doubts.append(f"whether there are NVIDIA GPUs is not known: {answer.why or listed.why or 'nvidia-smi is odd'}")
         return None
-    return Gpus("cuda", _without_mig(kinds, listed.out, notes), "nvidia-smi", {"managed"})
+    if listed.why:
+        notes.append(f"MIG: not known, {listed.why}; where GPUs are cut, a program uses one instance")
+    return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
 
 
 def _architecture(name: str, version: str, notes) -> str:
@@ -166,13 +177,37 @@ def _architecture(name: str, version: str, notes) -> str:
     return FILL_IN
 
 
-def _without_mig(kinds: list[Kind], listed: str, notes) -> list[Kind]:
-    """One of each kind of GPU where they are cut into instances."""
-    instances = re.findall(r"^\s+MIG (\S+)", listed, re.MULTILINE)
-    if not instances:
-        return kinds
-    notes.append(f"{len(instances)} MIG instances ({', '.join(sorted(set(instances)))}): a program uses one of them")
-    return [dataclasses.replace(kinds[0], count=1)]
+def _instances(listed: str) -> list[tuple[str, list[str]]]:
+    """Name of each GPU of `nvidia-smi -L`, and the profiles of the MIG instances below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in listed.splitlines():
+        if gpu := re.fullmatch(r"GPU \d+: (.+?)(?: \(UUID: .*\))?", line):
+            found.append((gpu[1], []))
+        elif found and (instance := re.match(r"\s+MIG (\S+)", line)):
+            found[-1][1].append(instance[1])
+    return found
+
+
+def _without_mig(kinds: list[Kind], gpus: list[tuple[str, list[str]]], notes) -> list[Kind]:
+    """Devices that a program can use: GPUs that are cut into MIG instances count as one of their kind."""
+    whole = collections.Counter(name for name, instances in gpus if not instances)
+    cut = collections.Counter(name for name, instances in gpus if instances)
+    for name, count in cut.items():
+        profiles = [profile for other, instances in gpus if other == name for profile in instances]
+        verb, parts = "is" if count == 1 else "are", spelling.counted(len(profiles), "MIG instance")
+        notes.append(
+            f"{count} × {name} {verb} cut into {parts} ({', '.join(sorted(set(profiles)))}): a program uses one of them"
+        )
+    if strangers := sorted(set(cut) - {kind.name for kind in kinds}):
+        notes.append(
+            f"MIG: nvidia-smi names {', '.join(strangers)} in its list alone, so all GPUs are counted as whole"
+        )
+    return [
+        dataclasses.replace(kind, count=min(kind.count, whole[kind.name] + 1))
+        if kind.name in cut and kind.count is not None
+        else kind
+        for kind in kinds
+    ]
 
 
 def _look_at_addressing(machine, found: Gpus, notes) -> None:
@@ -194,7 +229,8 @@ def _look_at_peers(machine, found: Gpus, notes) -> None:
     else:
         answer = machine.ask("nvidia-smi", "topo", "-p2p", "r")
         row = re.compile(r"\s*GPU\d+\s+((?:(?:X|OK|[A-Z]*NS)\s*)+)$")
-        rows = [match.group(1).split() for line in answer.out.splitlines() if (match := row.match(line))]
+        lines = answer.out.splitlines() if answer.ok else []
+        rows = [match.group(1).split() for line in lines if (match := row.match(line))]
         cells = {cell for row in rows for cell in row if cell != "X"}
         witness = "nvidia-smi topo -p2p" if len(rows) >= found.count and cells == {"OK"} else ""
         why = answer.why or ("" if len(rows) >= found.count else "nvidia-smi topo -p2p does not show all GPUs")
@@ -226,6 +262,8 @@ def _by_kfd(machine, notes) -> Gpus | None:
     archs = [_gfx(properties["gfx_target_version"]) for properties in nodes.values()]
     answer = machine.ask("rocm-smi", "--showproductname")
     names = [name.strip() for name in re.findall(r"Card [Ss]eries:[ \t]*(\S.*)", answer.out)] if answer.ok else []
+    if answer.is_here and not answer.ok:
+        notes.append(f"names of the GPUs: not known, {answer.why}")
     if len(names) != len(archs):
         names = archs
     if FILL_IN in archs:

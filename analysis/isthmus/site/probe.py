@@ -25,7 +25,9 @@ from isthmus.site.machine import FILL_IN, Machine
 def add_arguments(parser):
     parser.add_argument("name", help="what the site is called, in records and as a folder")
     parser.add_argument("--partition", metavar="NAME", help="the scheduler's name for this node's partition")
-    parser.add_argument("--bench", help="isthmus-bench, which knows most of a GPU (default: $ISTHMUS_BENCH)")
+    parser.add_argument(
+        "--bench", metavar="FILE", help="isthmus-bench, which knows most of a GPU (default: $ISTHMUS_BENCH)"
+    )
     parser.add_argument("--write", action="store_true", help="into site-configs/NAME/, which must not exist yet")
     site_tree.add_root(parser)
 
@@ -67,6 +69,9 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
     is_local = scheduler == "local"
     of_mpi: list[str] = []
     has_mpi = batch.has_mpi(machine, launcher, variables, of_mpi, is_local=is_local)
+    node = hardware.look(machine)
+    if not any(partition.here for partition in partitions):
+        notes += [hardware.summary(node), *node.notes]
     here = socket.gethostname()
     submit_host = here if is_local else machine.environ.get(system.submit_host)
     folder = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
@@ -83,7 +88,7 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
         plugin={"flux-batch": "flux_batch", "pals": "pals"}.get(scheduler if scheduler == "flux-batch" else launcher),
         modules_system=modules_system, loaded=loaded, scheduler=scheduler, launcher=launcher, is_local=is_local,
         account=machine.environ.get("SLURM_JOB_ACCOUNT") if system is batch.SLURM else None,
-        node=hardware.look(machine), partitions=partitions, mpi_variables=variables, has_mpi=has_mpi,
+        node=node, partitions=partitions, mpi_variables=variables, has_mpi=has_mpi,
         of_mpi=of_mpi,
     )  # fmt: skip
 
