@@ -14,6 +14,7 @@ import pytest
 from histories import History, jobs_of, write
 
 from isthmus import cli, exits
+from isthmus.records import load
 
 
 class Hangs(Exception):
@@ -255,3 +256,50 @@ def test_no_reader_ignores_a_key(kept, tmp_path, monkeypatch, name, text, why):
     path.write_text(text)
     done = run(*words)
     assert done.returncode == exits.BAD_INPUT and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+# --- nothing is passed over ---
+
+
+def files(folder):
+    found, skipped = load.find(folder)
+    return [os.path.relpath(each, folder) for each in found], [os.path.relpath(each.path, folder) for each in skipped]
+
+
+def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
+    (tmp_path / "r/own").mkdir(parents=True)
+    (tmp_path / "far/deep").mkdir(parents=True)
+    shutil.copy(kept / "c/000.jsonl", tmp_path / "r/own/0.jsonl")
+    shutil.copy(kept / "c/001.jsonl", tmp_path / "far/deep/1.jsonl")
+    (tmp_path / "r/a-node").symlink_to(tmp_path / "far")
+    (tmp_path / "r/again").symlink_to(tmp_path / "r/own")
+    (tmp_path / "r/loop").symlink_to(tmp_path / "r")
+    (tmp_path / "far/up").symlink_to(tmp_path)
+    assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], [])
+    (tmp_path / "r/gone").symlink_to(tmp_path / "unmounted")
+    assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], ["gone"])
+    done = run("table", tmp_path / "r")
+    assert done.returncode == exits.UNDECIDED and "gone: a link whose target is missing" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.xz", "x.jsonl.1", "x.JSONL", "x.Jsonl.gz", "x.jsonl~", "x.json", "x.ndjson"])
+def test_records_under_another_name_are_named(kept, tmp_path, name):
+    shutil.copy(kept / "c/000.jsonl", tmp_path / "0.jsonl")
+    (tmp_path / "plan.json").write_text('{"schema": "another"}')
+    (tmp_path / "0.jsonl.tables").mkdir()
+    assert files(tmp_path) == (["0.jsonl"], [])
+    shutil.copy(kept / "c/001.jsonl", tmp_path / name)
+    assert files(tmp_path) == (["0.jsonl"], [name])
+    done = run("table", tmp_path)
+    assert done.returncode == exits.UNDECIDED and f"{name}: not read under this name; rename it" in done.stderr
+
+
+def test_a_session_counts_once(kept, tmp_path):
+    copy = tmp_path / "copy.json"
+    shutil.copy(kept / "rep.json", copy)
+    done = run("night", kept / "rep.json", copy)
+    assert done.returncode == exits.PASSED and json.loads(done.stdout)["counts"]["green"] == 1
+    assert f"{copy}: the same session as {kept / 'rep.json'}, which is counted once\n" in done.stderr
+    copy.write_text(json.dumps(REPORT | {"runs": []}))
+    done = run("night", kept / "rep.json", copy)
+    assert done.returncode == exits.BAD_INPUT and "name one of them" in done.stderr

@@ -26,7 +26,7 @@ import stat
 import sys
 import zlib
 
-from isthmus import Error
+from isthmus import Error, inputs
 from isthmus.exits import PASSED, with_absence
 from isthmus.inputs import no_file, open_file
 from isthmus.records import places, validate
@@ -146,23 +146,59 @@ def find(path) -> tuple[list[str], list[Skipped]]:
         raise Error(f"{path}: no such file or folder") from None
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    found, skipped = [], []
+    found: list[str] = []
+    skipped: list[Skipped] = []
+    for folder, names in walk(path, skipped):
+        for file in (os.path.join(folder, name) for name in names):
+            if not file.endswith(_ENDINGS):
+                why = _passed_over(file)
+            else:
+                try:
+                    why = no_file(os.stat(file)) or _no_name(file)
+                except OSError as error:
+                    why = error.strerror
+                found += [] if why else [file]
+            if why:
+                skipped.append(Skipped(file, why))
+    return found, skipped
+
+
+_ENDINGS = (".jsonl", ".jsonl.gz")
+
+
+def _passed_over(file: str) -> str | None:
+    """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
+    name = os.path.basename(file).lower()
+    if os.path.islink(file) and not os.path.exists(file):
+        return "a link whose target is missing"
+    holds_records = name.endswith((".json", ".ndjson", ".json.gz")) and inputs.is_record(inputs.first_line(file))
+    if holds_records or ".jsonl" in name:
+        return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
+    return None
+
+
+def walk(top, skipped: list[Skipped]):
+    """Each folder below one, itself first, and the names of its files, sorted; compacted tables are left out.
+
+    Links to folders are followed, after all that is there without them, and no folder is entered twice. Folders that
+    cannot be read are added to `skipped`.
+    """
 
     def unreadable(error):
         skipped.append(Skipped(error.filename, f"a folder that cannot be read ({error.strerror})"))
 
-    for folder, folders, names in os.walk(path, onerror=unreadable):
-        folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
-        for file in (os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))):
-            try:
-                why = no_file(os.stat(file)) or _no_name(file)
-            except OSError as error:
-                why = error.strerror
-            if why:
-                skipped.append(Skipped(file, why))
-            else:
-                found.append(file)
-    return found, skipped
+    seen: set[tuple[int, int]] = set()
+    pending = [os.fspath(top)]
+    for start in pending:
+        for folder, folders, names in os.walk(start, onerror=unreadable):
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                folders.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
+            pending += [path for name in folders if os.path.islink(path := os.path.join(folder, name))]
+            yield folder, sorted(names)
 
 
 def read(path) -> list[dict]:

@@ -41,7 +41,7 @@ def add_arguments(parser):
 
 
 def run(arguments) -> int:
-    reports = [load(path) for path in arguments.reports]
+    reports = _sessions(arguments.reports)
     try:
         summary = summarise(reports)
         text = json.dumps(summary, indent=1, allow_nan=False) + "\n"
@@ -55,6 +55,20 @@ def run(arguments) -> int:
         output.deliver(text, arguments.json or "-")
     print(f"{summary['verdict']}: {summary['why']}", file=sys.stderr)
     return exits.PASSED if summary["verdict"] == "green" else exits.FOUND
+
+
+def _sessions(paths) -> list[dict]:
+    """The reports, each session once. Raises Error where two of one session differ."""
+    found: dict[str, tuple] = {}
+    for path in paths:
+        report = load(path)
+        uuid = report["session_info"].get("uuid")
+        first, known = found.setdefault(uuid if isinstance(uuid, str) else f"{path} {len(found)}", (path, report))
+        if known is not report and known != report:
+            raise Error(f"{path}: another report of the session that {first} has ({uuid}); name one of them")
+        if known is not report:
+            print(f"{path}: the same session as {first}, which is counted once", file=sys.stderr)
+    return [report for _, report in found.values()]
 
 
 def load(path) -> dict:
