@@ -187,7 +187,7 @@ def test_impossible_is_only_what_is_impossible_in_all_parts():
 
 @pytest.mark.parametrize("text, why", [
     ("papers: 3", "no table of exhibits"),
-    ("papers: [", "while parsing"),
+    ("papers: [", "no YAML"),
     (PART % ", missing: x", "one of records, missing, impossible"),
     (PART % ", notes: x", "not notes"),
     ((PART % "").replace("metric: time, ", ""), "chosen by workload and metric"),

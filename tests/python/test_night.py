@@ -107,7 +107,9 @@ def test_files_are_written_and_the_exit_code_is_the_verdict(tmp_path, capsys):
     record.touch()
     reports = [tmp_path / "one.json", tmp_path / "two.json"]
     reports[0].write_text(json.dumps(report([case(kept=[str(record)]), case("skip", skip_reason="no GPU")])))
-    reports[1].write_text(json.dumps(report([case("fail", fail_reason="sanity error: \x1b[2J <&>"), case("abort")])))
+    second = report([case("fail", fail_reason="sanity error: \x1b[2J <&>"), case("abort")])
+    second["session_info"]["uuid"] = "v"
+    reports[1].write_text(json.dumps(second))
     outputs = ["--json", str(tmp_path / "night.json"), "--junit", str(tmp_path / "night.xml")]
     assert cli.main(["night", str(reports[0]), *outputs]) == exits.PASSED
     assert cli.main(["night", *map(str, reports), *outputs]) == exits.FOUND

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import pathlib
-import sys
 from typing import Any
 
-from isthmus import Error, spelling, units
+from isthmus import Error, inputs, spelling, units
 from isthmus.advise.measured import counts, medians
 from isthmus.records import content, validate
 
@@ -111,10 +109,9 @@ def declared(words: list[str]) -> Footprint:
 
 
 def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
-    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        return list(tomllib.loads(path.read_text(encoding="utf-8")).items())
+        return list(inputs.toml_of(inputs.read_small(path, inputs.MIB)).items())
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; a program is a TOML file, or KEY=VALUE …") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Error(f"{path}: no TOML ({spelling.shorten(str(error), 80)})") from None

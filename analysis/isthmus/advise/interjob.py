@@ -132,7 +132,8 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
-    parser.add_argument("--timeline", metavar="SVG", help="draw the jobs of the first record over time")
+    parser.add_argument("--timeline", metavar="SVG", type=output.Destination,
+                        help="draw the jobs of the first record over time")  # fmt: skip
     parser.add_argument(
         "--mode",
         nargs="+",

@@ -24,6 +24,7 @@ import argparse
 import collections
 import csv
 import dataclasses
+import io
 import math
 import pathlib
 import re
@@ -32,7 +33,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 from isthmus.advise import measured
 from isthmus.tables import output
 
@@ -82,18 +83,19 @@ def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
     path = pathlib.Path(path)
     found: dict[str, list[dict]] = collections.defaultdict(list)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            for row in reader:
-                kernel = row.pop("kernel")
-                row.pop("architecture")
-                numbers: dict = {name: float(value) for name, value in row.items()}
-                if not all(map(math.isfinite, numbers.values())) or not numbers["instructions"] > 0:
-                    raise ValueError
-                base, _, arguments = kernel.partition("<")
-                found[base].append(numbers | {"arguments": arguments.rstrip(">").split(",")})
-                for needed in ("registers", "flops", "shared", "global", "barrier", "integer"):
-                    numbers[needed]
+        reader = csv.DictReader(io.StringIO(inputs.read_small(path).decode(), newline=""), strict=True)
+        if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+            raise ValueError  # a column that stands twice
+        for row in reader:
+            kernel = row.pop("kernel")
+            row.pop("architecture")
+            numbers: dict = {name: float(value) for name, value in row.items()}
+            if not all(map(math.isfinite, numbers.values())) or not numbers["instructions"] > 0:
+                raise ValueError
+            base, _, arguments = kernel.partition("<")
+            found[base].append(numbers | {"arguments": arguments.rstrip(">").split(",")})
+            for needed in ("registers", "flops", "shared", "global", "barrier", "integer"):
+                numbers[needed]
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (KeyError, ValueError, TypeError, csv.Error):

@@ -236,7 +236,7 @@ def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sam
     left_out: list[str] = []
     total = 0
     for path in map(pathlib.Path, paths):
-        traces = sorted(path.rglob("*.uvm")) if path.is_dir() else [path] if path.suffix == ".uvm" else []
+        traces = _traces(path) if path.is_dir() else [path] if path.suffix == ".uvm" else []
         names, skipped = ([], []) if path.suffix == ".uvm" and not path.is_dir() else load.find(path)
         absent += skipped
         total += len(traces) + len(names) + len(skipped)
@@ -245,6 +245,11 @@ def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sam
         for name in names:
             _add_records(name, emulated, found, left_out, absent)
     return found, left_out, total
+
+
+def _traces(folder: pathlib.Path) -> list[pathlib.Path]:
+    every = [pathlib.Path(place, name) for place, names in load.walk(folder, []) for name in names]
+    return sorted(path for path in every if path.suffix == ".uvm")
 
 
 def _add_trace(path: pathlib.Path, emulated: bool, found: list, left_out: list, absent: list) -> None:

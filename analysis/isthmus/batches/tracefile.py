@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy
 
 from isthmus import Error
-from isthmus.records.load import open_file
+from isthmus.inputs import open_file
 
 _MAGIC = b"isthmus.uvm/1\n\0\0"
 _HEAD, _CHUNK = struct.Struct("<16sII"), struct.Struct("<IIIIQQ")
@@ -86,7 +86,9 @@ def read(path: pathlib.Path) -> Trace:
     """A file of libisthmus-uvm.so. Of one that is cut short or spoilt, what is whole. Raises Error for another file."""
     try:
         with open_file(path) as file:
-            whole = file.read()
+            whole = file.read(_HEAD.size)
+            if whole.startswith(_MAGIC):  # another file may be longer than memory
+                whole += file.read()
     except OSError as failure:
         raise Error(f"{path} cannot be read ({failure.strerror}); name a trace") from None
     not_one = Error(f"{path} is no trace of page faults, or its head is cut short; record it anew")

@@ -150,7 +150,9 @@ def add_arguments(parser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list")
     parser.add_argument("paths", nargs="*", metavar="RECORDS", help="folders with record files, or files")
     parser.add_argument("--list", action="store_true", help="say which figures there are")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the picture, .png, .svg or .pdf; - is stdout")
+    parser.add_argument("-o", "--output", metavar="FILE", type=output.Destination,
+                        help="the picture, .png, .svg or .pdf; - is stdout")  # fmt: skip
+    parser.set_defaults(check_output=output.check_destinations)
     parser.add_argument("--format", choices=FORMATS, help="of the picture, where FILE does not say")
     parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE",
                         help="a field, as `isthmus regress --from` has them, placement, size, preset, …, or axes.NAME "

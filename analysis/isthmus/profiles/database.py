@@ -6,6 +6,7 @@ import pathlib
 import re
 import sqlite3
 
+from isthmus import inputs
 from isthmus.profiles.profile import ProfileError
 from isthmus.tables import output
 
@@ -16,9 +17,12 @@ class Database:
     def __init__(self, path: pathlib.Path):
         self.path = path
         try:
+            inputs.open_file(path).close()  # SQLite would wait for a FIFO
             self.connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
             self.connection.execute("PRAGMA query_only = 1")
             names = self.connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        except OSError as error:
+            raise ProfileError(f"{path}: {error.strerror}") from None
         except sqlite3.Error as error:
             raise ProfileError(f"{path.name}: no SQLite database, or cut short ({error})") from None
         self.tables = [name for (name,) in names]

@@ -8,7 +8,7 @@ import pathlib
 
 from isthmus import spelling
 from isthmus.profiles.numerals import Numerals
-from isthmus.profiles.profile import Profile, ProfileError, text_of, whole
+from isthmus.profiles.profile import MOST_OF_TRACE, Profile, ProfileError, text_of, whole
 
 LAUNCHES = 200  # that are counted; each is run again and again
 # Metrics that are asked for, and what they are here. Names as in Nsight Compute's table of nvprof's metrics.
@@ -49,7 +49,7 @@ _COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", 
 
 def read(path: pathlib.Path) -> Profile:
     """The raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Lines of others before it are left out."""
-    text = text_of(path)
+    text = text_of(path, MOST_OF_TRACE)
     if "ERR_NVGPUCTRPERM" in text:
         raise ProfileError(f"{path.name}: {PERMISSION}")
     lines = text.splitlines(keepends=True)

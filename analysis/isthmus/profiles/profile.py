@@ -6,7 +6,7 @@ import dataclasses
 import math
 import pathlib
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 from isthmus.groups import grouped
 
 #: Metrics of a record that a profiler's figures become begin so.
@@ -167,9 +167,12 @@ def real(value, where: str) -> float:
     return number
 
 
-def text_of(path: pathlib.Path) -> str:
+MOST_OF_TRACE = 1024 * inputs.MIB  # a trace of every kernel of a long run has hundreds of MiB
+
+
+def text_of(path: pathlib.Path, most: int = 64 * inputs.MIB) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return inputs.read_small(path, most).decode()
     except UnicodeDecodeError:
         raise ProfileError(f"{path.name}: not UTF-8, so not what the profiler writes") from None
     except OSError as error:

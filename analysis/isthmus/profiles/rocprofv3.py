@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from isthmus import spelling
 from isthmus.profiles.database import Database
-from isthmus.profiles.profile import Profile, ProfileError, real, span_of, text_of, whole
+from isthmus.profiles.profile import MOST_OF_TRACE, Profile, ProfileError, real, span_of, text_of, whole
 
 _COPY = {"HOST_TO_DEVICE": "h2d", "DEVICE_TO_HOST": "d2h", "DEVICE_TO_DEVICE": "d2d", "HOST_TO_HOST": "h2h"}
 #: Counters that are asked for, and what they are here; each is of another block of the chip, so one pass reads them.
@@ -70,7 +70,7 @@ def _counter(profile: Profile, name, value, where: str) -> None:
 def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> list[dict]:
     """Rows of a CSV file by the column's name in small letters; versions differ in case. Other columns may be there."""
     try:
-        rows = list(csv.reader(io.StringIO(text_of(path)), strict=True))
+        rows = list(csv.reader(io.StringIO(text_of(path, MOST_OF_TRACE)), strict=True))
     except csv.Error as error:
         raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
     if not rows:
@@ -168,7 +168,7 @@ def _database(profile: Profile, path: pathlib.Path) -> None:
 def _json(profile: Profile, path: pathlib.Path) -> None:
     """Tables of numbers, and names in kernel_symbols and strings."""
     try:
-        tools = json.loads(text_of(path))["rocprofiler-sdk-tool"]
+        tools = json.loads(text_of(path, MOST_OF_TRACE))["rocprofiler-sdk-tool"]
         for tool in tools if isinstance(tools, list) else [tools]:
             _json_tool(profile, tool, path.name)
     except ProfileError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 import sys
 from time import time_ns
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 from isthmus.records import load, validate
 from isthmus.records.load import Skipped
 from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
@@ -28,12 +27,13 @@ class Compacted:
     outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
 
 
+_MOST_OF_MANIFEST = 1024 * inputs.MIB  # about 300 bytes a file
 _AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
 
 
 def entry(path, signature: list[int]) -> list:
     """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
-    with load.open_file(path) as file:
+    with inputs.open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
     size, changed, inode = signature
     return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
@@ -62,14 +62,15 @@ def manifests(folder) -> list[pathlib.Path]:
 def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
     """Files, parts with their seals, and files that are gone, of a manifest."""
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = inputs.json_of(inputs.read_small(path, _MOST_OF_MANIFEST))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
         ours = manifest["columns"] == list(COLUMNS) and manifest.get("schema") == validate.SCHEMA
         parts = dict(manifest["parts"]) if ours else {}
         if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
             raise TypeError("a name is no text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Error(f"{path}: no manifest of a compacted table ({error}); remove it and compact again") from None
+        why = spelling.shorten(str(getattr(error, "strerror", None) or error))
+        raise Error(f"{path}: no manifest of a compacted table ({why}); remove it and compact again") from None
     known = [*files.values(), *parts.values()]
     if not ours or not all(isinstance(each, list) and len(each) == 4 for each in known):
         raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")

@@ -16,6 +16,7 @@ import functools
 import gc
 import gzip
 import hashlib
+import io
 import math
 import multiprocessing
 import os
@@ -25,8 +26,9 @@ import stat
 import sys
 import zlib
 
-from isthmus import Error
+from isthmus import Error, inputs
 from isthmus.exits import PASSED, with_absence
+from isthmus.inputs import no_file, open_file
 from isthmus.records import places, validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten, spelt
@@ -47,32 +49,12 @@ class Skipped:
     has_part: bool = False  # what is whole of it was taken
 
 
-_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-          stat.S_IFDIR: "a directory"}  # fmt: skip
-
-
-def _no_file(status: os.stat_result) -> str | None:
-    """What this is instead of a file; opening a FIFO waits for a writer, reading a device may never end."""
-    if stat.S_ISREG(status.st_mode):
-        return None
-    return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
-
-
 def _no_name(path: str) -> str | None:
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
         return "its name is not UTF-8; rename it"
     return None
-
-
-def open_file(path):
-    """Opens a file to read its bytes. Raises OSError, too, for what is no file, without waiting for it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if why := _no_file(os.fstat(descriptor)):
-        os.close(descriptor)
-        raise OSError(0, why)
-    return open(descriptor, "rb", buffering=1 << 20)
 
 
 def signature(path) -> list[int]:
@@ -154,7 +136,7 @@ def find(path) -> tuple[list[str], list[Skipped]]:
     try:
         status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
-            if why := _no_file(status):
+            if why := no_file(status):
                 raise Error(f"{path}: {why}; records are read from files and folders, so write them to a file first")
             if why := _no_name(path):
                 raise Error(f"{path}: {why}")
@@ -164,23 +146,59 @@ def find(path) -> tuple[list[str], list[Skipped]]:
         raise Error(f"{path}: no such file or folder") from None
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    found, skipped = [], []
+    found: list[str] = []
+    skipped: list[Skipped] = []
+    for folder, names in walk(path, skipped):
+        for file in (os.path.join(folder, name) for name in names):
+            if not file.endswith(_ENDINGS):
+                why = _passed_over(file)
+            else:
+                try:
+                    why = no_file(os.stat(file)) or _no_name(file)
+                except OSError as error:
+                    why = error.strerror
+                found += [] if why else [file]
+            if why:
+                skipped.append(Skipped(file, why))
+    return found, skipped
+
+
+_ENDINGS = (".jsonl", ".jsonl.gz")
+
+
+def _passed_over(file: str) -> str | None:
+    """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
+    name = os.path.basename(file).lower()
+    if os.path.islink(file) and not os.path.exists(file):
+        return "a link whose target is missing"
+    holds_records = name.endswith((".json", ".ndjson", ".json.gz")) and inputs.is_record(inputs.first_line(file))
+    if holds_records or ".jsonl" in name:
+        return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
+    return None
+
+
+def walk(top, skipped: list[Skipped]):
+    """Each folder below one, itself first, and the names of its files, sorted; compacted tables are left out.
+
+    Links to folders are followed, after all that is there without them, and no folder is entered twice. Folders that
+    cannot be read are added to `skipped`.
+    """
 
     def unreadable(error):
         skipped.append(Skipped(error.filename, f"a folder that cannot be read ({error.strerror})"))
 
-    for folder, folders, names in os.walk(path, onerror=unreadable):
-        folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
-        for file in (os.path.join(folder, name) for name in sorted(names) if name.endswith((".jsonl", ".jsonl.gz"))):
-            try:
-                why = _no_file(os.stat(file)) or _no_name(file)
-            except OSError as error:
-                why = error.strerror
-            if why:
-                skipped.append(Skipped(file, why))
-            else:
-                found.append(file)
-    return found, skipped
+    seen: set[tuple[int, int]] = set()
+    pending = [os.fspath(top)]
+    for start in pending:
+        for folder, folders, names in os.walk(start, onerror=unreadable):
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                folders.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
+            pending += [path for name in folders if os.path.islink(path := os.path.join(folder, name))]
+            yield folder, sorted(names)
 
 
 def read(path) -> list[dict]:
@@ -350,7 +368,7 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
         raise RecordError(f"{record_path}: the record has {len(found) or 'no'} tables {name!r}; its tables: {there}")
     path = table_path(record_path, found[0])
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        with open_file(path) as raw, io.TextIOWrapper(gzip.GzipFile(fileobj=raw), "utf-8", newline="") as file:
             lines = csv.reader(file, strict=True)
             columns = next(lines, [])
             if columns != found[0]["columns"]:

@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, inputs, spelling, units
 from isthmus.records import selection
 from isthmus.references import bounds, lookup, making, measured, site_tree
 from isthmus.statistics import series
@@ -51,8 +51,8 @@ def update(asked) -> int:
     changed = 0
     for partition, tree in sorted(made.trees.items()):
         path = folder / f"{measured.PREFIX}{re.sub(r'[^A-Za-z0-9._-]', '_', partition)}.yaml"
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
         after = measured.merged(path, tree, made.fingerprints)
+        before = inputs.read_small(path).decode() if path.exists() else ""
         shown = os.path.relpath(path)
         difference = list(
             difflib.unified_diff(
@@ -64,7 +64,7 @@ def update(asked) -> int:
         changed += bool(difference)
         if asked.write and difference:
             folder.mkdir(parents=True, exist_ok=True)
-            output.deliver(after, str(path))
+            output.deliver(after, str(path), updates=True)
     _say(made, asked, changed)
     return exits.PASSED
 
@@ -112,10 +112,11 @@ def check(asked) -> int:
 def _catalogue(path) -> dict:
     path = pathlib.Path(path or site_tree.OWN / "reframe/checks/catalogue.json")
     try:
-        catalogue = json.loads(path.read_text(encoding="utf-8"))
+        catalogue = inputs.json_of(inputs.read_small(path))
         return {key: catalogue[key] for key in ("sizes", "modes", "workloads")}
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no catalogue of workloads ({error}); name one with --catalogue") from None
+        why = spelling.shorten(str(getattr(error, "strerror", None) or error))
+        raise Error(f"{path}: no catalogue of workloads ({why}); name one with --catalogue") from None
 
 
 def _missing_of_catalogue(folder, entries, catalogue) -> int:

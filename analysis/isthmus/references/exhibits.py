@@ -16,10 +16,9 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import yaml
-
-from isthmus import Error
+from isthmus import Error, spelling
 from isthmus.records import store
+from isthmus.references import lookup
 from isthmus.statistics import series
 from isthmus.tables import output, readings
 
@@ -89,18 +88,23 @@ def load(path) -> list[Paper]:
     """The papers of a file. Raises Error, with the exhibit, for one that says something else."""
     path = pathlib.Path(path)
     try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        read = lookup.read_yaml(path)
         return [_paper(each) for each in read["papers"]]
-    except (OSError, yaml.YAMLError) as error:
-        raise Error(f"{path}: {getattr(error, 'strerror', None) or str(error).splitlines()[0]}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise Error(f"{path}: no table of exhibits ({error}); see the head of analysis/data/published") from None
 
 
+def _refuse_unknown(read: dict[str, Any], known: Iterable[str], where: str) -> None:
+    if unknown := [key for key in read if key not in known]:
+        raise Error(f"{where}: {unknown[0]!r} is not known here{spelling.did_you_mean(unknown[0], known)}")
+
+
 def _paper(read: dict[str, Any]) -> Paper:
+    _refuse_unknown(read, ("name", "title", "exhibits", "notebook"), str(read["name"]))
     exhibits = []
     for each in read["exhibits"]:
         name = f"{read['name']}, {each['exhibit']}"
+        _refuse_unknown(each, ("exhibit", "what", "parts", "notebook"), name)
         parts = tuple(_part(part, name) for part in each["parts"])
         if not parts:
             raise Error(f"{name}: no part; say what it shows")

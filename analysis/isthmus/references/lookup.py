@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import yaml
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 from isthmus.profiles.profile import PROFILED
 from isthmus.records import doubts, old_names, validate
 
@@ -118,7 +118,7 @@ def load_file(path: pathlib.Path) -> list[Entry]:
 def read_yaml(path: pathlib.Path):
     """The contents of a file as they stand. Raises BadReference for what is no YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        return yaml.load(inputs.read_small(path).decode(), Loader=_Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise BadReference(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -143,6 +143,9 @@ def _load_file(path: pathlib.Path, above: dict[str, list[str]], within: tuple) -
             fingerprints = content.pop("$fingerprints", {})
             if not isinstance(fingerprints, dict):
                 raise BadReference(f"{path.name}: $fingerprints is no mapping of a name to what it stands for")
+            for key in (key for key in content if str(key).startswith("$")):
+                near = spelling.did_you_mean(key, ["$index", "$fingerprints", "$ref"])
+                raise BadReference(f"{path.name}: {key!r} is not known here{near}")
     numbers = itertools.count(1)
     return _walk(content, index, above, path, numbers, fingerprints, within)
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
 import pathlib
 
-from isthmus import Error, units
+from isthmus import Error, inputs, units
 from isthmus.statistics import spread
 
 #: Two figures within SAME are the same. Where `neutral` says what no effect is, two effects are the same within EFFECT
@@ -67,15 +68,14 @@ def load(path) -> dict[str, Figure]:
     path = pathlib.Path(path)
     found: dict[str, Figure] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if tuple(reader.fieldnames or ()) != _FIELDS:
-                raise Error(f"{path}: no figures of a paper; the first line is {','.join(_FIELDS)}")
-            for row in reader:
-                each = _figure(row, f"{path}:{reader.line_num}")
-                if each.id in found:
-                    raise Error(f"{path}:{reader.line_num}: {each.id!r} stands twice")
-                found[each.id] = each
+        reader = csv.DictReader(io.StringIO(inputs.read_small(path).decode(), newline=""), strict=True)
+        if tuple(reader.fieldnames or ()) != _FIELDS:
+            raise Error(f"{path}: no figures of a paper; the first line is {','.join(_FIELDS)}")
+        for row in reader:
+            each = _figure(row, f"{path}:{reader.line_num}")
+            if each.id in found:
+                raise Error(f"{path}:{reader.line_num}: {each.id!r} stands twice")
+            found[each.id] = each
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Error(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     return found

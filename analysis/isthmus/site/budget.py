@@ -73,7 +73,10 @@ def add_arguments(parser):
     parser.add_argument("--bench", metavar="FILE", help="isthmus-bench, for estimates (default: $ISTHMUS_BENCH)")
     parser.add_argument("--per-job", type=float, default=30, metavar="SECONDS", help="of scheduler and start (30)")
     parser.add_argument("--budget", type=float, metavar="HOURS", help="node-hours that the chosen jobs may take")
-    parser.add_argument("--select", type=pathlib.Path, metavar="FILE", help="write the chosen ones for run-checks")
+    parser.add_argument(
+        "--select", type=output.Destination, metavar="FILE", help="write the chosen ones for run-checks"
+    )
+    parser.set_defaults(check_output=output.check_destinations)
     site_tree.add_root(parser)
 
 
@@ -102,7 +105,7 @@ def run(arguments) -> int:
     if arguments.select:
         lines = ["# Written by isthmus site budget; scripts/run-checks --select reads it."]
         lines += [f"/{job.hash}  # {job.name}" for job in chosen]
-        output.deliver("\n".join(dict.fromkeys(lines)) + "\n", str(arguments.select))
+        output.deliver("\n".join(dict.fromkeys(lines)) + "\n", arguments.select)
     return status
 
 

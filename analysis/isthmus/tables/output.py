@@ -1,8 +1,10 @@
 """How commands hand over what they found: one table, as text for people or as json, csv or parquet for programs.
 
-A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. The rows of a Table
-are what programs read: plain values in base units (s, B/s, bytes), one column each; its text is what people read. Rows
-of measured cases begin with CASE, then a column for each axis: of_cases() makes such a table.
+A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. Another option that
+names a file to write has `type=output.Destination`. No output replaces what was measured or read: see refuse_input().
+
+The rows of a Table are what programs read: plain values in base units (s, B/s, bytes), one column each; its text is
+what people read. Rows of measured cases begin with CASE, then a column for each axis: of_cases() makes such a table.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from isthmus import Error, spelling, start
+from isthmus import Error, inputs, spelling, start
 from isthmus.groups import grouped
+from isthmus.records import load
 from isthmus.records.measurements import literal
 from isthmus.spelling import WIDTH, fold
 
@@ -87,9 +90,71 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
     group.add_argument(
         "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
     )
-    group.add_argument("-o", "--output", metavar="FILE", default="-", help="where to; - is stdout, as usual")
+    group.add_argument(
+        "-o", "--output", metavar="FILE", default="-", type=Destination, help="where to; - is stdout, as usual"
+    )
+
     # What isthmus.cli asks before records are read, which takes a while.
-    parser.set_defaults(check_output=lambda asked: chosen_format(asked, formats))
+    def check(asked: argparse.Namespace) -> None:
+        chosen_format(asked, formats)
+        check_destinations(asked)
+
+    parser.set_defaults(check_output=check)
+
+
+class Destination(str):
+    """A file that a command is asked to write; `-` is stdout."""
+
+    __slots__ = ()
+
+
+def check_destinations(asked: argparse.Namespace) -> None:
+    """Raises Error where a Destination of a command is a file to be read, or another's; before the work."""
+    inputs.forget()
+    destinations = [value for value in vars(asked).values() if isinstance(value, Destination) and value != "-"]
+    named = [path for value in vars(asked).values() for path in _named(value)]
+    places: set[str] = set()
+    for where in destinations:
+        refuse_input(where)
+        if any(_is_same(where, path) for path in named):
+            raise Error(_IS_INPUT.format(where))
+        if (place := os.path.realpath(where)) in places and not (os.path.exists(where) and not os.path.isfile(where)):
+            raise Error(f"{where} is named for two outputs; name another file for one of them")
+        places.add(place)
+
+
+_IS_INPUT = "{} is one of the files to be read; name another"
+
+
+def _named(value: Any) -> list[str]:
+    """Paths that an argument may name: itself, or what follows NAME=."""
+    if isinstance(value, (list, tuple)):
+        return [path for each in value for path in _named(each)]
+    if isinstance(value, Destination) or not isinstance(value, (str, os.PathLike)):
+        return []
+    text = os.fspath(value)
+    return [text, text.partition("=")[2]] if "=" in text else [text]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names are one file, by links, too."""
+    try:
+        return os.path.isfile(one) and os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_input(path) -> None:
+    """Raises Error where writing this file would lose what was measured, or what this command has read."""
+    if not os.path.isfile(path):
+        return
+    if inputs.was_read(os.stat(path)):
+        raise Error(_IS_INPUT.format(path))
+    if what := inputs.holds(path):
+        raise Error(f"{path} holds {what}, which no output replaces; name another file")
+    above = pathlib.Path(os.path.realpath(path)).parents
+    if any((folder / load.MANIFESTS).is_dir() for folder in above[:3]) or above[0].name == load.MANIFESTS:
+        raise Error(f"{path} is a part of a compacted table, which no output replaces; name another file")
 
 
 def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
@@ -137,9 +202,14 @@ def write(asked: argparse.Namespace, table: Table) -> None:
         deliver(_parquet(table), asked.output)
 
 
-def deliver(content: str | bytes, where: str) -> None:
-    """Writes to a file, whole or not at all, or with `-` to stdout."""
+def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
+    """Writes to a file, whole or not at all, or with `-` to stdout.
+
+    Raises Error for a file that was read, unless this `updates` it.
+    """
     if where != "-":
+        if not updates:
+            refuse_input(where)
         write_whole(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
         return
     if isinstance(content, str):

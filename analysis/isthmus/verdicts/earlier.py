@@ -7,11 +7,13 @@ import math
 import pathlib
 import re
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 from isthmus.records import measurements, old_names, store
 from isthmus.statistics import series
 from isthmus.tables import output
 from isthmus.verdicts.judging import Boots
+
+_MOST = 64 * inputs.MIB  # 1,000,000 jobs, 100,000 series
 
 
 def _baseline_path(folder, name: str) -> pathlib.Path:
@@ -42,7 +44,7 @@ def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int
 def load_baseline(folder, name: str) -> list[str]:
     path = _baseline_path(folder, name)
     try:
-        jobs = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        jobs = inputs.json_of(inputs.read_small(path, _MOST))["jobs"]
         if not (jobs and all(isinstance(job, str) for job in jobs)):
             raise ValueError("no jobs")
     except FileNotFoundError:
@@ -50,7 +52,8 @@ def load_baseline(folder, name: str) -> list[str]:
         there = f"there is {', '.join(known)}" if known else "none is there"
         raise Error(f"no baseline {name} in {path.parent}; {there}") from None
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no baseline ({error}); remove it, and keep the jobs anew with --save-baseline") from None
+        why = spelling.shorten(str(getattr(error, "strerror", None) or error))
+        raise Error(f"{path}: no baseline ({why}); remove it, and keep the jobs anew with --save-baseline") from None
     return jobs
 
 
@@ -85,7 +88,7 @@ def load_noise(path) -> tuple[dict[tuple, float], dict[tuple, Boots]]:
     """By series, of a file that `isthmus noise -o FILE.json` wrote: standard deviations between jobs, and how far boots
     differ, where several were seen on a node. Raises Error."""
     try:
-        entries = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        entries = inputs.json_of(inputs.read_small(path, _MOST))
         if not (isinstance(entries, list) and entries):
             raise ValueError("no series")
         between = {_key(entry): _deviation(entry["between"]) for entry in entries}

@@ -16,9 +16,8 @@ import pathlib
 import sys
 from xml.etree import ElementTree
 
-from isthmus import Error, exits, spelling
+from isthmus import Error, exits, inputs, spelling
 from isthmus.groups import grouped
-from isthmus.records.load import open_file
 from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
@@ -26,6 +25,7 @@ SCHEMA = "isthmus.night/1"
 GREEN, SKIPPED = ("pass", "xfail"), ("skip",)
 #: Our word for a case that was still running when a session of a given --duration ended, as was asked for.
 INTERRUPTED = "interrupted"
+_MOST_OF_REPORT = 256 * inputs.MIB  # about 10 KiB a case
 _SESSION_ENDED = "RunSessionTimeout"  # what ReFrame's reason for its "abort" names
 #: What a check ran with, as its variables in a report are called.
 RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "run_id")
@@ -33,17 +33,20 @@ RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "ru
 
 def add_arguments(parser):
     parser.add_argument("reports", nargs="+", metavar="REPORT", help="JSON reports of ReFrame, one a session")
-    parser.add_argument("--json", metavar="FILE", help="write the summary there (default: to the terminal)")
-    parser.add_argument("--junit", metavar="FILE", help="write it as JUnit, a test suite for each partition")
+    parser.add_argument("--json", metavar="FILE", type=output.Destination,
+                        help="write the summary there (default: to the terminal)")  # fmt: skip
+    parser.add_argument("--junit", metavar="FILE", type=output.Destination,
+                        help="write it as JUnit, a test suite for each partition")  # fmt: skip
+    parser.set_defaults(check_output=output.check_destinations)
 
 
 def run(arguments) -> int:
-    reports = [load(path) for path in arguments.reports]
+    reports = _sessions(arguments.reports)
     try:
         summary = summarise(reports)
         text = json.dumps(summary, indent=1, allow_nan=False) + "\n"
         drawn = junit(summary)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         which = " ".join(map(str, arguments.reports))
         raise Error(f"{which}: a field of a report is not as ReFrame 4.10 writes it ({error})") from None
     if arguments.junit:
@@ -54,17 +57,30 @@ def run(arguments) -> int:
     return exits.PASSED if summary["verdict"] == "green" else exits.FOUND
 
 
+def _sessions(paths) -> list[dict]:
+    """The reports, each session once. Raises Error where two of one session differ."""
+    found: dict[str, tuple] = {}
+    for path in paths:
+        report = load(path)
+        uuid = report["session_info"].get("uuid")
+        first, known = found.setdefault(uuid if isinstance(uuid, str) else f"{path} {len(found)}", (path, report))
+        if known is not report and known != report:
+            raise Error(f"{path}: another report of the session that {first} has ({uuid}); name one of them")
+        if known is not report:
+            print(f"{path}: the same session as {first}, which is counted once", file=sys.stderr)
+    return [report for _, report in found.values()]
+
+
 def load(path) -> dict:
     """One report of ReFrame. Raises Error, with the path, for any other file."""
     try:
-        with open_file(path) as file:
-            report = json.loads(file.read().decode("utf-8"))
+        report = inputs.json_of(inputs.read_small(path, _MOST_OF_REPORT))
         cases = [case for run in report["runs"] for case in run["testcases"]]
         if not isinstance(report["session_info"], dict) or not all(isinstance(case["result"], str) for case in cases):
             raise TypeError
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; a session that ended early leaves no report") from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise Error(f"{path}: no report of ReFrame; name a file that --report-file wrote") from None
     return report
 

@@ -42,7 +42,8 @@ def add_arguments(parser) -> None:
         "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o FILE.json`: delta is 2.25 sd of each"
     )
     parser.add_argument("--all", action="store_true", help="show every series")
-    parser.add_argument("--json", metavar="FILE", help="write there, too: what --format json has, and what is of all")
+    parser.add_argument("--json", metavar="FILE", type=output.Destination,
+                        help="write there, too: what --format json has, and what is of all")  # fmt: skip
     output.add_arguments(parser)
 
 

@@ -13,17 +13,16 @@ all metrics together. Of one node it is of that node and comes from its boots; o
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import fnmatch
-import importlib
-import json
 import math
 import pathlib
 import sys
 
 import numpy as np
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, inputs, spelling, units
 from isthmus.records import old_names, selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
@@ -60,16 +59,18 @@ class Score:
     reason: str  # of clusters.MEANING, why it has no interval and no rank
 
 
+_MOST_WEIGHTS = inputs.MIB
+
+
 def load_weights(path) -> dict[str, float]:
+    """Weights by pattern, of a TOML or JSON file. Raises Error for a file that says anything else."""
     path = pathlib.Path(path)
     try:
-        data = path.read_bytes()
-        if path.suffix == ".toml":
-            tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-            parsed = tomllib.loads(data.decode())
-        else:
-            parsed = json.loads(data)
-        weights = parsed.get("metrics") if isinstance(parsed, dict) else None
+        data = inputs.read_small(path, _MOST_WEIGHTS)
+        parsed = inputs.toml_of(data) if path.suffix == ".toml" else inputs.json_of(data)
+        weights = parsed.get("metrics", {}) if isinstance(parsed, dict) else None
+        if unknown := sorted(set(parsed if isinstance(parsed, dict) else ()) - {"metrics"}):
+            raise ValueError(f"{unknown[0]!r} is not known here{spelling.did_you_mean(unknown[0], ['metrics'])}")
         if not isinstance(weights, dict) or not weights:
             raise ValueError("it has no table 'metrics', or nothing in it")
     except OSError as error:
@@ -78,19 +79,30 @@ def load_weights(path) -> dict[str, float]:
         why = spelling.shorten(str(error), 80)
         raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
     for name, weight in weights.items():
-        if len(name.split()) < 2:
-            raise Error(f"{path}: {spelling.printable(name)!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            said = spelling.shorten(spelling.printable(weight), 40)
-            raise Error(f"{path}: the weight of {spelling.printable(name)!r} is {said}; write a number above zero")
+        _refuse_weight(path, name, weight)
     items = [(old_names.selection(name), float(weight)) for name, weight in weights.items()]
-    names = [name for name, _ in items]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, count in collections.Counter(name for name, _ in items).items() if count > 1), None)
     if twice:
         raise Error(
             f"{path}: {spelling.printable(twice)!r} stands twice, once with an earlier version's name; keep one"
         )
     return dict(items)
+
+
+def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
+    """Raises Error for a pattern or a weight that cannot be meant."""
+    shown = spelling.shorten(spelling.printable(name))
+    words = name.split()
+    if len(words) < 2:
+        raise Error(f"{path}: {shown!r} names no metric; write 'WORKLOAD METRIC [AXIS=VALUE …]'")
+    axes = collections.Counter(word.partition("=")[0] for word in words[2:])
+    if axes and max(axes.values()) > 1:
+        raise Error(f"{path}: {shown!r} names {axes.most_common(1)[0][0]} twice; keep one of its values")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not 0 < weight <= sys.float_info.max:
+        kind = "a table" if isinstance(weight, dict) else "a list" if isinstance(weight, list) else None
+        said = kind or spelling.shorten(spelling.printable(weight), 40)
+        raise Error(f"{path}: the weight of {shown!r} is {said}; write a number above zero")
 
 
 def _matches(pattern: str, each: series.Series) -> bool:

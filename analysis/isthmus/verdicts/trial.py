@@ -22,7 +22,7 @@ import re
 import shlex
 import signal
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, inputs, spelling, units
 from isthmus.records import selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import clusters, rank_test, series
@@ -309,7 +309,7 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
 def _plan(folder: pathlib.Path) -> dict:
     path = folder / "plan.json"
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = inputs.json_of(inputs.read_small(path))
         if plan["format"] != 1:
             raise ValueError("another version of Isthmus made it")
         kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
@@ -324,7 +324,17 @@ def _plan(folder: pathlib.Path) -> dict:
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
     except (RecursionError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path}: no plan of a trial ({error}); make one with `isthmus trial plan`") from None
+        why = spelling.shorten(str(error))
+        raise Error(f"{path}: no plan of a trial ({why}); make one with `isthmus trial plan`") from None
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return inputs.read_small(path).decode()
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Error(f"{path}: no text, so not as a trial writes it") from None
 
 
 def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
@@ -334,12 +344,12 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
     """
     lost, failed, former = [], [], []
     try:
-        for line in (folder / "plan.tsv").read_text(encoding="utf-8").splitlines():
+        for line in _text(folder / "plan.tsv").splitlines():
             part, node, task, side, _ = line.split("\t")
             progress = folder / "tasks" / f"{part}.{node}.{task}"
             if not progress.exists():
                 continue
-            said = progress.read_text(encoding="utf-8")
+            said = _text(progress)
             began = re.findall(r"^(\S+) began$", said, re.MULTILINE)
             former += [(node, job) for job in began[:-1] if job != began[-1]]  # requeued, a job keeps its number
             ended = re.search(r"^(\S+) ended (\d+)\n\Z", said, re.MULTILINE)
@@ -350,8 +360,8 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
                 lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
             elif ended[2] != "0":
                 failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
-    except OSError as error:
-        raise Error(f"{error.filename}: {error.strerror}") from None
+    except Error:
+        raise
     except ValueError:
         raise Error(f"{folder}: plan.tsv or tasks/ is not as a trial writes it") from None
     return lost, failed, former
@@ -363,7 +373,7 @@ def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
     for progress in (folder / "tasks").glob("both.*"):
         _, _, rest = progress.name.partition(".")
         node, _, task = rest.rpartition(".")
-        for job in re.findall(r"^(\S+) ended \d+$", progress.read_text(encoding="utf-8"), re.MULTILINE):
+        for job in re.findall(r"^(\S+) ended \d+$", _text(progress), re.MULTILINE):
             tasks[node, job] = (node, int(task) // 2)
     rows = opened.sql("SELECT DISTINCT node, job FROM measurements").fetchall()
     numbers = [(node, job, job.rpartition("#")[2]) for node, job in rows]

@@ -1,0 +1,124 @@
+"""Files that a user names: opened without waiting, read within a limit, parsed without losing a key.
+
+Every command reads such files through open_file() or read_small(). A FIFO, a device, or a sparse file of many
+gigabytes is then one sentence instead of a hang or a MemoryError. Files that were read are remembered, so that no
+output is written over them.
+"""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import importlib
+import json
+import os
+import re
+import stat
+import sys
+import zlib
+
+MIB = 1 << 20
+_LONGEST_LINE = 4096  # bytes of a line of TOML; a key of 100,000 parts takes tomllib minutes
+_HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record is longer
+
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFDIR: "a directory"}  # fmt: skip
+_read: set[tuple[int, int]] = set()  # device and inode of each file that was opened to be read
+
+
+def no_file(status: os.stat_result) -> str | None:
+    """What this is instead of a file; opening a FIFO waits for a writer, reading a device may never end."""
+    if stat.S_ISREG(status.st_mode):
+        return None
+    return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
+
+
+def open_file(path):
+    """Opens a file to read its bytes. Raises OSError for what is no file, without waiting for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    status = os.fstat(descriptor)
+    if why := no_file(status):
+        os.close(descriptor)
+        raise OSError(0, why, os.fspath(path))
+    _read.add((status.st_dev, status.st_ino))
+    return open(descriptor, "rb", buffering=MIB)
+
+
+def read_small(path, most: int = 16 * MIB) -> bytes:
+    """Bytes of a file. Raises OSError, whose `strerror` is a clause, for what is no file or has more than `most`."""
+    with open_file(path) as file:
+        data = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
+    if data is None or len(data) > most:
+        raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
+    return data
+
+
+# --- contents ---
+
+
+def _once(pairs: list[tuple]) -> dict:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(twice, _)] = collections.Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice!r} stands twice")
+    return found
+
+
+def json_of(data: bytes):
+    """JSON. Raises ValueError for what is none, as where a key stands twice, and RecursionError."""
+    return json.loads(data, object_pairs_hook=_once)
+
+
+def toml_of(data: bytes) -> dict:
+    """TOML. Raises ValueError for what is none, and RecursionError."""
+    if any(len(line) > _LONGEST_LINE for line in data.split(b"\n")):
+        raise ValueError(f"a line is longer than {_LONGEST_LINE} bytes")
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    return tomllib.loads(data.decode())
+
+
+# --- what must not be overwritten ---
+
+
+def forget() -> None:
+    """Forgets the files that an earlier command of this process read."""
+    _read.clear()
+
+
+def was_read(status: os.stat_result) -> bool:
+    return (status.st_dev, status.st_ino) in _read
+
+
+def first_line(path) -> bytes:
+    """The first line of a file, unpacked, at most as much as a record may have; empty where it cannot be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if no_file(os.fstat(file.fileno())):
+                return b""
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            with gzip.GzipFile(fileobj=file) if packed else file as whole:
+                return whole.readline(_HEAD)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def is_record(line: bytes) -> bool:
+    """Whether a line looks like a record of any version, whole or not."""
+    return line.startswith(b"{") and re.search(rb'"schema"\s*:\s*"isthmus[.]record/', line) is not None
+
+
+def holds(path) -> str | None:
+    """What a file holds that is measured, and so never overwritten: "records", "a trace", or "a report of ReFrame"."""
+    name = os.path.basename(os.path.realpath(path)).lower()
+    if name.endswith((".jsonl", ".jsonl.gz")) or is_record(first_line(path)):
+        return "records"
+    if name.endswith(".uvm"):
+        return "a trace of page faults"
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return None
+    if head.lstrip().startswith(b"{") and re.search(rb'"(session_info|testcases)"\s*:', head):
+        return "a report of ReFrame"
+    return None

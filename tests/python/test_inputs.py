@@ -1,0 +1,305 @@
+"""Files that a user names: none is overwritten by an output, waited for, read without limit, or passed over."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import types
+
+import pytest
+from histories import History, jobs_of, write
+
+from isthmus import cli, exits
+from isthmus.records import load
+
+
+class Hangs(Exception):
+    """A command that does not end."""
+
+
+def run(*words, seconds=30):
+    """The command in this process: its exit code, what it printed, and what it said on stderr."""
+
+    def give_up(*_):
+        raise Hangs(words)
+
+    out, err = io.StringIO(), io.StringIO()
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = cli.main([str(word) for word in words])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    return types.SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples/records/saxpy.jsonl"
+REPORT = {
+    "session_info": {"uuid": "1", "cmdline": "reframe -r"},
+    "runs": [{"testcases": [{"result": "pass", "name": "a", "system": "s", "partition": "p", "environ": "e"}]}],
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Inputs of many kinds in one folder, which no test changes."""
+    folder = tmp_path_factory.mktemp("kept")
+    for i, case in enumerate(jobs_of(History(nodes=2), 4, 4)):
+        write(folder / "c", [case], f"{i:03}.jsonl")
+    shutil.copy(folder / "c/000.jsonl", folder / "a.jsonl")
+    shutil.copy(folder / "a.jsonl", folder / "plain.json")  # records under another name
+    (folder / "link.json").symlink_to("a.jsonl")
+    os.link(folder / "a.jsonl", folder / "hard.json")
+    (folder / "rep.json").write_text(json.dumps(REPORT, indent=2))
+    (folder / "x.uvm").write_bytes(b"isthmus.uvm/1\n\0\0")
+    (folder / "w.json").write_text('{"metrics": {"microbench/* time": 1}}')
+    (folder / "p").mkdir()
+    (folder / "p/a.perf").write_text("1;;page-faults;1;100.00;;\n")
+    assert run("noise", folder / "c", "-o", folder / "n.json").returncode == 0
+    shutil.copytree(folder / "c", folder / "d")
+    assert run("compact", folder / "d").returncode == 0
+    shutil.copy(next((folder / "d/compacted").rglob("*.parquet")), folder / "part.parquet")
+    return folder
+
+
+SIDES = ["--from", "driver=570", "--to", "driver=580"]
+
+
+@pytest.mark.parametrize(
+    "words, where",
+    [
+        (["table", "a.jsonl", "--format", "json", "-o"], "a.jsonl"),
+        (["table", "a.jsonl", "--format", "json", "-o"], "./c/../a.jsonl"),
+        (["table", "a.jsonl", "-o"], "link.json"),
+        (["table", "a.jsonl", "-o"], "hard.json"),
+        (["table", "plain.json", "-o"], "plain.json"),
+        (["table", "a.jsonl", "-o"], "plain.json"),
+        (["table", "a.jsonl", "-o"], "rep.json"),
+        (["table", "a.jsonl", "--format", "csv", "-o"], "x.uvm"),
+        (["regress", "c", *SIDES, "--json"], "c/000.jsonl"),
+        (["regress", "c", *SIDES, "--noise", "n.json", "--json"], "n.json"),
+        (["noise", "c", "--format", "json", "-o"], "c/007.jsonl"),
+        (["night", "rep.json", "--json"], "rep.json"),
+        (["night", "rep.json", "--junit"], "rep.json"),
+        (["score", "c", "--weights", "w.json", "--reference", "c", "-o"], "w.json"),
+        (["figure", "transfer-managed", "c", "--format", "svg", "-o"], "a.jsonl"),
+        (["profile", "perf", "p", "--format", "json", "-o"], "p/a.perf"),
+        (["site", "budget", "generic", "--select"], "a.jsonl"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else words,
+)
+def test_no_output_replaces_what_was_measured_or_read(kept, monkeypatch, words, where):
+    monkeypatch.chdir(kept)
+    before = pathlib.Path(where).read_bytes()
+    done = run(*words, where)
+    assert pathlib.Path(where).read_bytes() == before and not done.stdout
+    assert done.returncode == exits.BAD_INPUT and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.endswith("; name another\n") or done.stderr.endswith("; name another file\n")
+
+
+def test_no_output_replaces_a_part_of_a_compacted_table(kept, tmp_path):
+    shutil.copytree(kept / "d", tmp_path / "d")
+    part = next((tmp_path / "d/compacted").rglob("*.parquet"))
+    before = part.read_bytes()
+    done = run("table", kept / "a.jsonl", "-o", part)
+    assert done.returncode == exits.BAD_INPUT and part.read_bytes() == before
+    assert "part of a compacted table" in done.stderr
+
+
+def test_two_outputs_are_two_files(kept, tmp_path):
+    done = run("night", kept / "rep.json", "--json", tmp_path / "n", "--junit", tmp_path / "n")
+    assert done.returncode == exits.BAD_INPUT and "two outputs" in done.stderr and not list(tmp_path.iterdir())
+    assert run("night", kept / "rep.json", "--json", os.devnull, "--junit", os.devnull).returncode == exits.PASSED
+
+
+def test_an_output_replaces_an_earlier_one(kept, tmp_path):
+    for name in ("t.json", "t.csv", "t.txt", "t.parquet"):
+        for _ in range(2):
+            assert run("table", kept / "a.jsonl", "-o", tmp_path / name).returncode == exits.PASSED
+    for _ in range(2):
+        assert run("night", kept / "rep.json", "--json", tmp_path / "n.json").returncode == exits.PASSED
+
+
+# --- what is no file, or too large, or too deep ---
+
+READERS = {
+    "weights": (["score", "c", "--reference", "c", "--weights", "w.json"], "w.json"),
+    "weights.toml": (["score", "c", "--reference", "c", "--weights", "w.toml"], "w.toml"),
+    "noise": (["regress", "c", *SIDES, "--noise", "n.json"], "n.json"),
+    "baseline": (["regress", "c", "--to", "driver=580", "--baseline", "b"], "c/baselines/b.json"),
+    "plan": (["trial", "read", "t"], "t/plan.json"),
+    "program": (["advise", "placement", "c", "--emulated", "--program", "p.toml"], "p.toml"),
+    "instructions": (["advise", "staging", "c", "--emulated", "--instructions", "mix.csv"], "mix.csv"),
+    "references": (["references", "check", "--site", "./s"], "s/references/r.yaml"),
+    "catalogue": (["references", "check", "--site", "generic", "--catalogue", "cat.json"], "cat.json"),
+    "perf": (["profile", "perf", "p"], "p/a.perf"),
+    "cupti": (["profile", "cupti", "p"], "p/a.json"),
+    "night": (["night", "rep.json"], "rep.json"),
+    "manifest": (["noise", "d"], "d/manifests/00000001.json"),
+}
+
+
+def fifo(path):
+    os.mkfifo(path)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path):
+    path.touch()
+    os.truncate(path, 30 << 30)
+
+
+def deep(path):
+    nested = "[" * 200_000 + "]" * 200_000
+    path.write_text({".yaml": nested, ".toml": f"a = {nested}"}.get(path.suffix, f'{{"runs": {nested}}}'))
+
+
+@pytest.mark.parametrize("spoil", [fifo, device, sparse, deep])
+@pytest.mark.parametrize("name", READERS)
+def test_every_reader_refuses_what_it_cannot_hold(kept, tmp_path, monkeypatch, name, spoil):
+    words, where = READERS[name]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(kept / "c", "c")
+    shutil.copytree(ROOT / "site-configs/generic", "s")
+    path = pathlib.Path(where)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    spoil(path)
+    done = run(*words)
+    assert done.returncode == exits.BAD_INPUT, (done.returncode, done.stderr)
+    assert done.stderr.count("\n") == 1 and "[Errno" not in done.stderr and len(done.stderr) < 400, done.stderr
+    assert path.name in done.stderr or (name in ("perf", "cupti") and not path.is_file()), done.stderr
+
+
+# --- one place that reads ---
+
+#: Modules that open files otherwise, and which: none that a user names.
+OTHER_FILES = {
+    "inputs.py": "this is the place",
+    "faults/processes.py": "the ELF head of the program that is run, which the system has to open anyway",
+    "records/compact.py": "a manifest that it writes",
+    "records/store.py": "copies in a temporary folder",
+    "tables/output.py": "what DuckDB wrote into a temporary folder",
+    "site/budget.py": "what ReFrame wrote into a temporary folder",
+    "site/check.py": "files of the tree that it checks",
+    "site/hardware.py": "links in /sys",
+    "site/machine.py": "/proc and /sys",
+}
+_OPENS = re.compile(r"[.](read_text|read_bytes|open)\(|(?<![\w.])open\(")
+_OF_THE_PACKAGE = re.compile(r"schema_path\(\)|beside_schema\(|__file__|importlib[.]resources|/proc|os[.]devnull")
+
+
+def test_files_of_users_are_read_in_one_place():
+    folder = ROOT / "analysis/isthmus"
+    found = {
+        f"{path.relative_to(folder)}: {line.strip()}"
+        for path in folder.rglob("*.py")
+        if str(path.relative_to(folder)) not in OTHER_FILES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if _OPENS.search(line) and not _OF_THE_PACKAGE.search(line)
+    }
+    assert not found, "inputs.read_small() and inputs.open_file() read what a user names"
+    assert all((folder / name).is_file() for name in OTHER_FILES)
+
+
+# --- contents that lose something ---
+
+
+@pytest.mark.parametrize(
+    "name, text, why",
+    [
+        ("w.toml", '[metrics]\n"a b" = 1\n[metric]\n"c d" = 1', "'metric' is not known here; did you mean 'metrics'?"),
+        ("w.toml", '[metrics]\n"a b" = 1\n[options]\nx = 1', "'options' is not known here"),
+        ("w.json", '{"metrics": {"a b": 1, "c d": 2, "a b": 3}}', "the key 'a b' stands twice"),
+        ("w.json", '{"metrics": {"a b": 1}, "metrics": {"c d": 1}}', "the key 'metrics' stands twice"),
+        ("w.json", '{"metrics": {"a b size=1 size=2": 1}}', "names size twice"),
+        ("w.toml", f"[{'.'.join('a' * 100_000)}]", "a line is longer than"),
+        ("w.json", json.dumps({"metrics": {f"a b{i}": 1 for i in range(60_000)}}), "'a b0' names no metric"),
+        ("w.json", json.dumps({"metrics": {f"a/{i} b x={i}": 1 for i in range(60_000)}}), "larger than 1 MiB"),
+        ("w.json", '{"metrics": {"a b": ' + '{"c":' * 500 + "1" + "}" * 502, "is a table; write a number"),
+        ("w.json", '{"metrics": {"a b": 1' + "0" * 400 + "}}", "write a number above zero"),
+    ],
+)
+def test_weights_are_taken_whole_or_refused(kept, tmp_path, name, text, why):
+    (tmp_path / name).write_text(text)
+    done = run("score", kept / "c", kept / "d", "--reference", "c", "--weights", tmp_path / name, seconds=10)
+    assert done.returncode == exits.BAD_INPUT and done.stderr.count("\n") == 1 and len(done.stderr) < 500
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name, text, why",
+    [
+        ("r.yaml", "$fingerprint: {}\n$index: [arch]\nsm_90: []\n", "'$fingerprint' is not known here"),
+        ("n.json", '[{"between": 1, "between": 2}]', "the key 'between' stands twice"),
+        ("mix.csv", "kernel,architecture,instructions,instructions\nk,a,1,2\n", "not what scripts/instruction-mix"),
+        ("p.toml", "in = 1\nin = 2\n", "no TOML"),
+    ],
+)
+def test_no_reader_ignores_a_key(kept, tmp_path, monkeypatch, name, text, why):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(kept / "c", "c")
+    shutil.copytree(ROOT / "site-configs/generic", "s")
+    words, where = next(each for each in READERS.values() if each[1].endswith(name))
+    path = pathlib.Path(where)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    done = run(*words)
+    assert done.returncode == exits.BAD_INPUT and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+# --- nothing is passed over ---
+
+
+def files(folder):
+    found, skipped = load.find(folder)
+    return [os.path.relpath(each, folder) for each in found], [os.path.relpath(each.path, folder) for each in skipped]
+
+
+def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
+    (tmp_path / "r/own").mkdir(parents=True)
+    (tmp_path / "far/deep").mkdir(parents=True)
+    shutil.copy(kept / "c/000.jsonl", tmp_path / "r/own/0.jsonl")
+    shutil.copy(kept / "c/001.jsonl", tmp_path / "far/deep/1.jsonl")
+    (tmp_path / "r/a-node").symlink_to(tmp_path / "far")
+    (tmp_path / "r/again").symlink_to(tmp_path / "r/own")
+    (tmp_path / "r/loop").symlink_to(tmp_path / "r")
+    (tmp_path / "far/up").symlink_to(tmp_path)
+    assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], [])
+    (tmp_path / "r/gone").symlink_to(tmp_path / "unmounted")
+    assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], ["gone"])
+    done = run("table", tmp_path / "r")
+    assert done.returncode == exits.UNDECIDED and "gone: a link whose target is missing" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.xz", "x.jsonl.1", "x.JSONL", "x.Jsonl.gz", "x.jsonl~", "x.json", "x.ndjson"])
+def test_records_under_another_name_are_named(kept, tmp_path, name):
+    shutil.copy(kept / "c/000.jsonl", tmp_path / "0.jsonl")
+    (tmp_path / "plan.json").write_text('{"schema": "another"}')
+    (tmp_path / "0.jsonl.tables").mkdir()
+    assert files(tmp_path) == (["0.jsonl"], [])
+    shutil.copy(kept / "c/001.jsonl", tmp_path / name)
+    assert files(tmp_path) == (["0.jsonl"], [name])
+    done = run("table", tmp_path)
+    assert done.returncode == exits.UNDECIDED and f"{name}: not read under this name; rename it" in done.stderr
+
+
+def test_a_session_counts_once(kept, tmp_path):
+    copy = tmp_path / "copy.json"
+    shutil.copy(kept / "rep.json", copy)
+    done = run("night", kept / "rep.json", copy)
+    assert done.returncode == exits.PASSED and json.loads(done.stdout)["counts"]["green"] == 1
+    assert f"{copy}: the same session as {kept / 'rep.json'}, which is counted once\n" in done.stderr
+    copy.write_text(json.dumps(REPORT | {"runs": []}))
+    done = run("night", kept / "rep.json", copy)
+    assert done.returncode == exits.BAD_INPUT and "name one of them" in done.stderr
