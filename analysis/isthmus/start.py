@@ -6,11 +6,12 @@ would be left behind is removed first: temporary folders, the processes that wer
 A command that is done ends with its own exit code: Python's own end takes no interrupts.
 """
 
-import _signal  # type: ignore[import-not-found]  # `signal` imports more, and Ctrl-C would be a traceback meanwhile
 import _thread
 import atexit
 import os
 import sys
+
+_signal = __import__("_signal")  # `signal` imports more, and Ctrl-C would be a traceback meanwhile
 
 INTERRUPTED = 130  # the exit code of a program that SIGINT ended, as shells show it
 _MOST = 2.0  # seconds that tidying may take

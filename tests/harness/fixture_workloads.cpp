@@ -315,8 +315,7 @@ void host_loop(Case& c) {
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
   });
-  c.verify(
-      "counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
+  c.verify("counts", [&] { return total > 0 ? 0.0 : 1.0; }, 0.5);
 }
 
 const Registration host_registration =
@@ -374,8 +373,7 @@ void own_readings(Case& c) {
     c.sample(seconds, [] { return 1.0; });
   }
   c.observe(share_metric("pages", "event"), 12);
-  c.verify(
-      "made up", [] { return 0.0; }, 0);
+  c.verify("made up", [] { return 0.0; }, 0);
 }
 
 const Registration own_registration =
@@ -404,8 +402,7 @@ void waits_in_a_kernel(Case& c) {
     stream.synchronize();
     return 1e-3 * static_cast<double>(c.extent("milliseconds"));
   });
-  c.verify(
-      "made up", [] { return 0.0; }, 0);
+  c.verify("made up", [] { return 0.0; }, 0);
 }
 
 const Registration waiting_registration =
@@ -439,8 +436,7 @@ void fresh_process(Case& c) {
     return now() - begin;
   });
   c.observe(share_metric("processes", "event"), processes);
-  c.verify(
-      "each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
+  c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
 }
 
 const Registration fresh_registration =
@@ -491,8 +487,7 @@ void beyond(Case& c) {
     }
     return now() - begin;
   });
-  c.verify(
-      "touched", [&] { return memory.get()[0] == 1 ? 0.0 : 1.0; }, 0);
+  c.verify("touched", [&] { return memory.get()[0] == 1 ? 0.0 : 1.0; }, 0);
 }
 
 const Registration beyond_registration =
@@ -511,8 +506,7 @@ void move(Case& c, int from, int to, int gpus) {
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
   const double bytes = static_cast<double>(c.extent("bytes"));
   c.sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
-  c.verify(
-      "nothing moved", [] { return 0.0; }, 0);
+  c.verify("nothing moved", [] { return 0.0; }, 0);
 }
 
 std::vector<Workload> make_moves(const Machine& machine) {

@@ -876,7 +876,9 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
     file.append(record_json(identity, run_case(wrong, c)).dump());
     file.append("{\"no\": \"record\"}");
   }
-  { std::ofstream(path_, std::ios::app) << "{\"cut"; }
+  {
+    std::ofstream(path_, std::ios::app) << "{\"cut";
+  }
   const auto settled = settled_cases(path_);
   EXPECT_EQ(settled.size(), 1u);
   EXPECT_TRUE(settled.contains(case_identity(identity, good, c.device, 16)));

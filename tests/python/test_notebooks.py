@@ -62,7 +62,7 @@ def test_an_error_and_a_stale_output_fail(script, tmp_path, monkeypatch, capsys)
     assert script.main() == 1 and "ValueError" in capsys.readouterr().err
     text.unlink()
     monkeypatch.setattr(sys, "argv", ["notebooks", "short"])
-    assert script.main() == 1
+    assert script.main() == 2
 
 
 def test_a_warning_of_some_version_makes_nothing_stale(script):

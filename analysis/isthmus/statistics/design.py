@@ -11,6 +11,7 @@ Nodes share causes, too: a night, a restart of all. Design.levels names the jobs
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import math
 
@@ -121,8 +122,13 @@ def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
     return Design(strata, unit, paired, jobs, unnamed, other_gpus, found)
 
 
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
 def _seconds(jobs: list[Job]) -> np.ndarray:
-    return np.array([job.time.timestamp() if job.time else math.nan for job in jobs])
+    """When jobs ran; of any year, where timestamp() fails for some."""
+    times = (job.time.replace(tzinfo=None) if job.time else None for job in jobs)
+    return np.array([(time - _EPOCH).total_seconds() if time else math.nan for time in times])
 
 
 def _strata_of(strata: tuple[Stratum, ...], jobs: int) -> np.ndarray:

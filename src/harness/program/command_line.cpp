@@ -236,8 +236,7 @@ int run(CLI::App& app, int argc, char** argv) {
   app.footer(kExamples);
   app.get_formatter()->column_width(26);  // for lines of at most 80 columns
   app.set_help_flag("-h,--help", "Show this help");
-  app.set_version_flag(
-      "--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
+  app.set_version_flag("--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
 
   std::string pattern = "*";
   bool as_json = false;

@@ -64,7 +64,7 @@ class Alone {
 
 /// Bytes of a regular file that can be read; nullopt for a pipe or a device.
 std::optional<std::size_t> size_of(int descriptor) {
-  struct stat status {};
+  struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return static_cast<std::size_t>(status.st_size);
 }
@@ -133,7 +133,7 @@ int write_all(int descriptor, std::string_view text) {
 
 /// Whether an open regular file is still in some folder.
 bool has_a_name(int descriptor) {
-  struct stat status {};
+  struct stat status{};
   return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
@@ -228,8 +228,7 @@ void RecordFile::write(std::string text) {
 // --- what others do to the file ----------------------------------------------------------------------
 
 bool RecordFile::is_at_path() const {
-  struct stat opened {
-  }, named{};
+  struct stat opened{}, named{};
   return fstat(current_.descriptor, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
@@ -358,7 +357,7 @@ void check_record_path(const std::string& path) {
                       path));
   }
   if (path.empty()) throw RecordError("--record names no file; give it a name, or leave it out");
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
     const RecordFile probe(path);
     if (is_anothers(path))
