@@ -1072,7 +1072,7 @@ def test_a_job_on_all_nodes_is_one_job():
         ('[metrics]\n"microbench/w1 time" = 1\n"microbench/* time" = 1', "is named by two patterns"),
         ("[metrics]\n", "no weights (it has no table 'metrics', or nothing in it); write"),
         ("metrics = 1", "no weights (it has no table 'metrics', or nothing in it); write"),
-        ("[metric]\n", "no weights (it has no table 'metrics', or nothing in it); write"),
+        ("[metric]\n", "no weights ('metric' is not known here; did you mean 'metrics'?); write"),
         ("[[[", "no weights"),
         ('[metrics]\n"microbench/w0 time" = 1', "nothing counts: microbench/w0 pm tiny time: missing in odd"),
     ],

@@ -49,7 +49,7 @@ def test_noise_of_values_of_both_signs_is_in_their_unit(tmp_path, capsys):
     folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
     assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "overlap 0.839 - - 0.02 8 1" in shown and "in its unit" in shown
+    assert "change 0.839 - - 0.02 8 1" in shown and "in its unit" in shown
     (entry,) = json.loads(out.read_text(encoding="utf-8"))
     assert entry["between"] == pytest.approx(0.839, abs=1e-3)
     assert entry["margin"] == pytest.approx(0.4 * judging.CEILING)  # as `regress` takes it: at most that share
