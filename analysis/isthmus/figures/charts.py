@@ -298,7 +298,8 @@ def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> di
         {
             "type": "scatter", "mode": "markers", "x": [each["share"] for each in shown],
             "y": [top + height - _ROW / 2 for top, height in zip(tops, heights, strict=True)],
-            "error_x": {"type": "data", "array": whiskers, "thickness": 1, "width": 3}, "marker": {"color": colours},
+            "error_x": {"type": "data", "array": whiskers, "thickness": 1, "width": 3, "color": "#888888"},
+            "marker": {"color": colours},
             "text": [label(text) for text in texts], "hovertemplate": "%{x:.0%}: %{text}",
         }
     ]  # fmt: skip
