@@ -1,5 +1,4 @@
-// What the emulator says as a process ends. Each case is a process of its own, since what is left behind is the
-// process's.
+// The report of the emulator as a process ends. Each case is a process of its own, whose memory and errors it is of.
 
 #include <cstdlib>
 
@@ -12,11 +11,15 @@ __global__ void write_first(float* values) {
   values[0] = 1;
 }
 
-void lose_an_error() {
-  Stream stream;
+void write_to_freed(Stream& stream) {
   auto* freed = static_cast<float*>(malloc_device(1024));
   free_device(freed);
   launch(stream, ISTHMUS_KERNEL(write_first), {.grid = 1, .block = 1}, freed);
+}
+
+void lose_an_error() {
+  Stream stream;
+  write_to_freed(stream);
 }
 
 class ExitReport : public EmulatorTest {
@@ -57,11 +60,9 @@ TEST_F(ExitReport, HasTheErrorOfAStreamThatWasDestroyedWithoutAWait) {
 
 TEST_F(ExitReport, HasTheErrorOfTheSecondOfTwoStreams) {
   const auto lose = [] {
-    auto* freed = static_cast<float*>(malloc_device(1024));
-    free_device(freed);
     Stream first, second;
-    launch(first, ISTHMUS_KERNEL(write_first), {.grid = 1, .block = 1}, freed);
-    launch(second, ISTHMUS_KERNEL(write_first), {.grid = 1, .block = 1}, freed);
+    write_to_freed(first);
+    write_to_freed(second);
     EXPECT_NE(error_of([] { synchronize(); }), "");
     std::exit(0);
   };
@@ -78,10 +79,8 @@ TEST_F(ExitReport, KeepsAnotherExitCode) {
 
 TEST_F(ExitReport, SaysNothingOfWhatWasFreedAndThrown) {
   const auto behave = [] {
-    auto* freed = static_cast<float*>(malloc_device(1024));
-    free_device(freed);
     Stream stream;
-    launch(stream, ISTHMUS_KERNEL(write_first), {.grid = 1, .block = 1}, freed);
+    write_to_freed(stream);
     EXPECT_NE(error_of([&] { stream.synchronize(); }), "");
     free_pooled(malloc_pooled(64, stream), stream);
     std::exit(0);

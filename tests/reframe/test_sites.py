@@ -86,7 +86,7 @@ def has_mpi(site) -> bool:
 @pytest.mark.parametrize("site", SITES)
 def test_dry_run_writes_scripts_that_ask_for_what_is_stated(reframe_at, tmp_path, site):
     system = system_of(site)
-    # What selects nothing ends a session.
+    # A selection that finds nothing ends a session.
     selected = SELECT if has_mpi(site) else SELECT.rpartition("|")[0]
     result = reframe_at(
         site, f"--system={system['name']}", "--dry-run", "-n", selected, f"--prefix={tmp_path}", ISTHMUS_ACCOUNT="p42"

@@ -281,14 +281,8 @@ def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> di
     """Shares of series, the first on top, each below its name: beside it a telephone has no room."""
     whiskers = [each["share"] * (spread.relative(each["value"], each["spread"]) or 0) for each in shown]
     texts = [
-        " ".join(
-            [
-                units.quantity(r["value"], r["unit"]),
-                spread.percent(r["value"], r["spread"]),
-                "of",
-                r["source"] or "its limit",
-            ]
-        )
+        f"{units.quantity(r['value'], r['unit'])} {spread.percent(r['value'], r['spread'])} "
+        f"of {r['source'] or 'its limit'}"
         for r in shown
     ]
     colours = ["#D55E00" if each["low"] else "#E69F00" if each["doubt"] else "#0072B2" for each in shown]

@@ -23,7 +23,7 @@ from isthmus.records import agreement, compacted, load, measurements, places, va
 from isthmus.records.load import Skipped
 
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
-#: Of a query. A text that is not UTF-8 is no duckdb.Error.
+#: Errors of a query; that of a text which is not UTF-8 is no duckdb.Error.
 _FAILURES = (duckdb.Error, UnicodeError, RuntimeError)
 _THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
 

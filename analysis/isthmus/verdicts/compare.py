@@ -56,6 +56,11 @@ class System:
     lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that are not in its figures, in words
 
     @functools.cached_property
+    def idle(self) -> list[uneven.Place]:
+        """Nodes that ran cases of which none has a figure that counts."""
+        return uneven.without_figures(self.ran, [*self.series.values(), *self.hosts.values()])
+
+    @functools.cached_property
     def occasions(self) -> dict[str, Any]:
         """By job: which jobs share a night, or a restart of all nodes."""
         return clusters.occasions(self._jobs())
@@ -211,27 +216,29 @@ def _set_lacking(systems: list[System]) -> None:
     ran_by = [system.ran for system in systems]
     for at, system in enumerate(systems):
         name = spelling.printable(system.name)
-        if none := uneven.without_figures(system.ran, [*system.series.values(), *system.hosts.values()]):
+        if none := system.idle:
             system.lacking.append(f"{name} has no figure on {uneven.places_in_words(none)}, where cases ran")
         if gone := uneven.only_in(at, ran_by):
             system.lacking.append(f"{name} did not run on {uneven.places_in_words(gone)}, as others here did")
 
 
-def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> None:
-    """Says of each system and figure which nodes and GPUs lack it; `shared` are labels of what is compared."""
+def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> list[str]:
+    """Says of each system and figure which nodes and GPUs lack it, and returns that as sentences.
+
+    `shared` are labels of what is compared.
+    """
+    sentences: list[str] = []
     ran_by, every = [system.ran for system in systems], [system.series for system in systems]
     for at, system in enumerate(systems):
-        none = set(uneven.without_figures(system.ran, [*system.series.values(), *system.hosts.values()]))
-        short = {}
-        for key in shared:
-            if key in system.series:
-                lacks = uneven.lacks(system.series[key], system.ran) | uneven.elsewhere(key, at, every, ran_by)
-                short[key] = lacks - none
+        short = {key: uneven.lacks(key, at, every, ran_by) - set(system.idle) for key in shared if key in system.series}
         for key, places in short.items():
             if places:
                 said = f"lacking on {uneven.places_in_words(sorted(places))}"
                 system.doubts[key] = "; ".join(filter(None, (system.doubts.get(key), said)))
-        system.lacking += uneven.in_words(system.name, short, shared)
+        found = uneven.in_words(system.name, short, shared)
+        system.lacking += found
+        sentences += found
+    return sentences
 
 
 def _records_by(opened: store.Store, column: str) -> dict[str, int]:
@@ -385,7 +392,6 @@ def run(asked) -> int:
     every = {key: each for system in systems for key, each in system.series.items()}
     shared = {key for key in every if sum(key in system.series for system in systems) > 1}
     labels = series.labels(list(every.values()))
-    _doubt_uneven(systems, {key: label for key, label in labels.items() if key in shared})
-    asked.doubts += [sentence for system in systems for sentence in system.lacking]
+    asked.doubts += _doubt_uneven(systems, {key: label for key, label in labels.items() if key in shared})
     output.write(asked, table_of(systems, everything=asked.all))
     return exits.PASSED

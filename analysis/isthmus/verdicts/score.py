@@ -68,9 +68,10 @@ def load_weights(path) -> dict[str, float]:
     try:
         data = inputs.read_small(path, _MOST_WEIGHTS)
         parsed = inputs.toml_of(data) if path.suffix == ".toml" else inputs.json_of(data)
-        weights = parsed.get("metrics", {}) if isinstance(parsed, dict) else None
-        if unknown := sorted(set(parsed if isinstance(parsed, dict) else ()) - {"metrics"}):
+        parsed = parsed if isinstance(parsed, dict) else {}
+        if unknown := sorted(parsed.keys() - {"metrics"}):
             raise ValueError(f"{unknown[0]!r} is not known here{spelling.did_you_mean(unknown[0], ['metrics'])}")
+        weights = parsed.get("metrics")
         if not isinstance(weights, dict) or not weights:
             raise ValueError("it has no table 'metrics', or nothing in it")
     except OSError as error:
@@ -173,7 +174,7 @@ def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple,
     found: dict[tuple, str] = {}
     for at, system in enumerate(systems):
         for key in weighed & system.series.keys():
-            lacks = uneven.lacks(system.series[key], system.ran, cases) | uneven.elsewhere(key, at, every, ran_by)
+            lacks = uneven.lacks(key, at, every, ran_by, cases)
             if lacks and key not in found:
                 found[key] = f"{uneven.places_in_words(sorted(lacks))} of {spelling.printable(system.name)}"
     return found

@@ -60,11 +60,22 @@ def has(each: Series) -> set[Place]:
     return {place for job in each.of("A") for place in absent.places_of(job)}
 
 
-def lacks(each: Series, of: Ran, wanted: Iterable[tuple] = ()) -> set[Place]:
-    """Nodes, and GPUs of nodes that have it on others, which lack a figure that their equals of the system have.
+def lacks(
+    key: tuple,
+    at: int,
+    systems: Sequence[Mapping[tuple, Series]],
+    ran_by: Sequence[Ran],
+    wanted: Iterable[tuple] = (),
+) -> set[Place]:
+    """Places of the system `at` that lack a figure which their equals have, there or in a system on the same machines.
 
     `wanted` are cases for which a system is measured: nodes that ran any of them are held to all of them.
     """
+    return _unlike_equals(systems[at][key], ran_by[at], wanted) | _measured_elsewhere(key, at, systems, ran_by)
+
+
+def _unlike_equals(each: Series, of: Ran, wanted: Iterable[tuple]) -> set[Place]:
+    """Nodes, and GPUs of nodes that have it on others, which lack a figure that their equals of the system have."""
     having = has(each)
     short: set[Place] = set()
     for kind, places in of.cases.get(case_of(each.key), {}).items():
@@ -88,7 +99,9 @@ def _same_machines(one: Ran, other: Ran) -> bool:
     return bool(_with_gpus(one.everywhere) & _with_gpus(other.everywhere))
 
 
-def elsewhere(key: tuple, at: int, systems: Sequence[Mapping[tuple, Series]], ran_by: Sequence[Ran]) -> set[Place]:
+def _measured_elsewhere(
+    key: tuple, at: int, systems: Sequence[Mapping[tuple, Series]], ran_by: Sequence[Ran]
+) -> set[Place]:
     """Places where another system, on the same machines, has a figure, and this one ran but has not."""
     own, having = ran_by[at], has(systems[at][key])
     found = {

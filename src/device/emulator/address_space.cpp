@@ -207,20 +207,15 @@ using emulator::need;
 
 namespace {
 
-void need_virtual_memory(const char* call) {
-  injection_point(call);
-  need(configuration().virtual_memory, call, "addresses apart from memory");
-}
-
-/// The same of a call that takes memory back. What it is made to refuse was not forgotten by the program.
-template <class... What>
-void need_virtual_memory_to_free(const char* call, const What&... what) {
-  try {
-    need_virtual_memory(call);
-  } catch (const Error&) {
-    Memory::instance().excuse(what...);
-    throw;
+/// The injection point, of a call that takes memory back where `freed` is given, and the capability.
+template <class... Freed>
+void need_virtual_memory(const char* call, const Freed&... freed) {
+  if constexpr (sizeof...(freed) > 0) {
+    emulator::injection_point_of_free(call, freed...);
+  } else {
+    injection_point(call);
   }
+  need(configuration().virtual_memory, call, "addresses apart from memory");
 }
 
 }  // namespace
@@ -246,7 +241,7 @@ PhysicalMemory create_memory(std::size_t bytes) {
 }
 
 void release_memory(const PhysicalMemory& memory) {
-  need_virtual_memory_to_free("release_memory", memory);
+  need_virtual_memory("release_memory", memory);
   Memory::for_caller().release_memory(memory);
 }
 
@@ -256,7 +251,7 @@ void map_memory(void* address, const PhysicalMemory& memory) {
 }
 
 void unmap_memory(void* address, std::size_t bytes) {
-  need_virtual_memory_to_free("unmap_memory", address, bytes);
+  need_virtual_memory("unmap_memory", address, bytes);
   Memory::for_caller().unmap_memory(address, bytes);
 }
 

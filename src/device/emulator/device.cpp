@@ -25,6 +25,7 @@ using emulator::AllocationKind;
 using emulator::configuration;
 using emulator::DeviceAccess;
 using emulator::FaultPointer;
+using emulator::injection_point_of_free;
 using emulator::make_fault;
 using emulator::Memory;
 using emulator::need;
@@ -134,16 +135,6 @@ void drain_users(const void* pointer) {
     std::erase_if(streams, [&](const auto& stream) { return !emulator::reaches(stream->device(), found->device); });
   }
   emulator::drain(streams);
-}
-
-/// Of a call that takes memory back. What it is made to refuse was not forgotten by the program.
-void injection_point_of_free(const char* call, const void* pointer) {
-  try {
-    injection_point(call);
-  } catch (const Error&) {
-    Memory::instance().excuse(pointer);
-    throw;
-  }
 }
 
 void free_memory(const char* call, void* pointer, AllocationKind kind) {

@@ -17,6 +17,9 @@ namespace {
 struct Met {
   std::mutex mutex;
   std::vector<FaultPointer> faults;
+  void drop_reported() {
+    std::erase_if(faults, [](const FaultPointer& each) { return each->reported.load(); });
+  }
   static Met& instance() {
     static Met* met = new Met;  // streams may still run when the process ends
     return *met;
@@ -68,7 +71,7 @@ FaultPointer make_fault(ErrorKind kind, std::string reason, std::string hint) {
   auto fault = std::make_shared<Fault>(kind, std::move(reason), std::move(hint));
   Met& met = Met::instance();
   const std::lock_guard lock(met.mutex);
-  std::erase_if(met.faults, [](const FaultPointer& old) { return old->reported.load(); });
+  met.drop_reported();
   met.faults.push_back(fault);
   report_at_exit();
   return fault;
@@ -77,7 +80,7 @@ FaultPointer make_fault(ErrorKind kind, std::string reason, std::string hint) {
 std::vector<FaultPointer> unreported_faults() {
   Met& met = Met::instance();
   const std::lock_guard lock(met.mutex);
-  std::erase_if(met.faults, [](const FaultPointer& old) { return old->reported.load(); });
+  met.drop_reported();
   return met.faults;
 }
 

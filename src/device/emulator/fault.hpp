@@ -1,6 +1,6 @@
 #pragma once
 
-// What ended queued work, and who was told.
+// Faults: why queued work ended, and whether a call has said so.
 
 #include <atomic>
 #include <memory>

@@ -19,6 +19,7 @@
 #include "device/device.hpp"
 #include "device/emulator/devices.hpp"
 #include "device/emulator/emulator.hpp"
+#include "device/injection.hpp"
 
 namespace isthmus::device::emulator {
 
@@ -71,7 +72,7 @@ class Memory {
   static Memory& instance();
   /// The same, in a call of the API: from a thread's first one on, a fault of its own is explained.
   static Memory& for_caller();
-  /// What was given out, or is registered, and has not been taken back.
+  /// An allocation or a registration that has not been taken back.
   struct Unfreed {
     const char* call;  ///< that made it
     unsigned long serial;
@@ -165,6 +166,18 @@ class Memory {
   };
   std::vector<Opened> opened_;
 };
+
+/// The injection point of a call that takes memory back: an allocation, a range of mappings, or memory without an
+/// address. The program did not forget what it is made to refuse.
+template <class... What>
+void injection_point_of_free(const char* call, const What&... what) {
+  try {
+    injection_point(call);
+  } catch (const Error&) {
+    Memory::instance().excuse(what...);
+    throw;
+  }
+}
 
 /// One piece of device work. While it exists, its thread, and those that it is lent to, can touch device memory.
 class DeviceAccess {

@@ -10,7 +10,7 @@ namespace isthmus::harness {
 /// (tests/quantities.csv).
 std::string format_quantity(double value, const std::string& unit);
 
-/// What became of a record's case: "pass", "ok", "skipped", "interrupted", "WRONG" or "FAILED".
+/// The outcome of a record's case: "pass", "ok", "skipped", "interrupted", "WRONG" or "FAILED".
 std::string outcome_of(const nlohmann::json& record);
 
 /// Medians of the records as text of 80 columns; what casts doubt on a figure stands next to it. `by_mode`: modes were
