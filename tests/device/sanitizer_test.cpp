@@ -3,18 +3,31 @@
 
 #include "emulator_fixture.hpp"
 
+#if defined(ISTHMUS_UBSAN) || defined(__SANITIZE_THREAD__)
+
+namespace isthmus::device {
+namespace {
+
+class SanitizerTest : public EmulatorTest {
+ protected:
+  void SetUp() override {
+    EmulatorTest::SetUp();
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    configure("exit_report=0");  // a check ends its process with the test's arrays still allocated
+  }
+};
+
+}  // namespace
+}  // namespace isthmus::device
+
+#endif
+
 #if defined(ISTHMUS_UBSAN)
 
 namespace isthmus::device {
 namespace {
 
-class UndefinedBehaviorSanitizerTest : public EmulatorTest {
- protected:
-  void SetUp() override {
-    EmulatorTest::SetUp();
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-  }
-};
+using UndefinedBehaviorSanitizerTest = SanitizerTest;
 
 __global__ void copy_vector(const float* in, float* out) {
   *reinterpret_cast<float4*>(out) = *reinterpret_cast<const float4*>(in);
@@ -112,13 +125,7 @@ void run_and_exit(Kernel<P...> kernel, const LaunchShape& shape, A... arguments)
   std::exit(0);
 }
 
-class ThreadSanitizerTest : public EmulatorTest {
- protected:
-  void SetUp() override {
-    EmulatorTest::SetUp();
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-  }
-};
+using ThreadSanitizerTest = SanitizerTest;
 
 /// TSan's exit code when it has reported something is 66.
 #define EXPECT_RACE(...) EXPECT_EXIT(run_and_exit(__VA_ARGS__), testing::ExitedWithCode(66), "data race")
