@@ -78,7 +78,7 @@ def alarms(chance, history, *, jobs, metrics, nights, wanted):
     ],
 )
 def test_false_alarms_are_as_many_as_stated(name, history, jobs, capsys, record_property):
-    nights, wanted = 600, 0.5
+    nights, wanted = 200, 0.5
     seen = alarms(np.random.default_rng(7), history, jobs=jobs, metrics=50, nights=nights, wanted=wanted)
     error = math.sqrt(wanted / nights)
     histories.tell(capsys, record_property, f"{name}: {seen:.2f} ± {error:.2f} false alarms a night, {wanted} stated")

@@ -233,7 +233,7 @@ def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.
     for level in plan.levels if spread is None and not kind.turns else ():
         found = clusters.compare(level, together)
         ends = [found.estimate + sign * found.away(rank_test.BOUND) for sign in (-1, 1)]
-        p, t = np.maximum(p, found.p), np.minimum(t, np.abs(found.estimate) / np.maximum(found.error, 1e-300))
+        p, t = np.maximum(p, found.p), np.minimum(t, rank_test.in_errors(found.estimate, found.error))
         higher, lower = higher & (ends[0] > delta), lower & (ends[1] < -delta)
         inside, excluded = inside & (ends[0] >= -delta) & (ends[1] <= delta), excluded & (ends[0] * ends[1] > 0)
     sure = (p <= rank_test.ALPHA) & (np.array([rank_test.adjusted(row) for row in p]) <= rank_test.SESSION)

@@ -165,8 +165,10 @@ def measured(paths) -> list[dict[str, Any]]:
     return [json.loads(row["axes"] or "{}") | row for row in rows]
 
 
-def _fits(row: dict[str, Any], wanted: Iterable[tuple[str, Any]]) -> bool:
-    return all(readings.matches(row.get(name), value) for name, value in wanted)
+def _fitting(rows: list[dict[str, Any]], name: str, wanted) -> list[dict[str, Any]]:
+    """The rows whose field is as wanted. There are few values and many rows, so each value is looked at once."""
+    fits = {value: readings.matches(value, wanted) for value in {row.get(name) for row in rows}}
+    return [row for row in rows if fits[row.get(name)]]
 
 
 def _combinations(rows: list[dict[str, Any]], several: list[tuple[str, tuple]]) -> Iterator[tuple[dict, list]]:
@@ -176,7 +178,7 @@ def _combinations(rows: list[dict[str, Any]], several: list[tuple[str, tuple]]) 
         return
     (name, values), *others = several
     for value in values:
-        for pairs, fitting in _combinations([row for row in rows if readings.matches(row.get(name), value)], others):
+        for pairs, fitting in _combinations(_fitting(rows, name, value), others):
             yield {name: value} | pairs, fitting
 
 
@@ -186,7 +188,9 @@ def find(part: Part, rows: list[dict[str, Any]]) -> Found:
         return Found(part, 0, 0, part.why)
     single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
     several = {name: values for name, values in part.wanted if len(values) > 1}
-    near = [row for row in rows if row["_runs"] >= part.runs and _fits(row, single)]
+    near = [row for row in rows if row["_runs"] >= part.runs]
+    for name, value in single:
+        near = _fitting(near, name, value)
     there: list[dict[str, Any]] = []
     lacking: list[dict[str, Any]] = []
     files: list[set[str]] = []

@@ -9,6 +9,7 @@ left inside. Jobs of one node at regular intervals have no level.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -120,7 +121,7 @@ class Compared:
     @property
     def p(self) -> np.ndarray:
         """Two-sided."""
-        t = np.abs(self.estimate) / np.maximum(self.error, 1e-300)
+        t = rank_test.in_errors(self.estimate, self.error)
         return np.vectorize(rank_test.student_p, otypes=[float])(t, self.freedom)
 
     def away(self, confidence: float) -> np.ndarray:
@@ -169,4 +170,4 @@ def fewest(p: float) -> int:
 def needed(step: float, sd: float, margin: float, p: float) -> int:
     """Clusters a side that find a step beyond the margin with rank_test.POWER; `sd` is of their means."""
     sizes = range(FEWEST, rank_test.MOST)
-    return next((size for size in sizes if detectable(size, sd, margin, p) <= step), rank_test.MOST)
+    return FEWEST + bisect.bisect_left(sizes, True, key=lambda size: detectable(size, sd, margin, p) <= step)

@@ -169,7 +169,13 @@ def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         error = np.std(steps, axis=0, ddof=1) / math.sqrt(len(strata))
     else:
         return np.full(np.shape(step), math.inf)
-    return np.abs(step) / np.maximum(error, 1e-300)
+    return in_errors(step, error)
+
+
+def in_errors(step, error):
+    """How many standard errors a step is from zero: infinitely many where that is beyond what a number can be."""
+    with np.errstate(over="ignore"):
+        return np.abs(step) / np.maximum(error, 1e-300)
 
 
 def _signed_null(doubled: np.ndarray) -> np.ndarray:

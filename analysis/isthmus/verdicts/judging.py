@@ -246,7 +246,7 @@ def _distance(plan: design.Design, values) -> float:
     found = [float(rank_test.distance(plan.pairs(*values)))]
     for level in plan.levels:
         if (of_level := clusters.compare(level, np.concatenate(values))) is not None:
-            found.append(abs(float(of_level.estimate)) / max(float(of_level.error), 1e-300))
+            found.append(float(rank_test.in_errors(of_level.estimate, of_level.error)))
     return min(found)
 
 

@@ -333,7 +333,8 @@ def _fleets(opened: store.Store) -> list[Fleet]:
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
     width = len(measurements.SERIES)
     by_series = grouped((row[:width], row[width:]) for row in rows)
-    positive = {key: found for key, found in by_series.items() if all(each[2] > 0 for each in found)}
+    # Each row is node, GPUs, median, number of jobs, direction, the better jobs, mode.
+    positive = {key: found for key, found in by_series.items() if all(each[2] > 0 < each[5] for each in found)}
     places = sorted({each[:2] for found in positive.values() for each in found})
     index = {place: i for i, place in enumerate(places)}
     values = np.full((len(positive), len(places)), np.nan)
