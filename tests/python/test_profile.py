@@ -321,6 +321,68 @@ def test_nsys_without_its_importer(tmp_path):
         command.read("nsys", tmp_path)
 
 
+@pytest.mark.parametrize("tool, report", [
+    ("nsys", "run.nsys-rep"), ("nsys", "run.qdstrm"), ("ncu", "run.ncu-rep"), ("rocprofv3", "7_results.pftrace"),
+])  # fmt: skip
+def test_a_report_that_was_never_converted_is_missing(tmp_path, capsys, tool, report):
+    profiles.write(tmp_path / "rank0", tool)
+    (tmp_path / "rank0" / command.files(tool, tmp_path)[0].with_suffix(pathlib.Path(report).suffix).name).touch()
+    assert not command.read(tool, tmp_path).missing
+    (tmp_path / "rank0" / report).touch()
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    assert f"not the whole run: rank0/{report} was never converted" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["profile", tool, str(tmp_path), "--format", "csv"]) == exits.UNDECIDED
+    assert report in capsys.readouterr().err
+    for path in command.files(tool, tmp_path):
+        path.unlink()
+    with pytest.raises(profile.ProfileError, match="no importer" if "qdstrm" in report else "never converted"):
+        command.read(tool, tmp_path)
+
+
+@pytest.mark.parametrize("tool", command.TOOLS)
+def test_a_rank_without_a_figure_is_missing(tmp_path, capsys, tool):
+    for rank in range(2):
+        profiles.write(tmp_path / f"rank{rank}", tool)
+    (tmp_path / "logs").mkdir()
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.PASSED
+    assert "not the whole run" not in capsys.readouterr().out
+    for path in (tmp_path / "rank1").iterdir():
+        path.rename(path.with_suffix(".elsewhere"))
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "not the whole run: rank1 has no figure, unlike those next to it"
+    (record,) = as_record.amend([case()], command.read(tool, tmp_path), unprofiled=[])
+    assert record["profile"]["notes"][0] == first
+
+
+def test_a_rank_that_did_nothing_is_missing(tmp_path):
+    names = [name for name in profiles.tables_of_nsys() if name != "StringIds"]
+    for name, without in (("run0.sqlite", ()), ("run1.sqlite", names)):
+        profiles.write_nsys(tmp_path / name, without=without)
+    assert command.read("nsys", tmp_path).missing == [
+        "not the whole run: run1.sqlite has no figure, unlike those next to it"
+    ]
+
+
+def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
+    for rank in range(3):
+        (tmp_path / f"rank{rank}").mkdir()
+    profiles.write_rocpd(tmp_path / "rank0" / "a_results.db")
+    for name in ("rank0/a_results.json", "rank1/b_results.json"):
+        (tmp_path / name).write_text(json.dumps(profiles.ROCM_JSON))
+    for name, text in profiles.ROCM_CSV.items():
+        (tmp_path / "rank2" / name).write_text(text)
+        (tmp_path / "rank1" / name.replace("1_", "b_")).write_text(text)
+    seen = command.read("rocprofv3", tmp_path)
+    assert seen.kernels[SAXPY].count == 6 and not seen.missing and not seen.left_out and not seen.notes
+    assert [name for name in seen.files if "rank2" not in name] == ["rank0/a_results.db", "rank1/b_results.json"]
+    (tmp_path / "rank0" / "2_results.json").write_text(json.dumps(profiles.ROCM_JSON))
+    (tmp_path / "rank1" / "c_scratch_memory_trace.csv").write_text(profiles.ROCM_KERNELS_7)
+    seen = command.read("rocprofv3", tmp_path)
+    assert seen.kernels[SAXPY].count == 8 and list(seen.left_out) == ["the file c_scratch_memory_trace.csv"]
+    assert "rank0/2_results.json, rank0/a_results.db have different names" in seen.notes[0]
+
+
 def test_every_process_of_a_rocpd_database_is_read(tmp_path):
     path = tmp_path / "out_results.db"
     profiles.write_rocpd(path)
