@@ -94,8 +94,8 @@ class _Page:
             why = "no kernel was profiled" if no_kernels else "no table in it"
             raise ProfileError(f"{path.name}: {why}")
         table = self._table()
-        self.header, self.units = next(table, []), next(table, None)
-        if self.units is None:
+        self.header, self.units = next(table, []), next(table, [])
+        if not self.units:
             raise ProfileError(f"{path.name}: cut short, or no CSV (no line of units)")
 
     def _lines(self) -> Iterator[str]:
