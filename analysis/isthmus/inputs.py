@@ -47,7 +47,10 @@ def open_file(path):
 def read_small(path, most: int = 16 * MIB) -> bytes:
     """Bytes of a file. Raises OSError, whose `strerror` is a clause, for what is no file or has more than `most`."""
     with open_file(path) as file:
-        data = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= most else None  # read() makes room for all that it is asked for
+        if data is not None and len(data) > size:  # it grew, or is one of those that have no size, as in /proc
+            data += file.read(most - size)
     if data is None or len(data) > most:
         raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
     return data

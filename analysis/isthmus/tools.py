@@ -28,6 +28,7 @@ class Answer:
     out: str = ""
     err: str = ""
     is_here: bool = True
+    code: int | None = None  #: its exit code, negative for a signal; None where it did not end by itself
     failure: str | None = None  #: how it failed: "ends with exit code 9 (No devices were found)"
 
     @property
@@ -68,9 +69,10 @@ def ask(*command: str, timeout: float = LONGEST, environ=None) -> Answer:
     except OSError as error:
         return Answer(shown, failure=f"does not start ({error.strerror or error})")
     out, err, failure = _read(process, timeout)
-    if failure is None and process.returncode:
-        failure = _failure(process.returncode, err or out)
-    return Answer(shown, out, err, failure=failure)
+    code = process.returncode if failure is None else None
+    if code:
+        failure = _failure(code, err or out)
+    return Answer(shown, out, err, code=code, failure=failure)
 
 
 def _read(process, timeout: float) -> tuple[str, str, str | None]:

@@ -160,6 +160,8 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
         raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
     try:
         seen = command.read(name, stage / FOLDER)
+        if seen.missing:
+            raise profile.ProfileError(seen.missing[0])
     except profile.ProfileError as error:
         said = jobs.complaint(_log(stage / FOLDER))
         raise SanityError(

@@ -121,9 +121,9 @@ ROCM_JSON = {
 }  # fmt: skip
 
 
-def write_nsys(path, *, without=()):
-    """An export of Nsight Systems: two kernels, copies both ways and a migration, faults, calls, ranges."""
-    tables = {
+def tables_of_nsys():
+    """Tables of an export: columns and rows."""
+    return {
         "StringIds": ("id, value", [(1, "saxpy"), (2, "cudaMalloc_v3020"), (3, "cudaLaunchKernel_v7000"), (4, "out")]),
         "CUPTI_ACTIVITY_KIND_KERNEL": (
             "start, end, shortName, demangledName, registersPerThread, staticSharedMemory, dynamicSharedMemory",
@@ -141,8 +141,12 @@ def write_nsys(path, *, without=()):
             [(0, 2000, "in", None), (6000, 7000, None, 4), (1, None, "x", None)],
         ),
     }
+
+
+def write_nsys(path, *, without=()):
+    """An export of Nsight Systems: two kernels, copies both ways and a migration, faults, calls, ranges."""
     connection = sqlite3.connect(path)
-    for name, (columns, rows) in tables.items():
+    for name, (columns, rows) in tables_of_nsys().items():
         if name not in without:
             connection.execute(f"CREATE TABLE {name} ({columns})")
             connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
@@ -151,7 +155,8 @@ def write_nsys(path, *, without=()):
     return path
 
 
-def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=True):
+def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=True,
+                kernel="saxpy(float*, float*)"):  # fmt: skip
     """A rocpd database: tables with the process's id behind their names, and views without it."""
     tables = {
         "rocpd_string": (
@@ -161,7 +166,7 @@ def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=T
         ),
         "rocpd_info_kernel_symbol": (
             "id, kernel_name, display_name, arch_vgpr_count, accum_vgpr_count, sgpr_count",
-            [(2, "_Z5saxpy", "saxpy(float*, float*)", 12, 4, 48)],
+            [(2, "_Z5saxpy", kernel, 12, 4, 48)],
         ),
         "rocpd_kernel_dispatch": ("id, start, end, kernel_id, group_segment_size",
                                   [(1, 1000, 3000, 2, 512), (2, 5000, 6000, 2, 512)]),

@@ -8,12 +8,13 @@ import pathlib
 import re
 import shutil
 import signal
+import tracemalloc
 import types
 
 import pytest
 from histories import History, jobs_of, write
 
-from isthmus import cli, exits
+from isthmus import cli, exits, inputs
 from isthmus.records import load
 
 
@@ -197,6 +198,17 @@ OTHER_FILES = {
 }
 _OPENS = re.compile(r"[.](read_text|read_bytes|open)\(|(?<![\w.])open\(")
 _OF_THE_PACKAGE = re.compile(r"schema_path\(\)|beside_schema\(|__file__|importlib[.]resources|/proc|os[.]devnull")
+
+
+def test_a_small_file_takes_little_room(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 1000)
+    tracemalloc.start()
+    assert inputs.read_small(tmp_path / "a", 64 * inputs.MIB) == b"x" * 1000
+    assert tracemalloc.get_traced_memory()[1] < 2 * inputs.MIB
+    tracemalloc.stop()
+    assert inputs.read_small("/proc/self/status").startswith(b"Name:"), "which has no size"
+    with pytest.raises(OSError, match="0"):
+        inputs.read_small("/proc/self/status", 10)
 
 
 def test_files_of_users_are_read_in_one_place():

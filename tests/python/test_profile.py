@@ -1,9 +1,11 @@
 """Outputs of profilers: what is read of them, what is refused, what becomes of a record."""
 
 import copy
+import gc
 import json
 import pathlib
 import sqlite3
+import tracemalloc
 
 import histories
 import hypothesis
@@ -317,6 +319,150 @@ def test_nsys_without_its_importer(tmp_path):
     (tmp_path / "rank0" / "nsys.qdstrm").write_bytes(b"")
     with pytest.raises(profile.ProfileError, match="no importer"):
         command.read("nsys", tmp_path)
+
+
+@pytest.mark.parametrize("tool, report", [
+    ("nsys", "run.nsys-rep"), ("nsys", "run.qdstrm"), ("ncu", "run.ncu-rep"), ("rocprofv3", "7_results.pftrace"),
+])  # fmt: skip
+def test_a_report_that_was_never_converted_is_missing(tmp_path, capsys, tool, report):
+    profiles.write(tmp_path / "rank0", tool)
+    (tmp_path / "rank0" / command.files(tool, tmp_path)[0].with_suffix(pathlib.Path(report).suffix).name).touch()
+    assert not command.read(tool, tmp_path).missing
+    (tmp_path / "rank0" / report).touch()
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    assert f"not the whole run: rank0/{report} was never converted" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["profile", tool, str(tmp_path), "--format", "csv"]) == exits.UNDECIDED
+    assert report in capsys.readouterr().err
+    for path in command.files(tool, tmp_path):
+        path.unlink()
+    with pytest.raises(profile.ProfileError, match="no importer" if "qdstrm" in report else "never converted"):
+        command.read(tool, tmp_path)
+
+
+@pytest.mark.parametrize("tool", command.TOOLS)
+def test_a_rank_without_a_figure_is_missing(tmp_path, capsys, tool):
+    for rank in range(2):
+        profiles.write(tmp_path / f"rank{rank}", tool)
+    (tmp_path / "logs").mkdir()
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.PASSED
+    assert "not the whole run" not in capsys.readouterr().out
+    for path in (tmp_path / "rank1").iterdir():
+        path.rename(path.with_suffix(".elsewhere"))
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "not the whole run: rank1 has no figure, unlike those next to it"
+    (record,) = as_record.amend([case()], command.read(tool, tmp_path), unprofiled=[])
+    assert record["profile"]["notes"][0] == first
+
+
+def test_a_rank_that_did_nothing_is_missing(tmp_path):
+    names = [name for name in profiles.tables_of_nsys() if name != "StringIds"]
+    for name, without in (("run0.sqlite", ()), ("run1.sqlite", names)):
+        profiles.write_nsys(tmp_path / name, without=without)
+    assert command.read("nsys", tmp_path).missing == [
+        "not the whole run: run1.sqlite has no figure, unlike those next to it"
+    ]
+
+
+def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
+    for rank in range(3):
+        (tmp_path / f"rank{rank}").mkdir()
+    profiles.write_rocpd(tmp_path / "rank0" / "a_results.db")
+    for name in ("rank0/a_results.json", "rank1/b_results.json"):
+        (tmp_path / name).write_text(json.dumps(profiles.ROCM_JSON))
+    for name, text in profiles.ROCM_CSV.items():
+        (tmp_path / "rank2" / name).write_text(text)
+        (tmp_path / "rank1" / name.replace("1_", "b_")).write_text(text)
+    seen = command.read("rocprofv3", tmp_path)
+    assert seen.kernels[SAXPY].count == 6 and not seen.missing and not seen.left_out and not seen.notes
+    assert [name for name in seen.files if "rank2" not in name] == ["rank0/a_results.db", "rank1/b_results.json"]
+    (tmp_path / "rank0" / "2_results.json").write_text(json.dumps(profiles.ROCM_JSON))
+    (tmp_path / "rank1" / "c_scratch_memory_trace.csv").write_text(profiles.ROCM_KERNELS_7)
+    seen = command.read("rocprofv3", tmp_path)
+    assert seen.kernels[SAXPY].count == 8 and list(seen.left_out) == ["the file c_scratch_memory_trace.csv"]
+    assert "rank0/2_results.json, rank0/a_results.db have different names" in seen.notes[0]
+
+
+def test_every_process_of_a_rocpd_database_is_read(tmp_path):
+    path = tmp_path / "out_results.db"
+    profiles.write_rocpd(path)
+    profiles.write_rocpd(path, suffix="_00006410_00d1_70d1_a5cb_b5ab88214544", views=False, kernel="axpy")
+    seen = rocprofv3.read(path)
+    assert {name: kernel.count for name, kernel in seen.kernels.items()} == {SAXPY: 2, "axpy": 2}
+    assert seen.copies["h2d"].bytes == 2 * 8192 and not seen.left_out
+
+
+# --- memory ---
+
+
+def peak(read, path):
+    """Most bytes of Python objects while a file is read."""
+    gc.collect()
+    tracemalloc.start()
+    read(path)
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
+
+
+def repeated(text, rows, head):
+    """A table with its last row repeated."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[:head]) + lines[-1] * rows
+
+
+def many_kernels(path, rows):
+    profiles.write_nsys(path)
+    connection = sqlite3.connect(path)
+    every = f"WITH RECURSIVE s(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM s WHERE x < {rows - 1}) INSERT INTO "
+    connection.execute(f"{every} CUPTI_ACTIVITY_KIND_KERNEL SELECT x * 9, x * 9 + 5, 1, 1, 32, 0, 0 FROM s")
+    for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"):
+        columns = "x, x + 1, 2" if "RUNTIME" in table else "x, x + 1, 'in', NULL"
+        connection.execute(f"{every} {table} SELECT {columns} FROM s")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("reader, name, write", [
+    (rocprofv3.read, "1_kernel_trace.csv", lambda path, n: path.write_text(repeated(profiles.ROCM_KERNELS_7, n, 1))),
+    (rocprofv3.read, "1_hip_api_trace.csv", lambda path, n: path.write_text(repeated(profiles.ROCM_CALLS, n, 1))),
+    (ncu.read, "a.csv", lambda path, n: path.write_text(repeated(profiles.NCU, n, 3))),
+    (perf.read, "a.perf", lambda path, n: path.write_text(repeated("# x\n7;;page-faults;1;50.00;;\n", n, 1))),
+    (nsys.read, "a.sqlite", many_kernels),
+], ids=["kernels", "calls", "ncu", "perf", "nsys"])  # fmt: skip
+def test_memory_does_not_grow_with_the_rows(tmp_path, reader, name, write):
+    few, many = 500, 8_000
+    used = []
+    for rows in (few, many):
+        path = tmp_path / str(rows) / name
+        path.parent.mkdir()
+        write(path, rows)
+        used.append(peak(reader, path))
+    assert (used[1] - used[0]) / (many - few) < 40, "a begin and an end are 16 bytes; an array grows ahead"
+    assert used[1] < 4 << 20, "of which 1 MiB is the file's buffer"
+
+
+def test_json_that_memory_would_not_hold_is_refused(tmp_path):
+    path = tmp_path / "1_results.json"
+    with path.open("wb") as file:
+        file.truncate(profile.MOST_OF_JSON + 1)
+    with pytest.raises(profile.ProfileError, match=r"larger than 128 MiB.*--output-format"):
+        rocprofv3.read(path)
+
+
+def test_spans_that_are_out_of_order_cover_the_same():
+    pairs = [(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (2.5, 2.6)]
+    for order in (pairs, sorted(pairs)):
+        seen = profile.Profile("nsys")
+        for pair in order:
+            seen.add_span("kernel", pair)
+        seen.add_span("h2d", (2.0, 5.5))
+        assert profile.busy(seen.spans) == (6.0, 7.5, 4.0)
+
+
+def test_a_line_without_an_end_is_refused(tmp_path):
+    for name, reader in (("a.csv", ncu.read), ("1_kernel_trace.csv", rocprofv3.read), ("a.perf", perf.read)):
+        assert "a line is longer than 4 MiB" in refused(tmp_path, reader, "x" * (5 << 20), name)
 
 
 def test_an_unknown_profiler(tmp_path):

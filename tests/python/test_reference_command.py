@@ -375,6 +375,42 @@ def test_check_finds_typing_errors(site, capsys):
     assert "unknown key 'wrkload'" in refused(capsys, "check", "--site", site)
 
 
+@pytest.mark.parametrize("text", ["", "$index: [partition, arch]\nlocal:\n  sm_90:\n"])
+def test_a_cut_file_is_refused(site, tmp_path, capsys, text):
+    (site / "references/own.yaml").write_text(text)
+    assert "own.yaml" in refused(capsys, "check", "--site", site)
+    assert "holds nothing" in refused(capsys, "update", kept(tmp_path), "--site", site)
+
+
+def test_check_without_records_asks_for_what_is_selected_alone(site, capsys):
+    (site / "references/own.yaml").write_text("- {workload: 'vmm/.*', metrics: {allocate: [1.0, null, 0.1, s]}}\n")
+    assert isthmus("check", "--site", site) == exits.FOUND
+    every = capsys.readouterr().out
+    assert isthmus("check", "--site", site, "--workload", "alloc/*") == exits.FOUND
+    chosen = capsys.readouterr().out
+    names = re.findall("none: (.*)", chosen)
+    assert names and all(name.startswith("alloc/") for name in names) and {*names} < {*re.findall("none: (.*)", every)}
+    assert f"local: 0 of {len(names)} selected workloads have a reference" in chosen
+    assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "first") == exits.FOUND
+    own = "- {workload: alloc/device, metrics: {alloc: [1.0, null, 0.1, s]}}\n"
+    (site / "references/own.yaml").write_text(own)
+    lookup.load.cache_clear()
+    assert isthmus("check", "--site", site, "--workload", "alloc/device") == exits.PASSED
+    assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "al*") == exits.PASSED
+    assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "first") == exits.FOUND
+
+
+@pytest.mark.parametrize("options, why", [
+    (["--since", "2026-01-01"], "--since chooses records"), (["--until", "2026-01-01"], "--until chooses records"),
+    (["--system", "x"], "--system chooses records"), (["--without", "node=n"], "--without chooses records"),
+    (["--emulated"], "--emulated chooses records"), (["--profiled"], "--profiled chooses records"),
+    (["--workload", "transfer/*"], "'transfer/*' is no workload of the catalogue"),
+    (["--workload", "alloc/*", "--metric", "furlongs"], "'furlongs' is no metric of these workloads"),
+])  # fmt: skip
+def test_check_ignores_no_option_without_records(site, capsys, options, why):
+    assert why in refused(capsys, "check", "--site", site, *options)
+
+
 def test_the_generic_site_can_be_checked(capsys):
     assert isthmus("check", "--site", "generic") == exits.FOUND
     assert "local: 0 of" in capsys.readouterr().out

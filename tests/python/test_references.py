@@ -64,7 +64,6 @@ main:
       - $ref: shared/h200.yaml
       - {workload: other/w, metrics: {time: [1.0, null, 0.1, s]}}
     '570[.].*': {$ref: shared/h200.yaml}
-other:
 """
     found = entries(tmp_path, text)
     assert len(found) == 3
@@ -134,6 +133,28 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
 )
 def test_what_cannot_hold_is_refused(tmp_path, text, why):
     assert why in refused(tmp_path, text)
+
+
+LEVELS = f"$index: [partition, arch]\nlocal:\n  sm_90:\n  {ENTRY}"
+
+
+@pytest.mark.parametrize("text, where", [
+    ("", "a.yaml"), ("# to be written\n", "a.yaml"), ("[]", "a.yaml"), ("{}", "a.yaml: a mapping needs $index"),
+    (LEVELS[: LEVELS.index("local")], "a.yaml"), (LEVELS[: LEVELS.index("sm_90")], "a.yaml, partition 'local'"),
+    (LEVELS[: LEVELS.index("-")], "a.yaml, arch 'sm_90'"), (LEVELS + "gh200: {}\n", "a.yaml, partition 'gh200'"),
+    (LEVELS + "gh200: {sm_90: []}\n", "a.yaml, arch 'sm_90'"), ("- {workload: x, metrics: {}}", "a.yaml, entry 1"),
+    ("- {workload: x, shares: {}}", "a.yaml, entry 1, shares"),
+])  # fmt: skip
+def test_a_file_that_was_cut_short_is_refused(tmp_path, text, where):
+    assert refused(tmp_path, text).startswith(where)
+    assert "holds nothing" in refused(tmp_path, text) or "needs $index" in where
+    assert len(entries(tmp_path, LEVELS)) == 1
+
+
+def test_a_cut_file_that_another_names_is_refused(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/b.yaml").touch()
+    assert "b.yaml: holds nothing" in refused(tmp_path, "- $ref: below/b.yaml\n")
 
 
 def test_a_file_that_is_no_text(tmp_path):

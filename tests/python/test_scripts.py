@@ -86,3 +86,35 @@ def test_what_is_missing_without_it_is_one_sentence(bare, tmp_path):
 def test_count_tests_without_a_folder_says_how(bare):
     shown = started("scripts/count-tests", path=bare)
     assert shown.returncode == 2 and "Usage: scripts/count-tests FOLDER" in shown.stdout
+
+
+def backend(folder, **tools):
+    """What scripts/detect-backend prints where these tools are first on PATH, and what it says of it."""
+    for name, script in tools.items():
+        (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+        (folder / name).chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "ISTHMUS_BACKEND"}
+    environment["PATH"] = f"{folder}:{environment['PATH']}"
+    done = subprocess.run(
+        [ROOT / "scripts/detect-backend"], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stdout.strip(), done.stderr
+
+
+@pytest.mark.parametrize("script, why", [
+    ("echo 'Failed to initialize NVML: GPU access blocked by the operating system' >&2; exit 17",
+     "ends with exit code 17 (Failed to initialize NVML: GPU access blocked by the operating system)"),
+    ("echo 'Unable to determine the device handle: Unknown Error'; echo 'No devices were found'; exit 6",
+     "(Unable to determine the device handle: Unknown Error)"),
+    ("echo 'No devices were found'; exit 255", "ends with exit code 255 (No devices were found)"),
+    ("exit 0", "ends with exit code 0 ()"),
+])  # fmt: skip
+def test_a_driver_that_fails_is_never_replaced_by_the_emulator(tmp_path, script, why):
+    found, said = backend(tmp_path, nvcc="exit 0", **{"nvidia-smi": script})
+    assert found == "cuda" and why in said and "ISTHMUS_BACKEND=host measures without it" in said
+
+
+def test_no_devices_is_no_failing_driver(tmp_path):
+    found, said = backend(tmp_path, nvcc="exit 0", **{"nvidia-smi": "echo No devices found.; exit 6"})
+    assert "ends with exit code" not in said
+    assert found != "cuda" or "on the bus" in said

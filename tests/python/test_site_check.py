@@ -487,6 +487,8 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
         ("just text", "not a list of entries"),
         ("- just text", "not a mapping with 'metrics'"),
         ("- [", "no YAML"),
+        ("", "all.yaml: holds nothing, as a file that was cut short"),
+        ("$index: [partition, arch]\ngpu:\n  sm_90:\n", "all.yaml, arch 'sm_90': holds nothing"),
     ],
 )
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):

@@ -311,6 +311,51 @@ def test_no_devices_is_an_answer(machine, tmp_path):
     assert partitions["local"]["features"] == [] and "no GPU was seen on this node" in text
 
 
+@pytest.mark.parametrize("tool, script, why", [
+    ("nvidia-smi", "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'\n"
+     "echo 'No devices were found'; exit 255", "says 'Unable to determine the device handle for GPU0000:3B:00.0"),
+    ("nvidia-smi", "echo No devices were found; echo 'GPU is lost' >&2; exit 6", "says 'GPU is lost'"),
+    ("nvidia-smi", "echo No devices were found; exit 15", "ends with exit code 15"),
+    ("nvidia-smi", "echo No devices were found; kill -9 $$", "ends by signal 9"),
+    ("nvidia-smi", 'case "$*" in -L) echo Unable to determine the handle; exit 255 ;; esac\n'
+     "echo No devices were found; exit 6", "not known"),
+    ("rocm-smi", "echo 'ERROR: GPU[1] did not answer'; echo 'WARNING: No AMD GPUs specified'",
+     "says 'ERROR: GPU[1] did not answer'"),
+    ("rocm-smi", "echo 'WARNING: No AMD GPUs specified'; exit 139", "ends with exit code 139"),
+    ("amd-smi", "echo 'No AMD GPUs found, driver is not loaded'", "amd-smi lists none"),
+])  # fmt: skip
+def test_no_devices_beside_a_complaint_is_no_answer(machine, tmp_path, tool, script, why):
+    _, partitions, _, text = written(machine({tool: script}), tmp_path)
+    assert partitions["local"]["features"] == ["FILL_IN"] and "no GPU was seen" not in text
+    assert "GPUs is not known: " in said(text) and why in said(text)
+    assert blanks(tmp_path) == ["features"]
+
+
+@pytest.mark.parametrize("change, why", [
+    ({"memory_bytes": "85899345920"}, "memory_bytes of GPU 0 is '85899345920', not a number of bytes"),
+    ({"memory_bytes": -1}, "memory_bytes"), ({"memory_bytes": True}, "memory_bytes"), ({"memory_bytes": 1.5}, "bytes"),
+    ({"name": None}, "name of GPU 0"), ({"name": 3}, "name of GPU 0"), ({"arch": ["sm_90"]}, "arch of GPU 0"),
+    ({"arch": ""}, "arch of GPU 0"), ({"backend": "opencl"}, "backend of GPU 0"), ({"backend": []}, "backend of GPU 0"),
+    ({"capabilities": None}, "capabilities of GPU 0"), ({"capabilities": "managed"}, "capabilities of GPU 0"),
+    ({"capabilities": [{}]}, "capabilities of GPU 0"), ({"capabilities": {"managed": 1}}, "capabilities of GPU 0"),
+])  # fmt: skip
+def test_each_field_of_the_program_is_what_it_should_be(machine, change, why):
+    told = info()
+    told["devices"] = [device | change for device in told["devices"]]
+    with pytest.raises(probe.Error, match="not what isthmus-bench says") as error:
+        probe.configuration("x", machine({"b": f"echo '{json.dumps(told)}'"}, bench="b"), None)
+    assert why in str(error.value) and "is not known" in str(error.value)
+
+
+@pytest.mark.parametrize("change", [
+    {"devices": {}}, {"devices": None}, {"devices": ""}, {"devices": [3]}, {"emulated": "no"}, {"emulated": 0},
+    {"emulated": None}, {"emulated": True, "devices": {}},
+])  # fmt: skip
+def test_what_is_no_list_of_gpus_is_not_no_gpu(machine, change):
+    with pytest.raises(probe.Error, match="whether there are GPUs is not known"):
+        probe.configuration("x", machine({"b": f"echo '{json.dumps(info() | change)}'"}, bench="b"), None)
+
+
 @pytest.mark.parametrize("rows, devices", [
     (["NVIDIA T400 4GB, 7.5", "A100-PCIE-40GB, 8.0", "A100-PCIE-40GB, 8.0"], [("sm_75", 1), ("sm_80", 2)]),
     (["Tesla, K80, 3.7"], [("sm_37", 1)]),

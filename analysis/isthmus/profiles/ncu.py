@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
+import itertools
 import pathlib
+from collections.abc import Iterator
 
-from isthmus import spelling
 from isthmus.profiles.numerals import Numerals
-from isthmus.profiles.profile import MOST_OF_TRACE, Profile, ProfileError, text_of, whole
+from isthmus.profiles.profile import Profile, ProfileError, lines_of, whole
 
 LAUNCHES = 200  # that are counted; each is run again and again
 # Metrics that are asked for, and what they are here. Names as in Nsight Compute's table of nvprof's metrics.
@@ -48,42 +48,71 @@ _COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", 
 
 
 def read(path: pathlib.Path) -> Profile:
-    """The raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Lines of others before it are left out."""
-    text = text_of(path, MOST_OF_TRACE)
-    if "ERR_NVGPUCTRPERM" in text:
-        raise ProfileError(f"{path.name}: {PERMISSION}")
-    lines = text.splitlines(keepends=True)
-    start = next((i for i, line in enumerate(lines) if '"Kernel Name"' in line and '"ID"' in line), None)
-    if start is None:
-        why = "no kernel was profiled" if "No kernels were profiled" in text else "no table in it"
-        raise ProfileError(f"{path.name}: {why}")
-    try:
-        header, units, *rows = csv.reader(io.StringIO("".join(lines[start:])), strict=True)
-    except (csv.Error, ValueError) as error:
-        raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
+    """The raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Lines of others before it are left out.
+
+    Two passes over the file, so that memory does not grow with it: the first learns how its numbers are written.
+    """
     profile = Profile("ncu")
-    profile.notes = [spelling.shorten(line.strip(), 200) for line in lines[:start] if line.startswith("==WARNING==")]
-    place = {name: i for i, name in enumerate(header)}
-    _leave_out(profile, header)
-    rows = [row for row in rows if row and not row[0].startswith("==")]
-    numerals = Numerals(row[i] for row in rows for metric in METRICS if (i := place.get(metric)) and i < len(row))
+    page = _Page(path, profile)
+    _leave_out(profile, page.header)
+    place = {name: i for i, name in enumerate(page.header)}
+    columns = [i for metric in METRICS if (i := place.get(metric))]
+    numerals = Numerals(row[i] for row in page.rows() for i in columns if i < len(row))
+    units = dict(zip(page.header, page.units))
     weighted: dict[str, float] = {}
     unread: set[str] = set()
-    for number, row in enumerate(rows, 1):
+    number = 0
+    for number, row in enumerate(page.rows(), 1):
         where = f"{path.name}, kernel {number}"
-        if len(row) != len(header):
-            raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
-        values = _values(
-            profile, {name: row[i] for name, i in place.items()}, dict(zip(header, units)), numerals, where, unread
-        )
+        if len(row) != len(page.header):
+            raise ProfileError(f"{where}: {len(row)} columns of {len(page.header)}: the file is cut short")
+        values = _values(profile, {name: row[i] for name, i in place.items()}, units, numerals, where, unread)
         _add_kernel(profile, row[place["Kernel Name"]], values, weighted, where)
-    _conclude(profile, weighted, len(rows))
+    _conclude(profile, weighted, number)
     for metric in unread:  # a sum over the other launches would be too low
         profile.counters.pop(METRICS[metric], None)
         for kernel in profile.kernels.values():
             if METRICS[metric] == "seconds":
                 kernel.seconds = 0.0
     return profile
+
+
+class _Page:
+    """The table of a file: names of columns, their units, and rows that are read anew each time."""
+
+    def __init__(self, path: pathlib.Path, profile: Profile):
+        self.path, self.start = path, 0
+        no_kernels = False
+        for line in self._lines():
+            if '"Kernel Name"' in line and '"ID"' in line:
+                break
+            self.start += 1
+            no_kernels |= "No kernels were profiled" in line
+            if line.startswith("==WARNING=="):
+                profile.note(line.strip())
+        else:
+            why = "no kernel was profiled" if no_kernels else "no table in it"
+            raise ProfileError(f"{path.name}: {why}")
+        table = self._table()
+        self.header, self.units = next(table, []), next(table, [])
+        if not self.units:
+            raise ProfileError(f"{path.name}: cut short, or no CSV (no line of units)")
+
+    def _lines(self) -> Iterator[str]:
+        for line in lines_of(self.path):
+            if "ERR_NVGPUCTRPERM" in line:
+                raise ProfileError(f"{self.path.name}: {PERMISSION}")
+            yield line
+
+    def _table(self) -> Iterator[list[str]]:
+        try:
+            yield from csv.reader(itertools.islice(self._lines(), self.start, None), strict=True)
+        except csv.Error as error:
+            raise ProfileError(f"{self.path.name}: cut short, or no CSV ({error})") from None
+
+    def rows(self) -> Iterator[list[str]]:
+        """One row for each launch; lines that ncu itself says are none."""
+        return (row for row in itertools.islice(self._table(), 2, None) if row and not row[0].startswith("=="))
 
 
 def _leave_out(profile: Profile, header: list[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import re
 
-from isthmus import spelling
 from isthmus.profiles.database import Database
 from isthmus.profiles.profile import Moved, Profile, ProfileError, real, span_of, whole
 
@@ -34,11 +33,11 @@ def read(path: pathlib.Path) -> Profile:
         _on_device(profile, database, strings)
         for row in database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", ("nameId",)):
             profile.add_call(re.sub(r"_v\d+$", "", str(strings.get(row["nameId"], "(unnamed)"))))
-        faults = database.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS", ("numberOfPageFaults",))
-        if faults or database.table("CUDA_UM_GPU_PAGE_FAULT_EVENTS"):
+        if "CUDA_UM_GPU_PAGE_FAULT_EVENTS" in database.tables:
+            faults = database.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS", ("numberOfPageFaults",))
             profile.page_faults["gpu"] = sum(whole(f["numberOfPageFaults"] or 1, path.name) for f in faults)
-        if database.table("CUDA_UM_CPU_PAGE_FAULT_EVENTS"):
-            profile.page_faults["cpu"] = len(database.rows("CUDA_UM_CPU_PAGE_FAULT_EVENTS", ("start",)))
+        if "CUDA_UM_CPU_PAGE_FAULT_EVENTS" in database.tables:
+            profile.page_faults["cpu"] = database.count("CUDA_UM_CPU_PAGE_FAULT_EVENTS")
         for row in database.rows("NVTX_EVENTS", ("start", "end", "text", "textId")):
             phase = row["text"] or strings.get(row["textId"])
             if phase and row["end"] is not None:
@@ -57,19 +56,21 @@ def _diagnostics(profile: Profile, database: Database) -> None:
     for row in database.rows("DIAGNOSTIC_EVENT", ("severity", "text")):
         label = labels.get(row["severity"], "")
         if label.lower() not in ("info", "information", "debug", "verbose"):
-            profile.notes.append(spelling.shorten(f"nsys says{f' ({label})' if label else ''}: {row['text']}", 300))
-    profile.notes = list(dict.fromkeys(profile.notes))
+            profile.note(f"nsys says{f' ({label})' if label else ''}: {row['text']}")
 
 
 def _graphs(profile: Profile, database: Database) -> None:
     """Launches of CUDA graphs that were traced as a whole, as nsys does by itself."""
     where = f"{database.path.name}, CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-    spans = [span_of(row, where) for row in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end"))]
-    if not spans:
+    launches, seconds = 0, 0.0
+    for row in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end")):
+        begin, end = span_of(row, where)
+        profile.add_span("kernel", (begin, end))
+        launches, seconds = launches + 1, seconds + end - begin
+    if not launches:
         return
-    profile.spans += [("kernel", *span) for span in spans]
-    profile.add_counter("graph_launches", len(spans))
-    profile.add_counter("graph_seconds", sum(end - begin for begin, end in spans))
+    profile.add_counter("graph_launches", launches)
+    profile.add_counter("graph_seconds", seconds)
     profile.notes.append(
         "CUDA graphs were traced as a whole: their kernels and copies are counted as graph_launches and graph_time "
         "only; nsys --cuda-graph-trace=node tells them apart"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pathlib
 import re
+from collections.abc import Iterator
 
-from isthmus import spelling
 from isthmus.profiles.numerals import Numerals
-from isthmus.profiles.profile import Profile, ProfileError, text_of
+from isthmus.profiles.profile import Profile, ProfileError, lines_of
 
 _CALLED = {
     "page-faults": "cpu_page_faults", "faults": "cpu_page_faults", "minor-faults": "cpu_minor_faults",
@@ -28,33 +28,36 @@ def read(path: pathlib.Path) -> Profile:
     A line that cannot be read costs its own figure only: a note says which. Raises ProfileError where none can be read.
     """
     profile = Profile("perf")
-    lines = [
-        (number, line.split(";")) for number, line in enumerate(text_of(path).splitlines(), 1)
-        if line.strip() and not line.startswith("#")
-    ]  # fmt: skip
-    numerals = Numerals(field for _, fields in lines for i, field in enumerate(fields) if i in (0, 4, 5))
-    lacking: list[str] = []
-    refused: list[str] = []
-    for number, fields in lines:
+    numerals = Numerals(field for _, fields in _lines(path) for i, field in enumerate(fields) if i in (0, 4, 5))
+    lacking: dict[str, None] = {}
+    first: str | None = None
+    for number, fields in _lines(path):
         try:
             _add_line(profile, fields, numerals, f"{path.name}, line {number}", lacking)
         except ProfileError as error:
-            refused.append(str(error))
-    if refused and profile.empty() and not lacking:
-        raise ProfileError(refused[0])
-    profile.notes += [f"left out: {spelling.shorten(why, 300)}" for why in refused]
+            first = first or str(error)
+            profile.note(f"left out: {error}")
+    if first and profile.empty() and not lacking:
+        raise ProfileError(first)
     if lacking:
-        profile.notes.append(f"not supported here: {', '.join(dict.fromkeys(lacking))}")
+        profile.notes.append(f"not supported here: {', '.join(lacking)}")
     return profile
 
 
-def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str, lacking: list[str]) -> None:
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    """Numbers and fields of lines that are no comment."""
+    for number, line in enumerate(lines_of(path), 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.rstrip("\r\n").split(";")
+
+
+def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str, lacking: dict[str, None]) -> None:
     if len(fields) < 3:
         raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
     value, unit, event = fields[:3]
     event = re.sub(r":[a-zA-Z]+$", "", event.strip())
     if value.startswith("<"):
-        lacking.append(event)
+        lacking[event] = None
         return
     if not event:
         return  # a figure that perf derives from others, on a line of its own
@@ -68,4 +71,4 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         profile.add_counter(called, counted)
     share = fields[4].strip() if len(fields) > 4 else ""
     if share and numerals.number(share, where) < 99.9:
-        profile.notes.append(f"{event} was counted {share}% of the time only")
+        profile.note(f"{event} was counted {share}% of the time only")

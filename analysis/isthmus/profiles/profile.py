@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import array
+import contextlib
 import dataclasses
+import heapq
 import math
+import os
 import pathlib
+from collections.abc import Iterator
 
 from isthmus import Error, inputs, spelling
-from isthmus.groups import grouped
 
 #: Metrics of a record that a profiler's figures become begin so.
 PROFILED = "profiled_"
@@ -18,6 +22,8 @@ class ProfileError(Error):
 
 
 _NAMED = 12  # things left out that a note names
+_MOST_NOTES = 100
+_MOST_LEFT_OUT = 10_000  # names of things left out; more are counted together
 
 
 @dataclasses.dataclass
@@ -41,6 +47,25 @@ class Moved:
             self.bytes = (self.bytes or 0) + bytes_
 
 
+class Spans:
+    """Begins and ends in seconds, 16 bytes each pair: a long run has millions."""
+
+    def __init__(self) -> None:
+        self.begins, self.ends = array.array("d"), array.array("d")
+
+    def add(self, begin: float, end: float) -> None:
+        self.begins.append(begin)
+        self.ends.append(end)
+
+    def in_order(self) -> Iterator[tuple[float, float]]:
+        """Pairs by their begin; profilers mostly write them so."""
+        begins = self.begins
+        if all(begins[i - 1] <= begins[i] for i in range(1, len(begins))):
+            return zip(begins, self.ends)
+        order = array.array("q", sorted(range(len(begins)), key=begins.__getitem__))
+        return ((begins[i], self.ends[i]) for i in order)
+
+
 @dataclasses.dataclass
 class Profile:
     """What one profiler saw of one run, all ranks and processes together."""
@@ -53,11 +78,12 @@ class Profile:
     api_calls: dict[str, int] = dataclasses.field(default_factory=dict)
     phases: dict[str, Moved] = dataclasses.field(default_factory=dict)  # ranges that the program names
     counters: dict[str, float] = dataclasses.field(default_factory=dict)  # summed over kernels, in base units
-    spans: list[tuple[str, float, float]] = dataclasses.field(default_factory=list)  # kind, begin, end in seconds
+    spans: dict[str, Spans] = dataclasses.field(default_factory=dict)  # by kind
     busy: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # anything, added, longest
     notes: list[str] = dataclasses.field(default_factory=list)
     left_out: dict[str, int] = dataclasses.field(default_factory=dict)  # what the reader does not know: how many rows
     files: list[str] = dataclasses.field(default_factory=list)
+    missing: list[str] = dataclasses.field(default_factory=list)  # why these figures are not those of the whole run
 
     def kernel(self, name: str) -> Kernel:
         return self.kernels.setdefault(name, Kernel())
@@ -67,12 +93,16 @@ class Profile:
         kernel = self.kernel(name)
         kernel.count += 1
         kernel.seconds += span[1] - span[0]
-        self.spans.append(("kernel", *span))
+        self.add_span("kernel", span)
         return kernel
 
     def add_copy(self, kind: str, bytes_: float | None, span: tuple[float, float]) -> None:
         self.copies.setdefault(kind, Moved()).add(bytes_, span[1] - span[0])
-        self.spans.append((kind, *span))
+        self.add_span(kind, span)
+
+    def add_span(self, kind: str, span: tuple[float, float]) -> None:
+        """Time in which something of this kind ran."""
+        self.spans.setdefault(kind, Spans()).add(*span)
 
     def add_phase(self, name: str, span: tuple[float, float]) -> None:
         self.phases.setdefault(name, Moved()).add(None, span[1] - span[0])
@@ -83,21 +113,29 @@ class Profile:
     def add_counter(self, name: str, value: float) -> None:
         self.counters[name] = self.counters.get(name, 0.0) + value
 
+    def note(self, sentence: str) -> None:
+        """Adds a note of a kind that may come with every line of a file: each once, and _MOST_NOTES of them."""
+        sentence = spelling.shorten(sentence, 300)
+        if sentence not in self.notes and len(self.notes) <= _MOST_NOTES:
+            self.notes.append(sentence if len(self.notes) < _MOST_NOTES else "there are more such notes")
+
     def leave_out(self, what: str, rows: int = 1) -> None:
         """Counts what is not read, for a note; nothing where there are no rows."""
         if rows:
+            if what not in self.left_out and len(self.left_out) >= _MOST_LEFT_OUT:
+                what = "others"
             self.left_out[what] = self.left_out.get(what, 0) + rows
 
     def all_notes(self) -> list[str]:
-        """Notes, the last of them on what was left out."""
+        """Notes: first what is missing, last what was left out."""
         if not self.left_out:
-            return self.notes
+            return [*self.missing, *self.notes]
         most = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
         names = ", ".join(
             f"{spelling.shorten(name, 120)} ({spelling.counted(rows, 'row')})" for name, rows in most[:_NAMED]
         )
         more = f" and {len(most) - _NAMED} others" if len(most) > _NAMED else ""
-        return [*self.notes, f"left out, since no figure here comes from it: {names}{more}"]
+        return [*self.missing, *self.notes, f"left out, since no figure here comes from it: {names}{more}"]
 
     def empty(self) -> bool:
         seen = (self.kernels, self.copies, self.migrations, self.page_faults, self.api_calls, self.counters)
@@ -127,24 +165,25 @@ def added(a: Profile, b: Profile) -> Profile:
         setattr(result, field, merged)
     result.busy = a.busy + b.busy + ([busy(b.spans)] if b.spans else [])
     result.notes = list(dict.fromkeys([*a.notes, *b.notes]))
-    result.spans = []
+    result.missing = list(dict.fromkeys([*a.missing, *b.missing]))
+    result.spans = {}
     return result
 
 
-def _covered(spans) -> float:
+def _covered(spans: Iterator[tuple[float, float]]) -> float:
+    """Time that these cover together; they are in the order of their begins."""
     total, until = 0.0, -math.inf
-    for begin, end in sorted(spans):
+    for begin, end in spans:
         if end > until:
             total += end - max(begin, until)
             until = end
     return total
 
 
-def busy(spans) -> tuple[float, float, float]:
+def busy(spans: dict[str, Spans]) -> tuple[float, float, float]:
     """Seconds in which anything ran; those of each kind by itself, added; the longest of these."""
-    kinds = grouped((kind, (begin, end)) for kind, begin, end in spans)
-    alone = [_covered(each) for each in kinds.values()]
-    return _covered((begin, end) for _, begin, end in spans), sum(alone), max(alone)
+    alone = [_covered(each.in_order()) for each in spans.values()]
+    return _covered(heapq.merge(*(each.in_order() for each in spans.values()))), sum(alone), max(alone)
 
 
 # --- what a file holds ---
@@ -167,16 +206,41 @@ def real(value, where: str) -> float:
     return number
 
 
-MOST_OF_TRACE = 1024 * inputs.MIB  # a trace of every kernel of a long run has hundreds of MiB
+MOST_OF_TRACE = 1024 * inputs.MIB  # read line by line: a trace of a long run has hundreds of MiB
+MOST_OF_JSON = 128 * inputs.MIB  # held as a whole, which takes some five times as much memory
+_LONGEST_LINE = 4 * inputs.MIB
 
 
-def text_of(path: pathlib.Path, most: int = 64 * inputs.MIB) -> str:
+@contextlib.contextmanager
+def _readable(path: pathlib.Path):
+    """Makes a ProfileError of what goes wrong while a file is read."""
     try:
-        return inputs.read_small(path, most).decode()
+        yield
     except UnicodeDecodeError:
         raise ProfileError(f"{path.name}: not UTF-8, so not what the profiler writes") from None
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from None
+
+
+def text_of(path: pathlib.Path, most: int = MOST_OF_JSON) -> str:
+    """A file as a whole: for what can be understood only so."""
+    with _readable(path):
+        return inputs.read_small(path, most).decode()
+
+
+def lines_of(path: pathlib.Path) -> Iterator[str]:
+    """Lines of a file with their ends, one at a time, so that memory does not grow with the file."""
+    with _readable(path), inputs.open_file(path) as file:
+        read = 0
+        size = os.fstat(file.fileno()).st_size
+        while line := file.readline(_LONGEST_LINE + 1):
+            read += len(line)
+            if max(read, size) > MOST_OF_TRACE:
+                raise ProfileError(f"{path}: larger than {MOST_OF_TRACE // inputs.MIB} MiB, the most that is read here")
+            if len(line) > _LONGEST_LINE:
+                raise ProfileError(f"{path.name}: a line is longer than {_LONGEST_LINE // inputs.MIB} MiB, "
+                                   "so not what the profiler writes")  # fmt: skip
+            yield line.decode()
 
 
 def span_of(row: dict, where: str) -> tuple[float, float]:

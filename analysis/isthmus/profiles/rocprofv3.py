@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from isthmus import spelling
 from isthmus.profiles.database import Database
-from isthmus.profiles.profile import MOST_OF_TRACE, Profile, ProfileError, real, span_of, text_of, whole
+from isthmus.profiles.profile import Profile, ProfileError, lines_of, real, span_of, text_of, whole
 
 _COPY = {"HOST_TO_DEVICE": "h2d", "DEVICE_TO_HOST": "d2h", "DEVICE_TO_DEVICE": "d2d", "HOST_TO_HOST": "h2h"}
 #: Counters that are asked for, and what they are here; each is of another block of the chip, so one pass reads them.
@@ -67,25 +66,23 @@ def _counter(profile: Profile, name, value, where: str) -> None:
 # --- CSV ---
 
 
-def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> list[dict]:
+def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[dict]:
     """Rows of a CSV file by the column's name in small letters; versions differ in case. Other columns may be there."""
+    rows = csv.reader(lines_of(path), strict=True)
     try:
-        rows = list(csv.reader(io.StringIO(text_of(path, MOST_OF_TRACE)), strict=True))
+        header = [name.strip().lower() for name in next(rows, [])]
+        if not header:
+            raise ProfileError(f"{path.name}: empty")
+        lacking = [name for name in wanted if name not in header]
+        if lacking:
+            raise ProfileError(f"{path.name}: no column {lacking[0]!r}, so not what rocprofv3 writes")
+        for number, row in enumerate(rows, 2):
+            if len(row) != len(header):
+                where = f"{path.name}, line {number}"
+                raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
+            yield dict(zip(header, row))
     except csv.Error as error:
         raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
-    if not rows:
-        raise ProfileError(f"{path.name}: empty")
-    header = [name.strip().lower() for name in rows[0]]
-    lacking = [name for name in wanted if name not in header]
-    if lacking:
-        raise ProfileError(f"{path.name}: no column {lacking[0]!r}, so not what rocprofv3 writes")
-    result = []
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(header):
-            where = f"{path.name}, line {number}"
-            raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
-        result.append(dict(zip(header, row)))
-    return result
 
 
 def _kernel_row(profile: Profile, row: dict, where: str) -> None:
@@ -135,31 +132,43 @@ _NO_EVENTS = (
 
 
 def _database(profile: Profile, path: pathlib.Path) -> None:
+    """Every process of the database: numbers of names and kernels are each process's own."""
     with Database(path) as database:
-        if database.table("rocpd_kernel_dispatch") is None:
+        if not any(f"rocpd_kernel_dispatch{suffix}" in database.tables for suffix in database.suffixes):
             raise ProfileError(f"{path.name}: no rocpd_kernel_dispatch, so not a rocpd database")
-        strings = {row["id"]: row["string"] for row in database.rows("rocpd_string", ("id", "string"))}
-        columns = ("id", "kernel_name", "display_name", "arch_vgpr_count", "accum_vgpr_count")
-        symbols = {row["id"]: row for row in database.rows("rocpd_info_kernel_symbol", columns)}
-        for row in database.rows("rocpd_kernel_dispatch", ("start", "end", "kernel_id", "group_segment_size")):
-            symbol = symbols.get(row["kernel_id"], {})
-            name = symbol.get("display_name") or symbol.get("kernel_name") or "(unnamed)"
-            vgprs = symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count")
-            _kernel(profile, name, span_of(row, path.name), *vgprs, row["group_segment_size"], path.name)
-        for row in database.rows("rocpd_memory_copy", ("start", "end", "name_id", "size")):
-            _copy(profile, strings.get(row["name_id"], ""), row["size"], span_of(row, path.name), path.name)
-        for row in database.rows("rocpd_region", ("start", "end", "name_id")):
-            name = str(strings.get(row["name_id"], "(unnamed)"))
-            if name.startswith(("hip", "hsa_")):
-                profile.add_call(name)
-            else:
-                profile.add_phase(name, span_of(row, path.name))
-        counters = {row["id"]: row["name"] for row in database.rows("rocpd_info_pmc", ("id", "name"))}
-        for row in database.rows("rocpd_pmc_event", ("pmc_id", "value")):
-            _counter(profile, counters.get(row["pmc_id"], "(unnamed)"), row["value"], path.name)
+        for suffix in database.suffixes:
+            _process(profile, database, suffix)
         for table, rows in database.unread(_READ, _NO_EVENTS).items():
             if table.startswith("rocpd_"):  # others are views of these
                 profile.leave_out(table, rows)
+
+
+def _process(profile: Profile, database: Database, suffix: str) -> None:
+    """What the tables of one process hold."""
+
+    def rows(table: str, *columns: str) -> Iterator[dict]:
+        return database.rows(f"rocpd_{table}{suffix}", columns)
+
+    where = database.path.name
+    strings = {row["id"]: row["string"] for row in rows("string", "id", "string")}
+    columns = ("id", "kernel_name", "display_name", "arch_vgpr_count", "accum_vgpr_count")
+    symbols = {row["id"]: row for row in rows("info_kernel_symbol", *columns)}
+    for row in rows("kernel_dispatch", "start", "end", "kernel_id", "group_segment_size"):
+        symbol = symbols.get(row["kernel_id"], {})
+        name = symbol.get("display_name") or symbol.get("kernel_name") or "(unnamed)"
+        vgprs = symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count")
+        _kernel(profile, name, span_of(row, where), *vgprs, row["group_segment_size"], where)
+    for row in rows("memory_copy", "start", "end", "name_id", "size"):
+        _copy(profile, strings.get(row["name_id"], ""), row["size"], span_of(row, where), where)
+    for row in rows("region", "start", "end", "name_id"):
+        name = str(strings.get(row["name_id"], "(unnamed)"))
+        if name.startswith(("hip", "hsa_")):
+            profile.add_call(name)
+        else:
+            profile.add_phase(name, span_of(row, where))
+    counters = {row["id"]: row["name"] for row in rows("info_pmc", "id", "name")}
+    for row in rows("pmc_event", "pmc_id", "value"):
+        _counter(profile, counters.get(row["pmc_id"], "(unnamed)"), row["value"], where)
 
 
 # --- JSON ---
@@ -168,7 +177,7 @@ def _database(profile: Profile, path: pathlib.Path) -> None:
 def _json(profile: Profile, path: pathlib.Path) -> None:
     """Tables of numbers, and names in kernel_symbols and strings."""
     try:
-        tools = json.loads(text_of(path, MOST_OF_TRACE))["rocprofiler-sdk-tool"]
+        tools = json.loads(_text(path))["rocprofiler-sdk-tool"]
         for tool in tools if isinstance(tools, list) else [tools]:
             _json_tool(profile, tool, path.name)
     except ProfileError:
@@ -176,6 +185,14 @@ def _json(profile: Profile, path: pathlib.Path) -> None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {spelling.shorten(str(error), 60)}"
         raise ProfileError(f"{path.name}: no JSON of rocprofv3, or cut short ({why})") from None
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return text_of(path)
+    except ProfileError as error:
+        hint = "; let rocprofv3 write csv or rocpd (--output-format)" if "larger than" in str(error) else ""
+        raise ProfileError(f"{error}{hint}") from None
 
 
 def _json_tool(profile: Profile, tool: dict, where: str) -> None:

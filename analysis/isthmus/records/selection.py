@@ -66,6 +66,24 @@ def left_out(text: str) -> dict[str, str]:
     return found
 
 
+#: Options of add_selection().
+_OPTIONS = ("workload", "metric", "system", "since", "until", "without", "emulated", "profiled")
+
+
+def refuse_unused(asked, used) -> None:
+    """Raises Error for an option that would choose nothing, where no records are read."""
+    for option in _OPTIONS:
+        if option not in used and getattr(asked, option):
+            raise Error(f"--{option} chooses records, and none are named; name their folder (DIR), or leave it out")
+
+
+def refuse_old_names(patterns) -> None:
+    """Raises Error for a workload's name of an earlier version."""
+    for pattern in patterns:
+        if (new := old_names.pattern(pattern)) != pattern:
+            raise Error(f"{spelling.shorten(pattern, 80)!r} is an earlier version's name; write {new!r}")
+
+
 def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
     """The store that the options of add_selection() ask for; names on stderr what was left out, and what disagrees.
 
@@ -73,9 +91,7 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
     """
     where = []
     if asked.workload:
-        for pattern in asked.workload:
-            if (new := old_names.pattern(pattern)) != pattern:
-                raise Error(f"{spelling.shorten(pattern, 80)!r} is an earlier version's name; write {new!r}")
+        refuse_old_names(asked.workload)
         where.append(_any_of("workload", asked.workload))
     if asked.system:
         where.append(f"system = {literal(asked.system)}")

@@ -8,6 +8,7 @@ reference needs 8 jobs or more; spread them over some days. docs/references.md e
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import json
 import os
 import pathlib
@@ -95,6 +96,8 @@ def _say(made: making.Made, asked, changed: int) -> None:
 
 
 def check(asked) -> int:
+    if not asked.paths:
+        selection.refuse_unused(asked, ("workload", "metric"))
     folder = site_tree.site_folder(asked.site)
     entries = lookup.load(folder / "references")
     catalogue = _catalogue(asked.catalogue)
@@ -105,7 +108,7 @@ def check(asked) -> int:
     held = [entry for entry in entries if entry.metrics]
     print(f"{len(held)} entries with references, {len(entries) - len(held)} with shares of limits")
     if not asked.paths:
-        missing = _missing_of_catalogue(folder, entries, catalogue)
+        missing = _missing_of_catalogue(asked, folder, entries, _selected(asked, catalogue))
     return exits.FOUND if problems or missing else exits.PASSED
 
 
@@ -119,24 +122,52 @@ def _catalogue(path) -> dict:
         raise Error(f"{path}: no catalogue of workloads ({why}); name one with --catalogue") from None
 
 
-def _missing_of_catalogue(folder, entries, catalogue) -> int:
-    """Workloads of the catalogue that no entry holds, by partition."""
+def _selected(asked, catalogue: dict) -> list[dict]:
+    """Workloads of the catalogue that --workload and --metric choose. Raises Error where an option chooses none."""
+    workloads = catalogue["workloads"]
+    if asked.workload:
+        selection.refuse_old_names(asked.workload)
+        for pattern in asked.workload:
+            if not any(fnmatch.fnmatchcase(each["name"], pattern) for each in workloads):
+                raise Error(
+                    f"{spelling.shorten(pattern, 80)!r} is no workload of the catalogue, which has none that differ "
+                    "from machine to machine; name a folder of records that have it (DIR)"
+                )
+        workloads = [each for each in workloads if _fits(each["name"], asked.workload)]
+    for pattern in asked.metric or ():
+        if not any(_may_report(each, [pattern]) for each in workloads):
+            raise Error(
+                f"{spelling.shorten(pattern, 80)!r} is no metric of these workloads; write one that they report"
+            )
+    return [each for each in workloads if not asked.metric or _may_report(each, asked.metric)]
+
+
+def _fits(name: str, patterns) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _may_report(workload: dict, patterns) -> bool:
+    """Whether a workload reports such a metric, or it is not known what it reports."""
+    reported = lookup.reported(workload)
+    return reported is None or any(_fits(name, patterns) for name in reported)
+
+
+def _missing_of_catalogue(asked, folder, entries, workloads: list[dict]) -> int:
+    """Workloads of the catalogue that no entry holds, by partition; with --metric, one for such a metric."""
     missing = 0
+    held = [e for e in entries if any(not asked.metric or _fits(name, asked.metric) for name in e.metrics)]
+    chosen = "selected workloads" if asked.workload or asked.metric else "workloads of the catalogue"
     for partition in site_tree.partitions(folder):
         archs = [{"arch": arch} for arch in (*partition.archs, "")] if partition.is_known else [{}]
         known = [{"partition": partition.name, **arch} for arch in archs]
         without = [
             workload["name"]
-            for workload in catalogue["workloads"]
-            if not any(
-                entry.metrics and entry.holds({**each, "workload": workload["name"]})
-                for entry in entries
-                for each in known
-            )
+            for workload in workloads
+            if not any(entry.holds({**each, "workload": workload["name"]}) for entry in held for each in known)
         ]
         missing += len(without)
-        total = len(catalogue["workloads"])
-        print(f"{partition.name}: {total - len(without)} of {total} workloads of the catalogue have a reference")
+        total = len(workloads)
+        print(f"{partition.name}: {total - len(without)} of {total} {chosen} have a reference")
         for name in without:
             print(f"  none: {name}")
     return missing

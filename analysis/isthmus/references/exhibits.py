@@ -89,9 +89,12 @@ def load(path) -> list[Paper]:
     path = pathlib.Path(path)
     try:
         read = lookup.read_yaml(path)
-        return [_paper(each) for each in read["papers"]]
+        papers = [_paper(each) for each in read["papers"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise Error(f"{path}: no table of exhibits ({error}); see the head of analysis/data/published") from None
+    if not papers:
+        raise Error(f"{path}: no paper in it, as in a file that was cut short; see the head of analysis/data/published")
+    return papers
 
 
 def _refuse_unknown(read: dict[str, Any], known: Iterable[str], where: str) -> None:

@@ -14,7 +14,7 @@ import json
 import math
 import pathlib
 import re
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import yaml
 
@@ -147,6 +147,8 @@ def _load_file(path: pathlib.Path, above: dict[str, list[str]], within: tuple) -
                 near = spelling.did_you_mean(key, ["$index", "$fingerprints", "$ref"])
                 raise BadReference(f"{path.name}: {key!r} is not known here{near}")
     numbers = itertools.count(1)
+    if not content:
+        _refuse_nothing(path.name)
     return _walk(content, index, above, path, numbers, fingerprints, within)
 
 
@@ -159,15 +161,20 @@ def _index(index, where: str) -> list[str]:
     return index
 
 
+def _refuse_nothing(where: str) -> NoReturn:
+    """What was cut where a level begins would bound nothing, without a word."""
+    raise BadReference(f"{where}: holds nothing, as a file that was cut short; write what it holds, or remove it")
+
+
 def _walk(content, index, above, path, numbers, fingerprints, within) -> list[Entry]:
-    if content is None:
-        return []
     if index:
         if not isinstance(content, dict):
             raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
         entries = []
         for key, below in content.items():
             pattern = _pattern(key, f"{path.name}, {index[0]}", index[0])
+            if below is None or below == {} or (below == [] and not index[1:]):
+                _refuse_nothing(f"{path.name}, {index[0]} {key!r}")
             chosen = {**above, index[0]: [*above.get(index[0], []), pattern]}
             entries += _walk(below, index[1:], chosen, path, numbers, fingerprints, within)
         return entries
@@ -216,6 +223,8 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
     if unknown:
         choices = ", ".join([*SELECTORS, "axes", *(_SHARES_ONLY if is_share else ())])
         raise BadReference(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}; choose from {choices}")
+    if not given[0]:
+        _refuse_nothing(f"{where}, {'shares' if is_share else 'metrics'}")
     if not isinstance(item.get("axes", {}), dict):
         raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
     chosen = {field: _pattern(item[field], f"{where}, {field}", field) for field in SELECTORS if field in item}
@@ -451,13 +460,20 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
     return sentences
 
 
+def reported(workload: dict) -> set[str] | None:
+    """Metrics that a workload of the catalogue reports; None where that is not known."""
+    # What measures by itself reports what it lists; other workloads' metrics are the harness's.
+    names = {*workload["metrics"], *workload.get("observed", ())}
+    return names if names and "observed" in workload else None
+
+
 def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
     """Metrics that none of the workloads reports, where that is known of all of them."""
-    # What measures by itself reports what it lists; other workloads' metrics are the harness's.
-    if not all("observed" in w and (w["metrics"] or w["observed"]) for w in workloads):
+    known = [names for w in workloads if (names := reported(w)) is not None]
+    if len(known) < len(workloads):
         return []
-    reported = {name for w in workloads for name in [*w["metrics"], *w["observed"]]}
-    return [name for name in metrics if name not in reported and not name.startswith(PROFILED)]
+    every = set().union(*known)
+    return [name for name in metrics if name not in every and not name.startswith(PROFILED)]
 
 
 def idle(entries, partitions) -> list[str]:

@@ -45,10 +45,10 @@ def read(path: pathlib.Path) -> tuple[dict, dict]:
 
     def walk(level, keys):
         if len(keys) < len(KEYS):
-            for key, below in (level or {}).items():
+            for key, below in level.items():
                 walk(below, (*keys, "" if key is None else str(key)))
             return
-        for entry in level or []:
+        for entry in level:
             if "metrics" not in entry:
                 raise Error(f"{path}: only entries with metrics stand in here; write others into a file of your own")
             entry = _of_this_version(entry)

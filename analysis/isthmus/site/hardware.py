@@ -10,8 +10,10 @@ import collections
 import dataclasses
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
-from isthmus import Error, spelling
+from isthmus import Error, spelling, tools
 from isthmus.site.machine import FILL_IN, Machine
 
 # Facts that the program states of a GPU, and the words for them. Each of a node's GPUs must have them.
@@ -123,18 +125,55 @@ def _by_bench(machine) -> Gpus | None:
     if not answer.ok:
         raise Error(f"{machine.bench}: {answer.why}; name a built isthmus-bench, or leave --bench out")
     try:
-        info = json.loads(answer.out)
-        devices = [] if info["emulated"] else info["devices"]
-        said = [set(device["capabilities"]) for device in devices]
-        kinds = _kinds([(device["name"], device["arch"].partition(":")[0]) for device in devices])
-        memory = min((device.get("memory_bytes") or 0 for device in devices), default=0)
-        backend = devices[0]["backend"] if devices else ""
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Error(f"{machine.bench} info --json: not what isthmus-bench says ({error})") from None
+        devices = _devices_of(json.loads(answer.out))
+    except (ValueError, RecursionError) as error:
+        why = spelling.printable(spelling.shorten(str(error), 120))
+        raise Error(
+            f"{machine.bench} info --json: not what isthmus-bench says ({why}), so whether there are GPUs is not "
+            "known; name a built isthmus-bench, or leave --bench out"
+        ) from None
     if not devices:
         return None
+    said = [set(device["capabilities"]) for device in devices]
+    kinds = _kinds([(device["name"], device["arch"].partition(":")[0]) for device in devices])
     words = {word for each in set.intersection(*said) & set(WORDS) for word in WORDS[each]}
-    return Gpus(backend, kinds, "isthmus-bench info", words, memory)
+    memory = min(device.get("memory_bytes") or 0 for device in devices)
+    return Gpus(devices[0]["backend"], kinds, "isthmus-bench info", words, memory)
+
+
+#: Fields of a device of `info --json`: what each must be, as a test and in words.
+_DEVICE: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
+    "arch": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
+    "backend": (lambda value: value in ("cuda", "hip"), "cuda or hip"),
+    "capabilities": (
+        lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value), "a list of words",
+    ),
+    "memory_bytes": (
+        lambda value: value is None or (type(value) is int and value >= 0), "a number of bytes",
+    ),
+}  # fmt: skip
+_MAY_LACK = ("memory_bytes",)
+
+
+def _devices_of(info) -> list[dict]:
+    """The GPUs of `info --json`, none for the emulator. Raises ValueError for anything that is not as it is written."""
+    if not isinstance(info, dict) or not isinstance(info.get("emulated"), bool):
+        raise ValueError("emulated is neither true nor false")
+    devices = info.get("devices")
+    if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
+        raise ValueError("devices is no list of GPUs")
+    if info["emulated"]:
+        return []
+    for number, device in enumerate(devices):
+        for field, (holds, words) in _DEVICE.items():
+            if field not in device and field in _MAY_LACK:
+                continue
+            if not holds(device.get(field)):
+                raise ValueError(f"{field} of GPU {number} is {device.get(field)!r}, not {words}")
+    if len({device["backend"] for device in devices}) > 1:
+        raise ValueError("its GPUs are of cuda and of hip")
+    return devices
 
 
 # --- NVIDIA ---
@@ -143,7 +182,7 @@ def _by_bench(machine) -> Gpus | None:
 def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
     answer = machine.ask("nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader")
     listed = machine.ask("nvidia-smi", "-L")
-    if not answer.is_here or "No devices were found" in answer.out + answer.err:
+    if not answer.is_here or (_says_none(answer, NO_NVIDIA, (0, 6)) and _says_none(listed, NO_NVIDIA, (0, 6), True)):
         return None
     lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
     rows = [match.groups() for line in lines if (match := re.fullmatch(r"(.+?)\s*,\s*([^,]+)", line))]
@@ -161,11 +200,37 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         if not listed.ok:
             kinds = [dataclasses.replace(kind, count=None) for kind in kinds]
     else:
-        doubts.append(f"whether there are NVIDIA GPUs is not known: {answer.why or listed.why or 'nvidia-smi is odd'}")
+        why = _odd(answer, NO_NVIDIA) or _odd(listed, NO_NVIDIA) or answer.why or listed.why or "nvidia-smi is odd"
+        doubts.append(f"whether there are NVIDIA GPUs is not known: {why}")
         return None
     if listed.why:
         notes.append(f"MIG: not known, {listed.why}; where GPUs are cut, a program uses one instance")
     return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
+
+
+#: All that nvidia-smi and AMD's tools print where there is no GPU; of AMD's, rocm-smi frames it.
+NO_NVIDIA = re.compile(r"no devices (?:were )?found\.?", re.IGNORECASE)
+NO_AMD = re.compile(r"(?:warning:|error:)?\s*no amd gpus (?:specified|found|detected)\.?", re.IGNORECASE)
+_FRAME = re.compile(r"[=\s]*|=+[ \w:.-]*=+")
+
+
+def _odd(answer: tools.Answer, sentence: re.Pattern) -> str:
+    """What a tool says beside that there is no GPU; empty where it does not say both."""
+    lines = [line.strip() for line in (answer.out + "\n" + answer.err).splitlines() if line.strip()]
+    others = [line for line in lines if not sentence.fullmatch(line) and not _FRAME.fullmatch(line)]
+    if not others or len(others) == len(lines):
+        return ""
+    return f"{answer.command} says {spelling.printable(spelling.shorten(others[0], 120))!r}"
+
+
+def _says_none(answer: tools.Answer, sentence: re.Pattern, codes: tuple[int, ...], may_be_silent: bool = False) -> bool:
+    """Whether a tool says that there is no GPU and nothing else, and ends as it does then: a GPU that is lost is none
+    to some tools, which complain of it in other lines."""
+    lines = [
+        line.strip() for line in (answer.out + "\n" + answer.err).splitlines() if not _FRAME.fullmatch(line.strip())
+    ]
+    is_clean = all(sentence.fullmatch(line) for line in lines) and (bool(lines) or may_be_silent)
+    return answer.is_here and is_clean and answer.code in codes
 
 
 def _architecture(name: str, version: str, notes) -> str:
@@ -283,12 +348,13 @@ def _by_rocm_smi(machine, doubts) -> Gpus | None:
     """Where the driver shows no GPU, what AMD's tools say."""
     for command in (("rocm-smi", "--showproductname"), ("amd-smi", "list")):
         answer = machine.ask(*command)
-        if not answer.is_here or "No AMD GPUs" in answer.out + answer.err:
+        if not answer.is_here or _says_none(answer, NO_AMD, (0,)):
             continue
         names = re.findall(r"Card [Ss]eries:[ \t]*(\S.*)", answer.out) or re.findall(r"^(GPU): \d+", answer.out, re.M)
         if answer.ok and names:
             return Gpus("hip", _kinds([(name.strip(), FILL_IN) for name in names]), command[0])
-        doubts.append(f"whether there are AMD GPUs is not known: {answer.why or f'{command[0]} lists none'}")
+        why = _odd(answer, NO_AMD) or answer.why or f"{command[0]} lists none"
+        doubts.append(f"whether there are AMD GPUs is not known: {why}")
     return None
 
 
