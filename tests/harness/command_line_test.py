@@ -423,6 +423,44 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny").returncode, 0)
                 self.records()
 
+    def run_into(self, stream, mode, *arguments):
+        """A run whose standard output or error goes to the record's file."""
+        with self.record.open(mode) as file:
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: file}
+            words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", *arguments]
+            return subprocess.run(words, **streams, text=True, cwd=self.folder, timeout=60)
+
+    def test_a_record_that_is_also_a_standard_stream_is_refused(self):
+        self.measure("fixture/saxpy", "--size", "tiny")
+        before = self.record.read_text()
+        link, hard = self.folder / "link.jsonl", self.folder / "hard.jsonl"
+        link.symlink_to(self.record)
+        hard.hardlink_to(self.record)
+        for name in (self.record, link, hard, "/dev/stdout"):
+            for more in ([], ["--table"], ["--table", "--quiet"], ["--processes", "2"]):
+                with self.subTest(name=name, more=more):
+                    done = self.run_into("stdout", "a", "--record", str(name), *more)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertRegex(done.stderr, "^isthmus-bench: the record .* is also standard output, .*\n$")
+                    self.assertEqual(self.record.read_text(), before)
+        done = self.run_into("stderr", "a", "--record", str(self.record))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("is also standard error", self.record.read_text().removeprefix(before))
+        self.record.write_text(before)
+        self.assertEqual(self.run_into("stdout", "w", "--record", str(self.record), "--table").returncode, 2)
+
+    def test_a_record_goes_to_standard_output_where_nothing_else_does(self):
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--quiet", "--record", "/dev/stdout")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([json.loads(line)["workload"] for line in done.stdout.splitlines()], ["fixture/saxpy"])
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/stdout")
+        self.assert_refused(done, "is also standard output", "--quiet without --table")
+        for stream in ("stdout", "stderr"):  # a device keeps nothing that could be spoilt
+            words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/null"]
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: subprocess.DEVNULL}
+            done = subprocess.run(words, **streams, cwd=self.folder, timeout=60)
+            self.assertEqual(done.returncode, 0)
+
     def test_bad_environment_is_refused(self):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")

@@ -188,6 +188,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
     const auto& child = prepared.child;
     prepared.path = child ? child->record : options.record ? *options.record : default_record_path();
+    check_is_apart(prepared.path, options.table || !options.quiet);
     check_record_path(prepared.path);
   }
   return prepared;
