@@ -465,6 +465,16 @@ class CommandLine(unittest.TestCase):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")
 
+    def test_without_meminfo_the_host_is_not_unlimited(self):
+        apart = ["unshare", "-m", "bash", "-c", 'mount --bind /dev/null /proc/meminfo && exec "$@"', "bash"]
+        if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no file can be mounted over here")
+        done = subprocess.run([*apart, BENCH, "run", "fixture/saxpy", "--size", "mega", "--dry-run"],
+                              capture_output=True, text=True, cwd=self.folder, timeout=60)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "would be skipped: needs .* of host memory")
+        self.assertIn("sysinfo(2) calls free", done.stderr)
+
     # --- what works --------------------------------------------------------------------------------
 
     def test_help_shows_examples(self):

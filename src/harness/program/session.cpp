@@ -138,7 +138,8 @@ void check_device(const device::DeviceInfo& device) {
 void oversubscribe(const SessionOptions& options, Prepared& prepared) {
   const auto& asked = options.oversubscription;
   const std::size_t free = device::memory_info().free;
-  set_footprints(prepared.cases, *asked.ratio, free, memory::available_host_memory());
+  const auto host = memory::host_memory();
+  set_footprints(prepared.cases, *asked.ratio, free, host.known ? std::optional(host.bytes) : std::nullopt);
   if (!asked.hang_after) prepared.watchdog->set_limit(hang_limit(oversubscribed_bytes(*asked.ratio, free)));
 }
 
@@ -154,7 +155,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   prepared.processes = process_count(options, cases, ranks);
   prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {
-    memory::available_host_memory();
+    if (auto doubt = memory::host_memory().doubt; !doubt.empty()) prepared.notices.push_back(std::move(doubt));
   } catch (const std::invalid_argument& error) {
     throw InputError(error.what());
   }
