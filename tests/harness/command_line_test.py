@@ -465,6 +465,18 @@ class CommandLine(unittest.TestCase):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")
 
+    @unittest.skipIf(os.geteuid() != 0, "only root may limit another user's processes")
+    def test_a_limit_of_processes_is_named(self):
+        self.folder.chmod(0o777)
+        words = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "bash", "-c", 'ulimit -u 1; exec "$@"',
+                 "bash", BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)]  # fmt: skip
+        if subprocess.run([*words[:4], BENCH, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("another user may not run the program here")
+        done = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for part in ("another thread could not be started", "of this user is 1;", "ulimit -u"):
+            self.assertIn(part, done.stderr)
+
     def test_without_meminfo_the_host_is_not_unlimited(self):
         apart = ["unshare", "-m", "bash", "-c", 'mount --bind /dev/null /proc/meminfo && exec "$@"', "bash"]
         if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:

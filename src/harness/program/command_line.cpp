@@ -289,7 +289,7 @@ int command_line(int argc, char** argv) {
   try {
     return shown(run(app, argc, argv));
   } catch (const std::exception& error) {
-    return shown(fail(error.what(), exit_code_of(error)));
+    return shown(fail(sentence_of(error), exit_code_of(error)));
   }
 }
 

@@ -204,7 +204,7 @@ std::variant<Prepared, int> prepare_together(const SessionOptions& options, Rank
   try {
     prepared = prepare(options, &ranks);
   } catch (const std::exception& failure) {
-    sentence = failure.what();
+    sentence = sentence_of(failure);
     code = exit_code_of(failure);
   }
   const auto sentences = ranks.gather(sentence), codes = ranks.gather(std::to_string(code));
@@ -380,7 +380,7 @@ int measure_together(const SessionOptions& options, Ranks& ranks, double process
     const int code = measure(options, std::get<Prepared>(prepared), process_begin);
     return std::stoi(ranks.gather(std::to_string(code)).front());
   } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
-    say(fmt::format("rank {}: {}", ranks.rank(), error.what()));
+    say(fmt::format("rank {}: {}", ranks.rank(), sentence_of(error)));
     flush_output();
     ranks.abort(exit_code::failed);
     return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC
