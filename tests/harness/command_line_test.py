@@ -464,6 +464,27 @@ class CommandLine(unittest.TestCase):
     def test_bad_environment_is_refused(self):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")
+        self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_NVML="/no/libnvml.so"), "ISTHMUS_NVML", "unset it")
+
+    def test_a_variable_that_nothing_reads_is_named_once(self):
+        run = ("fixture/saxpy", "--size", "tiny", "--samples", "1", "--set", "fault=none")
+        for more in ([], ["--processes", "2"]):
+            with self.subTest(more=more):
+                done = self.measure(*run, *more, ISTHMUS_HOST_MEMROY="1KiB", ISTMUS_RESULT="x", ISTHMUS_ROOT="/opt")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(
+                    done.stderr,
+                    "isthmus-bench: nothing reads the environment variables ISTHMUS_HOST_MEMROY (did you mean "
+                    "'ISTHMUS_HOST_MEMORY'?), ISTMUS_RESULT (did you mean 'ISTHMUS_RESULTS'?); correct or unset them\n",
+                )
+        done = self.measure(*run, ISTHMUS_FIXTURE_NUMBERS="x", ISTHMUS_SYSTEM="a", ISTHMUS_PARTITION="b")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("isthmus_inject", self.run_bench("list", isthmus_inject="x").stderr)
+
+    def test_an_empty_name_of_a_profiler_is_none(self):
+        self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm", "--samples", "3", ISTHMUS_PROFILER="")
+        (record,) = self.records()
+        self.assertNotIn("no_latch", {warning["code"] for warning in record["warnings"]})
 
     @unittest.skipIf(os.geteuid() != 0, "only root may limit another user's processes")
     def test_a_limit_of_processes_is_named(self):
