@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/isthmus)
-foreach(library paging memory device options fmt)
+foreach(library paging memory device host_memory options fmt)
   set_property(TARGET isthmus_${library} PROPERTY EXPORT_NAME ${library})
   install(TARGETS isthmus_${library} EXPORT isthmus ARCHIVE COMPONENT library)
 endforeach()

@@ -12,8 +12,8 @@ faults       page faults of any CUDA program: recording them, what happened, wha
 advise       placements, batches of jobs and staging, from what a machine measured
 site         a site's configuration: its mistakes, a first version, its node-hours
 
-Beside them are what every room may use (exits, groups, inputs, spelling, start, streams, tools, units) and the command
-line (cli), which uses all.
+Beside them are what every room may use (exits, groups, inputs, spelling, start, streams, tools, units,
+variables) and the command line (cli), which uses all.
 """
 
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ import re
 import sys
 import textwrap
 
-from isthmus import Error, __version__, spelling, start, streams
+from isthmus import Error, __version__, spelling, start, streams, variables
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT, PASSED, UNDECIDED, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
@@ -226,6 +226,8 @@ def _run(arguments: list[str] | None) -> int:
     if "exit codes:" not in f"{parser.description}{parser.epilog}":
         parser.epilog = "\n\n".join(filter(None, (parser.epilog, EXIT_CODES)))
     given = parser.parse_args(asked.arguments)
+    if note := variables.sentence(os.environ):
+        _say(note)
     if check := getattr(given, "check_output", None):
         check(given)
     status = module.run(given)

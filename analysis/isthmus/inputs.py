@@ -8,6 +8,7 @@ output is written over them.
 from __future__ import annotations
 
 import collections
+import contextlib
 import gzip
 import importlib
 import json
@@ -24,6 +25,7 @@ _HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
           stat.S_IFDIR: "a directory"}  # fmt: skip
 _read: set[tuple[int, int]] = set()  # device and inode of each file that was opened to be read
+_answer: set[tuple[int, int]] = set()  # those of standard output, where that is a file that the answer goes to
 
 
 def no_file(status: os.stat_result) -> str | None:
@@ -37,7 +39,10 @@ def open_file(path):
     """Opens a file to read its bytes. Raises OSError for what is no file, without waiting for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     status = os.fstat(descriptor)
-    if why := no_file(status):
+    why = no_file(status)
+    if (status.st_dev, status.st_ino) in _answer:
+        why = "also standard output, where the answer goes; send that to another file"
+    if why:
         os.close(descriptor)
         raise OSError(0, why, os.fspath(path))
     _read.add((status.st_dev, status.st_ino))
@@ -86,6 +91,15 @@ def toml_of(data: bytes) -> dict:
 def forget() -> None:
     """Forgets the files that an earlier command of this process read."""
     _read.clear()
+    _answer.clear()
+
+
+def answer_on(descriptor: int) -> None:
+    """Has open_file() refuse the file that this descriptor is open for: what is written would go into what is read."""
+    with contextlib.suppress(OSError):  # closed
+        status = os.fstat(descriptor)
+        if not no_file(status):
+            _answer.add((status.st_dev, status.st_ino))
 
 
 def was_read(status: os.stat_result) -> bool:

@@ -8,30 +8,9 @@ import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
 from reframe.frontend import filters
 
-_asked = []  # what the command line says: option, pattern, and ReFrame's filter for one pattern
+from isthmus import variables
 
-#: Variables of the environment that a session, its site's file, its build or its program reads.
-VARIABLES = frozenset(
-    f"ISTHMUS_{name}"
-    for name in (
-        *(
-            "ACCOUNT",
-            "BACKEND",
-            "BENCH",
-            "BUILDS",
-            "CUPTI",
-            "DWT",
-            "EMULATOR",
-            "GIT",
-            "GRAPH",
-            "HOST_MEMORY",
-            "HOTSPOT",
-        ),
-        *("INJECT", "JOB_SHARING", "LIBRARIES", "NETWORK", "NN", "NVML", "PARTITION", "PROFILER", "RESULTS", "SCHEMA"),
-        *("SHARE", "SPACK_BUILTIN", "SPACK_SCOPE", "SRAD", "SYSTEM", "TEST_BENCH", "TRIALS", "UVM", "UVM_LIBRARY"),
-        "WATCHDOG",
-    )
-)
+_asked = []  # what the command line says: option, pattern, and ReFrame's filter for one pattern
 
 
 def install() -> None:
@@ -107,8 +86,8 @@ def refuse_misses(testcases) -> None:
 def refuse_misspelt_variables() -> None:
     """Raises ReframeError for $ISTHMUS_… that is almost one that is read; a site may have others of its own."""
     for name in sorted(os.environ):
-        if name.startswith("ISTHMUS_") and name not in VARIABLES:
-            for meant in difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.87):
+        if name.startswith("ISTHMUS_") and name not in variables.VARIABLES:
+            for meant in difflib.get_close_matches(name, variables.VARIABLES, 1, cutoff=0.87):
                 raise ReframeError(
                     f"nothing reads the environment variable {name}: did you mean {meant}? Else unset it"
                 )

@@ -47,7 +47,7 @@ class Library {
     std::string path = asked;
     if (path.empty()) {
       const char* from_environment = std::getenv("ISTHMUS_NVML");
-      path = from_environment != nullptr ? from_environment : "libnvidia-ml.so.1";
+      path = from_environment != nullptr && *from_environment != '\0' ? from_environment : "libnvidia-ml.so.1";
     }
     const std::lock_guard lock(mutex);
     Library& nvml = libraries.try_emplace(path).first->second;

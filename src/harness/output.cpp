@@ -1,12 +1,16 @@
 #include "harness/output.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <system_error>
 
 #include "harness/plan/names.hpp"
 
@@ -63,6 +67,17 @@ int flush_output() noexcept {
 
 void ignore_broken_pipes() noexcept {
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+}
+
+std::string sentence_of(const std::exception& failure) {
+  const auto* refused = dynamic_cast<const std::system_error*>(&failure);
+  if (refused == nullptr || refused->code() != std::errc::resource_unavailable_try_again) return failure.what();
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return fmt::format(
+      "another thread could not be started ({}): the limit of processes and threads {}; raise it (ulimit -u, or the "
+      "job's pids limit), or end other processes",
+      std::strerror(EAGAIN), limited ? fmt::format("of this user is {}", limit.rlim_cur) : "is reached");
 }
 
 }  // namespace isthmus::harness

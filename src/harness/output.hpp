@@ -3,6 +3,8 @@
 // Everything that the program prints. Nothing here throws or ends the process: a stream that is closed, full or broken
 // loses text, never records.
 
+#include <exception>
+#include <string>
 #include <string_view>
 
 namespace isthmus::harness {
@@ -21,5 +23,9 @@ int flush_output() noexcept;
 
 /// A write to a pipe that nobody reads becomes an error, as other failed writes are, instead of the end of the process.
 void ignore_broken_pipes() noexcept;
+
+/// What to say of a failure: its what(), but where the system starts no more threads which limit that is, and what to
+/// do.
+std::string sentence_of(const std::exception& failure);
 
 }  // namespace isthmus::harness

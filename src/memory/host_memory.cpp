@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -12,6 +14,19 @@
 #include "memory/control_groups.hpp"
 
 namespace isthmus::memory {
+
+namespace {
+
+constexpr std::size_t kLeast = std::size_t{1} << 30;  // any machine that measures has it
+
+/// What sysinfo(2) knows to be free, without /proc: less than MemAvailable by the page cache that could be dropped.
+std::optional<std::size_t> unused_memory() {
+  struct sysinfo found{};
+  if (sysinfo(&found) != 0) return std::nullopt;
+  return (static_cast<std::size_t>(found.freeram) + found.bufferram) * found.mem_unit;
+}
+
+}  // namespace
 
 std::optional<std::size_t> proc_bytes(const char* file, std::string_view field) {
   std::ifstream stream(file);
@@ -58,17 +73,44 @@ std::string exact_bytes(std::int64_t bytes) {
   return std::to_string(bytes) + kUnits[unit];
 }
 
-std::optional<std::size_t> available_host_memory() {
+HostMemory machine_memory(const std::filesystem::path& root, std::optional<std::size_t> system) {
+  constexpr const char* kSet = "set ISTHMUS_HOST_MEMORY to what may be used";
+  const auto available = proc_bytes((root / "proc/meminfo").c_str(), "MemAvailable");
+  const auto group = control_group_memory(root);
+  HostMemory found;
+  if (available) {
+    found.bytes = *available;
+  } else if (system) {
+    found.bytes = *system;
+    found.doubt = fmt::format(
+        "/proc/meminfo does not say how much host memory is available, so only the {} that sysinfo(2) calls free are "
+        "used, without the page cache; {}",
+        format_bytes(static_cast<double>(*system)), kSet);
+  } else {
+    found.bytes = kLeast;
+    found.known = false;
+    found.doubt = fmt::format(
+        "neither /proc/meminfo nor sysinfo(2) says how much host memory is available, so cases that need more than {} "
+        "are skipped; {}",
+        format_bytes(kLeast), kSet);
+  }
+  if (group) found.bytes = std::min(found.bytes, *group);
+  return found;
+}
+
+HostMemory machine_memory() {
+  return machine_memory("/", unused_memory());
+}
+
+HostMemory host_memory() {
   if (const char* text = std::getenv("ISTHMUS_HOST_MEMORY"); text != nullptr && *text != '\0') {
     const auto bytes = parse_bytes(text);
     if (!bytes)
       throw std::invalid_argument("ISTHMUS_HOST_MEMORY is '" + std::string(text) +
                                   "', which is not a number of bytes; write for example 8GiB");
-    return bytes;
+    return {.bytes = *bytes, .known = true, .doubt = {}};
   }
-  auto available = proc_bytes("/proc/meminfo", "MemAvailable");
-  if (const auto group = control_group_memory()) available = available ? std::min(*available, *group) : *group;
-  return available;
+  return machine_memory();
 }
 
 std::optional<std::size_t> peak_resident_bytes() {

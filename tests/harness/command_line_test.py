@@ -423,9 +423,90 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny").returncode, 0)
                 self.records()
 
+    def run_into(self, stream, mode, *arguments):
+        """A run whose standard output or error goes to the record's file."""
+        with self.record.open(mode) as file:
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: file}
+            words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", *arguments]
+            return subprocess.run(words, **streams, text=True, cwd=self.folder, timeout=60)
+
+    def test_a_record_that_is_also_a_standard_stream_is_refused(self):
+        self.measure("fixture/saxpy", "--size", "tiny")
+        before = self.record.read_text()
+        link, hard = self.folder / "link.jsonl", self.folder / "hard.jsonl"
+        link.symlink_to(self.record)
+        hard.hardlink_to(self.record)
+        for name in (self.record, link, hard, "/dev/stdout"):
+            for more in ([], ["--table"], ["--table", "--quiet"], ["--processes", "2"]):
+                with self.subTest(name=name, more=more):
+                    done = self.run_into("stdout", "a", "--record", str(name), *more)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertRegex(done.stderr, "^isthmus-bench: the record .* is also standard output, .*\n$")
+                    self.assertEqual(self.record.read_text(), before)
+        done = self.run_into("stderr", "a", "--record", str(self.record))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("is also standard error", self.record.read_text().removeprefix(before))
+        self.record.write_text(before)
+        self.assertEqual(self.run_into("stdout", "w", "--record", str(self.record), "--table").returncode, 2)
+
+    def test_a_record_goes_to_standard_output_where_nothing_else_does(self):
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--quiet", "--record", "/dev/stdout")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([json.loads(line)["workload"] for line in done.stdout.splitlines()], ["fixture/saxpy"])
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/stdout")
+        self.assert_refused(done, "is also standard output", "--quiet without --table")
+        for stream in ("stdout", "stderr"):  # a device keeps nothing that could be spoilt
+            words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/null"]
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: subprocess.DEVNULL}
+            done = subprocess.run(words, **streams, cwd=self.folder, timeout=60)
+            self.assertEqual(done.returncode, 0)
+
     def test_bad_environment_is_refused(self):
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_INJECT="malloc_devise:1"), "ISTHMUS_INJECT")
         self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_HOST_MEMORY="lots"), "ISTHMUS_HOST_MEMORY")
+        self.assert_refused(self.measure("fixture/saxpy", ISTHMUS_NVML="/no/libnvml.so"), "ISTHMUS_NVML", "unset it")
+
+    def test_a_variable_that_nothing_reads_is_named_once(self):
+        run = ("fixture/saxpy", "--size", "tiny", "--samples", "1", "--set", "fault=none")
+        for more in ([], ["--processes", "2"]):
+            with self.subTest(more=more):
+                done = self.measure(*run, *more, ISTHMUS_HOST_MEMROY="1KiB", ISTMUS_RESULT="x", ISTHMUS_ROOT="/opt")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(
+                    done.stderr,
+                    "isthmus-bench: nothing reads the environment variables ISTHMUS_HOST_MEMROY (did you mean "
+                    "'ISTHMUS_HOST_MEMORY'?), ISTMUS_RESULT (did you mean 'ISTHMUS_RESULTS'?); correct or unset them\n",
+                )
+        done = self.measure(*run, ISTHMUS_FIXTURE_NUMBERS="x", ISTHMUS_SYSTEM="a", ISTHMUS_PARTITION="b")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("isthmus_inject", self.run_bench("list", isthmus_inject="x").stderr)
+
+    def test_an_empty_name_of_a_profiler_is_none(self):
+        self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm", "--samples", "3", ISTHMUS_PROFILER="")
+        (record,) = self.records()
+        self.assertNotIn("no_latch", {warning["code"] for warning in record["warnings"]})
+
+    @unittest.skipIf(os.geteuid() != 0, "only root may limit another user's processes")
+    def test_a_limit_of_processes_is_named(self):
+        self.folder.chmod(0o777)
+        words = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "bash", "-c", 'ulimit -u 1; exec "$@"',
+                 "bash", BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)]  # fmt: skip
+        if subprocess.run([*words[:4], BENCH, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("another user may not run the program here")
+        done = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for part in ("another thread could not be started", "of this user is 1;", "ulimit -u"):
+            self.assertIn(part, done.stderr)
+
+    def test_without_meminfo_the_host_is_not_unlimited(self):
+        apart = ["unshare", "-m", "bash", "-c", 'mount --bind /dev/null /proc/meminfo && exec "$@"', "bash"]
+        if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no file can be mounted over here")
+        done = subprocess.run([*apart, BENCH, "run", "fixture/saxpy", "--size", "mega", "--dry-run"],
+                              capture_output=True, text=True, cwd=self.folder, timeout=60)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "would be skipped: needs .* of host memory")
+        self.assertIn("sysinfo(2) calls free", done.stderr)
 
     # --- what works --------------------------------------------------------------------------------
 

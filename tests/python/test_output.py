@@ -1,9 +1,11 @@
 """The same table as text, json, csv and parquet, to a file or to stdout."""
 
 import csv
+import gzip
 import io
 import json
 import pathlib
+import subprocess
 import sys
 
 import duckdb
@@ -66,6 +68,20 @@ def test_an_axis_that_is_called_like_a_column_keeps_both():
     assert found.rows == [
         {"workload": "w", "metric": "m", "mode": "pm", "jobs": 7, "axis_mode": "read", "axis_jobs": 3}
     ]
+
+
+def test_an_answer_is_not_added_to_what_it_is_of(tmp_path):
+    records = tmp_path / "r.jsonl"
+    records.write_bytes(gzip.decompress(EXAMPLE.read_bytes()))
+    before = records.read_bytes()
+    for named in (records, tmp_path):
+        with records.open("ab") as file:
+            command = [sys.executable, "-m", "isthmus", "table", str(named)]
+            done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == exits.BAD_INPUT and "also standard output" in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1 and records.read_bytes() == before
+    with (tmp_path / "t.txt").open("wb") as file:
+        assert subprocess.run(command, stdout=file).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,16 @@ file(GLOB left ${FOLDER}/*)
 if(NOT code EQUAL 3 OR NOT out STREQUAL "child\nout\n" OR NOT err STREQUAL "err\n" OR left)
   message(FATAL_ERROR "exit ${code}, output '${out}', errors '${err}', files '${left}'")
 endif()
+# A setting that has no effect is said, and ends nothing.
+foreach(setting "ISTHMUS_UVM=froce" "ISTHMUS_UVM_PARENT=4x")
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=${LIBRARY} ISTHMUS_UVM_TRACE=${FOLDER}/run ${setting} sh -c "echo out; exit 3"
+    RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(REPLACE "=" " is '" said ${setting})
+  if(NOT code EQUAL 3 OR NOT out STREQUAL "out\n" OR NOT err MATCHES "^libisthmus-uvm: ${said}'[^\n]*\n$")
+    message(FATAL_ERROR "${setting}: exit ${code}, output '${out}', errors '${err}'")
+  endif()
+endforeach()
 # Whether it watches shows in the number of threads: of a process, of what it becomes by exec, of a child of it.
 foreach(parent "own" "other" "")
   set(only "")

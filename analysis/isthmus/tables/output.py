@@ -111,6 +111,8 @@ class Destination(str):
 def check_destinations(asked: argparse.Namespace) -> None:
     """Raises Error where a Destination of a command is a file to be read, or another's; before the work."""
     inputs.forget()
+    if getattr(asked, "output", None) == "-":
+        inputs.answer_on(1)
     destinations = [value for value in vars(asked).values() if isinstance(value, Destination) and value != "-"]
     named = [path for value in vars(asked).values() for path in _named(value)]
     places: set[str] = set()

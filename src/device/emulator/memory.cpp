@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "device/emulator/emulator.hpp"
 #include "device/emulator/fault.hpp"
 #include "device/emulator/fault_handler.hpp"
 #include "device/emulator/paging.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::device::emulator {
 namespace {
@@ -51,17 +51,6 @@ void* map_between_guards(std::size_t bytes, bool managed) {
   const std::uintptr_t end = start + whole + unit - page;
   if (end > begin + whole) munmap(reinterpret_cast<void*>(begin + whole), end - begin - whole);
   return reinterpret_cast<void*>(begin);
-}
-
-std::size_t available_host_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  std::size_t kibibytes = 0;
-  while (meminfo >> key >> kibibytes) {
-    if (key == "MemAvailable:") return kibibytes << 10;
-    std::getline(meminfo, unit);
-  }
-  return ~std::size_t{0};
 }
 
 }  // namespace
@@ -178,7 +167,7 @@ void* Memory::allocate_device(Allocation& made, const char* call) {
 void* Memory::allocate_host(Allocation& made, const char* call) {
   made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
   void* mapped = MAP_FAILED;
-  if (made.mapped_bytes >= made.bytes && made.mapped_bytes < available_host_memory()) {
+  if (made.mapped_bytes >= made.bytes && made.mapped_bytes < isthmus::memory::machine_memory().bytes) {
     mapped = map_between_guards(made.mapped_bytes, made.kind == AllocationKind::managed);
   }
   if (mapped == MAP_FAILED) {

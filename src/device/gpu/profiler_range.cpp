@@ -25,7 +25,8 @@ struct Ranges {
 };
 
 Ranges load() {
-  if (std::getenv("ISTHMUS_PROFILER") == nullptr) return {};
+  const char* profiler = std::getenv("ISTHMUS_PROFILER");
+  if (profiler == nullptr || *profiler == '\0') return {};
 #if defined(ISTHMUS_NVTX)
   return {[](const char* name) { return nvtxRangePushA(name); }, [] { return nvtxRangePop(); }};
 #elif defined(ISTHMUS_BACKEND_HIP)

@@ -13,6 +13,7 @@
 #include "harness/measure/measurement.hpp"
 #include "harness/measure/rank_results.hpp"
 #include "harness/measure/stolen_time.hpp"
+#include "harness/output.hpp"
 #include "harness/plan/description.hpp"
 #include "harness/plan/metric_ranges.hpp"
 #include "workload/clock.hpp"
@@ -70,7 +71,7 @@ void guarded(CaseResult& result, Body body) {
   } catch (const std::bad_alloc&) {
     result.error = "the host has no memory left for the harness itself; choose a smaller size";
   } catch (const std::exception& error) {
-    result.error = error.what();
+    result.error = sentence_of(error);
   } catch (...) {
     result.error = "the workload threw something that is not a std::exception; throw one that says what went wrong";
   }

@@ -142,11 +142,10 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
                              memory == Memory::host ? "host" : "device", words(memory::format_bytes(shortage.free))),
                  shortage);
   };
-  if (const auto host = memory::available_host_memory()) {
-    // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
-    refuse_more(Memory::host, host_bytes, *host, 0.95 * static_cast<double>(*host),
-                [](const std::string& free) { return free + " are available"; });
-  }
+  const std::size_t host = memory::host_memory().bytes;
+  // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
+  refuse_more(Memory::host, host_bytes, host, 0.95 * static_cast<double>(host),
+              [](const std::string& free) { return free + " are available"; });
   constexpr double kDoubt = 2, kUsualOverhead = 0.1;  // estimates may be off by such a factor, and seconds
   if (const auto& budget = sampling.budget) {
     const auto seconds = shortest(spec, sampling, host_bytes, device_bytes);

@@ -9,7 +9,7 @@ SamplingOptions sampling_of(const CaseSpec& spec, SamplingOptions asked) {
   if (preset != nullptr && !asked.least_time) asked.least_time = preset->least_time;
   // Profilers may run kernels one by one, so a latch would wait for its time-out; and what they count must not hang on
   // how long something took.
-  if (std::getenv("ISTHMUS_PROFILER") != nullptr) {
+  if (const char* profiler = std::getenv("ISTHMUS_PROFILER"); profiler != nullptr && *profiler != '\0') {
     asked.latch = false;
     asked.largest_batch = 1;
   }

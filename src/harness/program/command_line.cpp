@@ -1,5 +1,6 @@
 #include "harness/program/command_line.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -15,7 +16,9 @@
 
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
+#include "harness/program/environment.hpp"
 #include "harness/program/list.hpp"
+#include "harness/program/repeat.hpp"
 #include "harness/program/session.hpp"
 #include "harness/ranks/ranks.hpp"
 #include "harness/ranks/watchdog.hpp"
@@ -113,6 +116,12 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
     throw InputError("--samples and --min-time both say when to stop sampling; give one of them");
 }
 
+/// A misspelt setting has no effect, so one process of a run says so.
+void note_unread_variables() {
+  if (child_role() || launched().rank > 0) return;
+  if (const auto sentence = unread_variables_sentence(); !sentence.empty()) say(sentence);
+}
+
 /// What ISTHMUS_INJECT asks for, checked before any work.
 void apply_injection() {
   const char* text = std::getenv("ISTHMUS_INJECT");
@@ -122,6 +131,17 @@ void apply_injection() {
   } catch (const std::invalid_argument& error) {
     throw InputError(error.what());
   }
+}
+
+/// A library that ISTHMUS_NVML names and that is none would leave facts out of the records without a word.
+void check_nvml() {
+  const char* path = std::getenv("ISTHMUS_NVML");
+  if (path == nullptr || *path == '\0') return;
+  void* library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr)
+    throw InputError(fmt::format("ISTHMUS_NVML is '{}', which cannot be loaded ({}); name NVML's library, or unset it",
+                                 path, dlerror()));
+  dlclose(library);
 }
 
 /// Ranks that have not joined yet have the same arguments and fail alike: the first speaks for all, and its code
@@ -261,7 +281,9 @@ int run(CLI::App& app, int argc, char** argv) {
     return fail(problem(app, argc, argv, error), exit_code::bad_input);
   }
 
+  note_unread_variables();
   apply_injection();
+  check_nvml();
   if (list->parsed()) {
     print(as_json ? list_json(pattern) + "\n" : list_text(pattern));
     return exit_code::passed;
@@ -289,7 +311,7 @@ int command_line(int argc, char** argv) {
   try {
     return shown(run(app, argc, argv));
   } catch (const std::exception& error) {
-    return shown(fail(error.what(), exit_code_of(error)));
+    return shown(fail(sentence_of(error), exit_code_of(error)));
   }
 }
 

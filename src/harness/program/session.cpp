@@ -138,7 +138,8 @@ void check_device(const device::DeviceInfo& device) {
 void oversubscribe(const SessionOptions& options, Prepared& prepared) {
   const auto& asked = options.oversubscription;
   const std::size_t free = device::memory_info().free;
-  set_footprints(prepared.cases, *asked.ratio, free, memory::available_host_memory());
+  const auto host = memory::host_memory();
+  set_footprints(prepared.cases, *asked.ratio, free, host.known ? std::optional(host.bytes) : std::nullopt);
   if (!asked.hang_after) prepared.watchdog->set_limit(hang_limit(oversubscribed_bytes(*asked.ratio, free)));
 }
 
@@ -154,7 +155,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   prepared.processes = process_count(options, cases, ranks);
   prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {
-    memory::available_host_memory();
+    if (auto doubt = memory::host_memory().doubt; !doubt.empty()) prepared.notices.push_back(std::move(doubt));
   } catch (const std::invalid_argument& error) {
     throw InputError(error.what());
   }
@@ -188,6 +189,7 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   if (!options.dry_run && (ranks == nullptr || ranks->rank() == 0)) {
     const auto& child = prepared.child;
     prepared.path = child ? child->record : options.record ? *options.record : default_record_path();
+    check_is_apart(prepared.path, options.table || !options.quiet);
     check_record_path(prepared.path);
   }
   return prepared;
@@ -202,7 +204,7 @@ std::variant<Prepared, int> prepare_together(const SessionOptions& options, Rank
   try {
     prepared = prepare(options, &ranks);
   } catch (const std::exception& failure) {
-    sentence = failure.what();
+    sentence = sentence_of(failure);
     code = exit_code_of(failure);
   }
   const auto sentences = ranks.gather(sentence), codes = ranks.gather(std::to_string(code));
@@ -378,7 +380,7 @@ int measure_together(const SessionOptions& options, Ranks& ranks, double process
     const int code = measure(options, std::get<Prepared>(prepared), process_begin);
     return std::stoi(ranks.gather(std::to_string(code)).front());
   } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
-    say(fmt::format("rank {}: {}", ranks.rank(), error.what()));
+    say(fmt::format("rank {}: {}", ranks.rank(), sentence_of(error)));
     flush_output();
     ranks.abort(exit_code::failed);
     return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC

@@ -375,6 +375,24 @@ void check_record_path(const std::string& path) {
     throw unwritable(path, errno);
 }
 
+void check_is_apart(const std::string& path, bool prints) {
+  struct stat record{};
+  // A terminal or /dev/null keeps nothing that could be spoilt.
+  if (stat(path.c_str(), &record) != 0 || S_ISCHR(record.st_mode)) return;
+  const auto is_stream = [&](int descriptor) {
+    struct stat stream{};
+    return fstat(descriptor, &stream) == 0 && stream.st_dev == record.st_dev && stream.st_ino == record.st_ino;
+  };
+  if (prints && is_stream(STDOUT_FILENO))
+    throw RecordError(
+        fmt::format("the record {} is also standard output, so the text printed there would spoil it; give it another "
+                    "name, or print nothing (--quiet without --table)",
+                    path));
+  if (is_stream(STDERR_FILENO))
+    throw RecordError(
+        fmt::format("the record {} is also standard error, so messages would spoil it; give it another name", path));
+}
+
 void for_each_record(const std::string& path, std::string_view text,
                      const std::function<void(nlohmann::json record)>& use) {
   for_each_line(path, [&](const FileLine& line) {

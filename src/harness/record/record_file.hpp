@@ -83,6 +83,10 @@ std::string default_record_path();
 /// makes nothing and takes nothing away.
 void check_record_path(const std::string& path);
 
+/// Throws RecordError where `path` is the file or pipe that standard error, or where the program `prints` also standard
+/// output, goes to: text and records would overwrite each other.
+void check_is_apart(const std::string& path, bool prints);
+
 /// Calls `use` for each line of a regular file that holds `text` and is a JSON object; other lines are passed over.
 void for_each_record(const std::string& path, std::string_view text,
                      const std::function<void(nlohmann::json record)>& use);

@@ -148,7 +148,25 @@ void start_in_child() {
   if (watch != nullptr) start(true);
 }
 
+/// Names settings that have no effect: to refuse them would end a program that is not ours.
+void note_wrong_settings() {
+  const auto setting = [](const char* name) -> std::string_view {
+    const char* text = std::getenv(name);
+    return text == nullptr ? "" : text;
+  };
+  if (setting("ISTHMUS_UVM_TRACE").empty()) return;
+  if (const auto word = setting("ISTHMUS_UVM"); !word.empty() && word != "force")
+    std::fprintf(stderr, "libisthmus-uvm: ISTHMUS_UVM is '%s' and has no effect; the only word it takes is force\n",
+                 word.data());
+  if (const auto parent = setting("ISTHMUS_UVM_PARENT"); parent.find_first_not_of("0123456789") != parent.npos)
+    std::fprintf(stderr,
+                 "libisthmus-uvm: ISTHMUS_UVM_PARENT is '%s', which is no process, so nothing is recorded; set "
+                 "it to a process's number, or leave it out\n",
+                 parent.data());
+}
+
 __attribute__((constructor)) void begin() {
+  note_wrong_settings();
   start(false);
   // After the first allocation: handlers run in the order of their registration, and an allocator's come first.
   if (watch != nullptr) pthread_atfork(nullptr, nullptr, start_in_child);

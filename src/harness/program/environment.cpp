@@ -1,0 +1,81 @@
+#include "harness/program/environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "harness/plan/names.hpp"
+#include "harness/plan/registry.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+constexpr std::string_view kPrefix = "ISTHMUS_";
+
+// Behind ISTHMUS_, those that anything in this project reads; analysis/isthmus/variables.py has the same, and
+// tests/python/test_variables.py compares both with the tree.
+constexpr std::string_view kNames =
+    "ACCOUNT BACKEND BENCH BUILDS CHILD_PROCESS CUPTI CUPTI_OUTPUT DATA DWT2D EMULATOR FRESH_PROCESS GIT "
+    "GRAPH HOST_MEMORY HOTSPOT INJECT JOB_SHARING LIBRARIES LOG_LINES MUTANT NETWORK NN NVML OWN_PYTHON "
+    "PARTITION PROFILER REQUIRE_GPU RESULTS SCHEMA SHARE SPACK_BUILTIN SPACK_SCOPE SRAD STAGES_GO_ON "
+    "STRESS_SECONDS SYSTEM TEST_BENCH TIDY_CACHE TRIALS UVM UVM_LIBRARY UVM_PARENT UVM_TRACE WATCHDOG "
+    "WHERE WRONG_RANK";
+
+/// Set by environment modules of Spack, Lmod and EasyBuild for any package.
+constexpr std::string_view kOfModules = "BASE BIN DIR DOC HOME INC INCLUDE LIB PATH PREFIX ROOT VERSION";
+
+std::vector<std::string> known_variables() {
+  auto known = mapped(split(kNames, ' '), [](const std::string& name) { return std::string(kPrefix) + name; });
+  for (const auto* workload : all_workloads()) {
+    if (const auto& file = workload->description().file) known.push_back(file->variable);
+  }
+  return known;
+}
+
+std::string upper(std::string_view text) {
+  std::string changed(text);
+  std::ranges::transform(changed, changed.begin(), [](unsigned char c) { return std::toupper(c); });
+  return changed;
+}
+
+/// Whether the part up to the first _ is ISTHMUS or nearly so.
+bool looks_like_ours(const std::string& name) {
+  const auto end = name.find('_');
+  if (end == std::string::npos) return false;
+  const std::string prefix[] = {std::string(kPrefix.substr(0, kPrefix.size() - 1))};
+  const auto start = upper(name).substr(0, end);
+  return start.size() + 2 >= prefix[0].size() && suggestion(start, prefix).starts_with("did you mean");
+}
+
+}  // namespace
+
+std::vector<std::string> unread_variables(const char* const* environment) {
+  const auto known = known_variables(), of_modules = split(kOfModules, ' ');
+  std::vector<std::string> unread;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view word = *environment;
+    const std::string name(word.substr(0, word.find('=')));
+    if (!looks_like_ours(name) || contains(known, name)) continue;
+    if (!contains(of_modules, upper(name).substr(name.find('_') + 1))) unread.push_back(name);
+  }
+  std::ranges::sort(unread);
+  return unread;
+}
+
+std::string unread_variables_sentence() {
+  const auto unread = unread_variables(environ);
+  if (unread.empty()) return "";
+  const auto known = known_variables();
+  const auto named = mapped(unread, [&](const std::string& name) {
+    const auto meant = suggestion(upper(name), known);
+    return meant.starts_with("did you mean") ? fmt::format("{} ({})", name, meant) : name;
+  });
+  return fmt::format("nothing reads the environment variable{} {}; correct or unset {}", named.size() > 1 ? "s" : "",
+                     join(named, ", "), named.size() > 1 ? "them" : "it");
+}
+
+}  // namespace isthmus::harness
