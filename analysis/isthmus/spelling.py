@@ -11,7 +11,10 @@ WIDTH = 80  # of text for people
 
 def printable(text: str) -> str:
     """Text of a record or a file name for a terminal: control characters, which could steer it, are spelt out."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
+    text = str(text)
+    if text.isprintable():  # nearly every text is, and this is twenty times faster
+        return text
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
