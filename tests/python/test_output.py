@@ -136,6 +136,17 @@ def test_a_file_is_written_whole_or_left_alone(tmp_path, capsys):
     assert out.read_text().startswith("workload,metric,placement,staging,mode,size,")
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing yet"])
+def test_a_link_stays_and_the_file_that_it_names_is_written(tmp_path, there):
+    link, target = tmp_path / "latest.csv", tmp_path / "shared" / "report.csv"
+    target.parent.mkdir()
+    target.write_text("before") if there else None
+    link.symlink_to("shared/report.csv")
+    run("table", EXAMPLE, "-o", link)
+    assert link.is_symlink() and target.read_text().startswith("workload,metric,")
+    assert list(target.parent.iterdir()) == [target]
+
+
 @pytest.mark.parametrize(
     "words, known",
     [

@@ -223,7 +223,11 @@ def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
-    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it."""
+    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it.
+
+    A link stays: the file that it names is written.
+    """
+    path = pathlib.Path(os.path.realpath(path))
     try:
         if not once and path.exists() and not path.is_file():  # /dev/null, a FIFO
             path.write_bytes(content)
