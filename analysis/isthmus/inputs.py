@@ -90,14 +90,17 @@ def was_read(status: os.stat_result) -> bool:
 
 
 def first_line(path) -> bytes:
-    """The first line of a file, unpacked, at most as much as a record may have; empty where it cannot be read."""
+    """The first line of a file, unpacked, where it begins as JSON does; at most as much of it as a record may have.
+
+    Empty where it cannot be read. Of any other file a few bytes are read.
+    """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if no_file(os.fstat(file.fileno())):
                 return b""
             packed = file.peek(2)[:2] == b"\x1f\x8b"
             with gzip.GzipFile(fileobj=file) if packed else file as whole:
-                return whole.readline(_HEAD)
+                return whole.readline(_HEAD) if whole.peek(1).startswith(b"{") else b""
     except (OSError, EOFError, zlib.error):
         return b""
 

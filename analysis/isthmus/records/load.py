@@ -148,10 +148,12 @@ def find(path) -> tuple[list[str], list[Skipped]]:
         raise Error(f"{path}: {error.strerror}") from None
     found: list[str] = []
     skipped: list[Skipped] = []
+    others = 0
     for folder, names in walk(path, skipped):
         for file in (os.path.join(folder, name) for name in names):
             if not file.endswith(_ENDINGS):
-                why = _passed_over(file)
+                others += 1
+                why = _passed_over(file, any_name=others <= _LOOKED_AT)
             else:
                 try:
                     why = no_file(os.stat(file)) or _no_name(file)
@@ -164,15 +166,16 @@ def find(path) -> tuple[list[str], list[Skipped]]:
 
 
 _ENDINGS = (".jsonl", ".jsonl.gz")
+_LOOKED_AT = 2000  # files of other names in a folder whose first line is read; of more, only those called like JSON
 
 
-def _passed_over(file: str) -> str | None:
+def _passed_over(file: str, *, any_name: bool) -> str | None:
     """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
     name = os.path.basename(file).lower()
     if os.path.islink(file) and not os.path.exists(file):
         return "a link whose target is missing"
-    holds_records = name.endswith((".json", ".ndjson", ".json.gz")) and inputs.is_record(inputs.first_line(file))
-    if holds_records or ".jsonl" in name:
+    looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
+    if ".jsonl" in name or (looked_at and inputs.is_record(inputs.first_line(file))):
         return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
     return None
 
