@@ -466,6 +466,22 @@ def test_a_part_without_a_manifest_does_not_count(tmp_path):
     assert counts(tmp_path / "compacted")["records"] == 1
 
 
+def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):
+    for name in "ab":
+        write(tmp_path / name / "r.jsonl", json.dumps(changed(run__id=f"run-of-{name}")))
+    table = tmp_path / "t"
+    assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
+    assert cli.main(["compact", str(tmp_path / "b"), "-o", str(table)]) == exits.BAD_INPUT
+    assert f"this table is made of {tmp_path / 'a'}, not of {tmp_path / 'b'}" in capsys.readouterr().err
+    assert counts(table)["records"] == 1
+    assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
+    [manifest] = (table / "manifests").iterdir()
+    stated = json.loads(manifest.read_text()) | {"source": str(tmp_path / "b")}  # of one that was written meanwhile
+    write(table / "manifests/00000002.json", json.dumps(stated))
+    with pytest.raises(Error, match="from two folders"):
+        store.open_store([table])
+
+
 def test_several_may_compact_at_once(tmp_path):
     for name in range(6):
         write(tmp_path / f"{name}.jsonl", LINE, LINE)

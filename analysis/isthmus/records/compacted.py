@@ -25,6 +25,7 @@ class Compacted:
     files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
     parts: list[str]
     outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
+    source: str | None = None  # the folder that it is made of, as source_of() names it; None where none is named
 
 
 _MOST_OF_MANIFEST = 1024 * inputs.MIB  # about 300 bytes a file
@@ -54,19 +55,26 @@ def unchanged(path, known: list) -> bool:
         return False
 
 
+def source_of(root, folder) -> str:
+    """How manifests name the folder that a table is made of: ".." for the one that contains it, so both can move."""
+    root = os.path.realpath(root)
+    return ".." if os.path.dirname(os.path.realpath(folder)) == root else root
+
+
 def manifests(folder) -> list[pathlib.Path]:
     """Manifests of a compacted folder, oldest first; their names count up."""
     return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
-    """Files, parts with their seals, and files that are gone, of a manifest."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], str | None]:
+    """Files, parts with their seals, files that are gone, and the source folder, of a manifest."""
     try:
         manifest = inputs.json_of(inputs.read_small(path, _MOST_OF_MANIFEST))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
         ours = manifest["columns"] == list(COLUMNS) and manifest.get("schema") == validate.SCHEMA
         parts = dict(manifest["parts"]) if ours else {}
-        if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
+        source = manifest.get("source")
+        if not all(isinstance(name, str) for name in (*files, *parts, *gone, source or "")):
             raise TypeError("a name is no text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = spelling.shorten(str(getattr(error, "strerror", None) or error))
@@ -77,7 +85,7 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
             raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({spelling.shorten(part)})")
-    return files, parts, gone
+    return files, parts, gone, source
 
 
 def find(folder) -> Compacted | None:
@@ -88,7 +96,13 @@ def find(folder) -> Compacted | None:
     seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
-        files, parts, gone = _manifest(path)
+        files, parts, gone, source = _manifest(path)
+        if result.source and source and source != result.source:
+            raise Error(
+                f"{folder}: files of one name from two folders would hide each other in this table ({result.source} and "
+                f"{source}); remove it, and compact each folder into its own"
+            )
+        result.source = result.source or source
         for file, known in files.items():
             held.setdefault(file, []).append(list(parts))
             result.files[file] = known
