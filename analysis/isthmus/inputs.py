@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import gzip
+import hashlib
 import importlib
 import json
 import os
@@ -51,6 +52,15 @@ def read_small(path, most: int = 16 * MIB) -> bytes:
     if data is None or len(data) > most:
         raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
     return data
+
+
+def sha256(path) -> str:
+    """Digest of a file, in hexadecimal digits. Raises OSError for what is no file."""
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        while block := file.read(MIB):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 # --- contents ---

@@ -21,7 +21,7 @@ import uuid
 import duckdb
 
 from isthmus import Error, spelling, units
-from isthmus.records import agreement, compacted, load, measurements, store, validate
+from isthmus.records import agreement, compacted, copies, load, measurements, store, validate
 from isthmus.records.measurements import literal
 
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
@@ -126,6 +126,7 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
     good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
     skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
+    copies.say(copies.drop_repeated(connection))
     left = {each.path for each in skipped}
     taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
     [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
@@ -149,7 +150,9 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     present = compacted.find(folder)
     if present and present.source and present.source != compacted.source_of(root, folder):
         whose = folder.resolve().parent if present.source == ".." else present.source
-        raise Error(f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it")
+        raise Error(
+            f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it"
+        )
     found, unreadable = load.find(root)
     if not found and not present:
         if unreadable:

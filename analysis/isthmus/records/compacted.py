@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import pathlib
-import sys
 from time import time_ns
 
 from isthmus import Error, inputs, spelling
@@ -34,10 +32,9 @@ _AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the
 
 def entry(path, signature: list[int]) -> list:
     """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
-    with inputs.open_file(path) as file:
-        digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
+    digest = inputs.sha256(path)
     size, changed, inode = signature
-    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
+    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest]
 
 
 def seal(path) -> list:
@@ -99,8 +96,8 @@ def find(folder) -> Compacted | None:
         files, parts, gone, source = _manifest(path)
         if result.source and source and source != result.source:
             raise Error(
-                f"{folder}: files of one name from two folders would hide each other in this table ({result.source} and "
-                f"{source}); remove it, and compact each folder into its own"
+                f"{folder}: this table is made of two folders ({result.source} and {source}), whose files of one "
+                "name hide each other; remove it, and compact each folder into its own"
             )
         result.source = result.source or source
         for file, known in files.items():

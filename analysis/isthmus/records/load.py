@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import gc
 import gzip
-import hashlib
 import io
 import math
 import multiprocessing
@@ -29,7 +28,7 @@ import zlib
 from isthmus import Error, inputs
 from isthmus.exits import PASSED, with_absence
 from isthmus.inputs import no_file, open_file
-from isthmus.records import places, validate
+from isthmus.records import copies, places, validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten, spelt
 
@@ -263,6 +262,7 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
     leaves no record.
     """
     cases, absent, total = [], [], 0
+    seen = copies.Seen()
     for path in paths:
         files, skipped = find(path)
         total += len(files) + len(skipped)
@@ -272,12 +272,14 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
             records = [spelt(record) for _, record in sound_lines(file, bad)]
             skipped_here = [in_part(file, bad, len(records))] if bad else []
             absent += skipped_here
-            cases += records if not any(each.newer for each in skipped_here) else []
+            if not any(each.newer for each in skipped_here):
+                cases += [record for record in records if not seen.is_copy(record, file)]
     if not cases:
         if absent:
             raise Error(nothing_taken(paths, absent))
         raise Error(no_record(paths))
     say_absent(absent, total, asked)
+    copies.say(seen.pairs)
     places.name_hosts_of(cases)
     return cases, with_absence(PASSED, absent)
 
@@ -346,16 +348,13 @@ def table_path(record_path, table: dict) -> pathlib.Path:
     named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
     if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
         raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
-    digest = hashlib.sha256()
     try:
-        with open_file(path) as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        digest = inputs.sha256(path)
     except FileNotFoundError:
         raise RecordError(f"{named} is not there; keep a record file and its folder of tables together") from None
     except OSError as error:
         raise RecordError(f"{named} cannot be read ({error.strerror or error})") from None
-    if digest.hexdigest() != table["sha256"]:
+    if digest != table["sha256"]:
         raise RecordError(f"{named} was altered since it was written (its SHA-256 is another); measure again")
     return path
 
