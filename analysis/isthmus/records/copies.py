@@ -16,8 +16,9 @@ from isthmus.records import content
 
 #: Columns of `measurements` that copies share.
 IDENTITY = (
-    "run_id", "process", "time", "system", "node", "job", "workload", "version", "placement", "staging", "mode",
-    "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums", "skipped", "error",
+    "run_id", "process", "time", "system", "node", "job", "boot", "workload", "version", "placement", "staging",
+    "mode", "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums", "skipped",
+    "error",
 )  # fmt: skip
 #: Columns that telling copies apart needs.
 WANTED = (*IDENTITY, "file", "metric", "median")
@@ -34,7 +35,7 @@ def identity(record: dict) -> tuple:
     ended = (record["emulated"], record["profiler"], record["skipped"], record["error"])
     objects = json.dumps([content.axes(record), record["verify"]], sort_keys=True)
     where = (run[name] for name in ("id", "process", "time", "system", "node", "job"))
-    return *where, *own, objects, *ended, *first
+    return *where, record["host"].get("boot_id"), *own, objects, *ended, *first
 
 
 class Seen:

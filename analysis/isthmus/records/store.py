@@ -206,7 +206,8 @@ def open_store(
     (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for such a one,
     and where there is no record.
     """
-    wanted = {*wanted, *copies.WANTED, *(places.WANTED if "node" in wanted else ())}
+    tells_hosts = "node" in wanted
+    wanted = {*wanted, *copies.WANTED, *(places.WANTED if tells_hosts else ())}
     sources = _Sources()
     for path in paths:
         sources.add(path)
@@ -226,7 +227,7 @@ def open_store(
         folders = ["", *(os.path.normpath(table.folder / (table.source or "")) for table, _ in tables)]
         once, found_twice = copies.without(connection, "with_copies", folders)
         connection.execute(f"CREATE VIEW as_recorded AS {once}")
-        names = places.name_hosts(connection, "as_recorded") if "node" in wanted else {}
+        names = places.name_hosts(connection, "as_recorded") if tells_hosts else {}
         connection.execute(
             f"CREATE VIEW everything AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
         )
