@@ -417,6 +417,12 @@ def test_hostile_strings_are_only_strings(tmp_path, text):
     assert sorted(names) == ["family=microbench", "manifests"]
 
 
+def test_where_no_record_names_a_system_that_is_said(tmp_path):
+    write(tmp_path / "r.jsonl", json.dumps(changed(run__system=None)))
+    with pytest.raises(Error, match=r"no record has the system 'foo', nor any system$"):
+        store.open_store([tmp_path], named=[("system", "foo")])
+
+
 def test_file_names_are_no_patterns(tmp_path):
     for name in ("a[1].jsonl", "a1.jsonl", "it's *.jsonl", "{x}?.jsonl"):
         write(tmp_path / name, other(name))

@@ -16,9 +16,9 @@ from isthmus.records import content
 
 #: Columns of `measurements` that copies share.
 IDENTITY = (
-    "run_id", "process", "time", "system", "node", "job", "boot", "workload", "version", "placement", "staging",
-    "mode", "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums", "skipped",
-    "error",
+    "run_id", "process", "time", "system", "node", "job", "boot", "gpus", "workload", "version", "placement",
+    "staging", "mode", "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums",
+    "skipped", "error",
 )  # fmt: skip
 #: Columns that telling copies apart needs.
 WANTED = (*IDENTITY, "file", "metric", "median")
@@ -35,7 +35,8 @@ def identity(record: dict) -> tuple:
     ended = (record["emulated"], record["profiler"], record["skipped"], record["error"])
     objects = json.dumps([content.axes(record), record["verify"]], sort_keys=True)
     where = (run[name] for name in ("id", "process", "time", "system", "node", "job"))
-    return *where, record["host"].get("boot_id"), *own, objects, *ended, *first
+    gpus = tuple(device["uuid"] for device in record["devices"])
+    return *where, record["host"].get("boot_id"), gpus, *own, objects, *ended, *first
 
 
 class Seen:

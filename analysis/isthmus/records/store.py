@@ -270,11 +270,13 @@ def _refuse_stranger(connection, paths, column: str, pattern: str) -> None:
     known = dict(
         connection.execute(
             f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
-            "WHERE name IS NOT NULL ORDER BY name"
+            "WHERE name <> '' ORDER BY name"
         ).fetchall()
     )
     if not any(known.values()):
-        few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else ""
+        few = (
+            f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
+        )
         raise Error(
             f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
             f"{spelling.did_you_mean(pattern, known) or few}"

@@ -188,16 +188,18 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
     words = {"TRIAL": shlex.quote(str(folder.resolve())), "PARTS": parts, "SETUP": setup, "COMMANDS": commands}
 
     try:
-        folder.mkdir(parents=True)
-        (folder / "records").mkdir()
-        (folder / "tasks").mkdir()
-        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-        (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
-        for name, template in _SCRIPTS.items():
-            text = pathlib.Path(__file__).with_name(template).read_text(encoding="utf-8")
-            filled = re.sub("(?:  # )?@([A-Z]+)@", lambda match: words[match[1]], text)
-            (folder / name).write_text(filled, encoding="utf-8")
-            (folder / name).chmod(0o755)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with output.whole_folder(folder) as unfinished:
+            (unfinished / "records").mkdir()
+            (unfinished / "tasks").mkdir()
+            (unfinished / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+            lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+            (unfinished / "plan.tsv").write_text("".join(lines), encoding="utf-8")
+            for name, template in _SCRIPTS.items():
+                text = pathlib.Path(__file__).with_name(template).read_text(encoding="utf-8")
+                filled = re.sub("(?:  # )?@([A-Z]+)@", lambda match: words[match[1]], text)
+                (unfinished / name).write_text(filled, encoding="utf-8")
+                (unfinished / name).chmod(0o755)
     except FileExistsError:
         raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
     except OSError as error:
