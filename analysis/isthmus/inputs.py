@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import gzip
+import hashlib
 import importlib
 import json
 import os
@@ -61,6 +62,15 @@ def read_small(path, most: int = 16 * MIB) -> bytes:
     return data
 
 
+def sha256(path) -> str:
+    """Digest of a file, in hexadecimal digits. Raises OSError for what is no file."""
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        while block := file.read(MIB):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 # --- contents ---
 
 
@@ -107,14 +117,17 @@ def was_read(status: os.stat_result) -> bool:
 
 
 def first_line(path) -> bytes:
-    """The first line of a file, unpacked, at most as much as a record may have; empty where it cannot be read."""
+    """The first line of a file, unpacked, where it begins as JSON does; at most as much of it as a record may have.
+
+    Empty where it cannot be read. Of any other file a few bytes are read.
+    """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if no_file(os.fstat(file.fileno())):
                 return b""
             packed = file.peek(2)[:2] == b"\x1f\x8b"
             with gzip.GzipFile(fileobj=file) if packed else file as whole:
-                return whole.readline(_HEAD)
+                return whole.readline(_HEAD) if whole.peek(1).startswith(b"{") else b""
     except (OSError, EOFError, zlib.error):
         return b""
 

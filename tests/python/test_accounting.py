@@ -57,6 +57,14 @@ def test_a_counter_agrees_when_it_sees_all_that_is_touched():
     assert agreeing(OF_DEVICE) == {"MemFree": True, "VmRSS": False, "device": True}
 
 
+def test_what_casts_doubt_on_a_counter_stands_below_the_table():
+    saving = {"code": "governor_powersave", "message": "x"}
+    shown = accounting.view([ON_DEMAND, OF_DEVICE | {"warnings": [saving]}])
+    [doubtful] = {row["doubts"] for row in shown.rows if row["workload"] == OF_DEVICE["workload"]}
+    assert "CPU saves power" in doubtful
+    assert "device gpu0/gpu device: CPU saves power, n=1" in " ".join(shown.text.split())
+
+
 def test_the_table_tells_agreement_from_disagreement(tmp_path):
     shown = run(write(tmp_path / "r.jsonl", [ON_DEMAND, OF_DEVICE]))
     assert shown.returncode == 0, shown.stderr
@@ -64,7 +72,7 @@ def test_the_table_tells_agreement_from_disagreement(tmp_path):
     rss = next(line for line in lines if line.startswith("VmRSS"))
     assert "- → all" in rss and "- → -" in rss
     assert "unknown" in next(line for line in lines if line.startswith("device"))
-    assert lines[-1].split() == ["agree", "1", "differ"]
+    assert lines[-2].split() == ["agree", "1", "differ"] and lines[-1] == "all figures: n=1"
     assert max(map(len, lines)) <= 80
 
 

@@ -1,6 +1,7 @@
 """Files that a user names: none is overwritten by an output, waited for, read without limit, or passed over."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -294,7 +295,13 @@ def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
     assert done.returncode == exits.UNDECIDED and "gone: a link whose target is missing" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["x.jsonl.xz", "x.jsonl.1", "x.JSONL", "x.Jsonl.gz", "x.jsonl~", "x.json", "x.ndjson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x.jsonl.xz", "x.jsonl.1", "x.JSONL", "x.Jsonl.gz", "x.jsonl~", "x.json", "x.ndjson"),
+        *("x", "x.txt", "x.log", "x.json.bak", ".x"),
+    ],
+)
 def test_records_under_another_name_are_named(kept, tmp_path, name):
     shutil.copy(kept / "c/000.jsonl", tmp_path / "0.jsonl")
     (tmp_path / "plan.json").write_text('{"schema": "another"}')
@@ -304,6 +311,24 @@ def test_records_under_another_name_are_named(kept, tmp_path, name):
     assert files(tmp_path) == (["0.jsonl"], [name])
     done = run("table", tmp_path)
     assert done.returncode == exits.UNDECIDED and f"{name}: not read under this name; rename it" in done.stderr
+
+
+def test_packed_records_under_another_name_are_named_and_other_files_are_not(kept, tmp_path):
+    line = (kept / "c/001.jsonl").read_bytes()
+    (tmp_path / "node2.gz").write_bytes(gzip.compress(line))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(line)[:50])
+    (tmp_path / "other.gz").write_bytes(gzip.compress(b"begin,end\n"))
+    (tmp_path / "notes.txt").write_text("records: node2.gz\n")
+    (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "fifo")
+    assert files(tmp_path) == ([], ["node2.gz"])
+
+
+def test_so_many_other_files_are_looked_at_and_no_more(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_LOOKED_AT", 3)
+    for name in ("0", "1", "2", "3", "4.json"):
+        shutil.copy(kept / "c/001.jsonl", tmp_path / name)
+    assert files(tmp_path) == ([], ["0", "1", "2", "4.json"])
 
 
 def test_a_session_counts_once(kept, tmp_path):

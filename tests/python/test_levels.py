@@ -113,6 +113,16 @@ def test_the_command_shows_found_beside_reported(tmp_path):
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
 
+def test_what_casts_doubt_on_a_level_stands_below_it():
+    saving = {"code": "governor_powersave", "message": "x"}
+    cases = [record("latency/device-gpu0/chase", size, seconds) for size, seconds in curve(*MACHINE)]
+    clean = levels.view(cases)
+    assert not any("doubts" in row for row in clean.rows)
+    shown = levels.view([cases[0] | {"warnings": [saving]}, *cases[1:]])
+    assert ["doubts" in row for row in shown.rows] == [True] + [False] * (len(shown.rows) - 1)
+    assert "CPU saves power" in shown.rows[0]["doubts"] and "CPU saves power" in shown.text
+
+
 def test_curves_that_differ_in_an_axis_are_kept_apart(tmp_path):
     cases = [
         record("latency/pageable-cpu/chase", size, seconds, axes={"bytes": size, "stride": 64, "pages": pages})

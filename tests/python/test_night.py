@@ -74,6 +74,13 @@ def test_a_red_night(runs, why):
     assert summary["verdict"] == "red" and why in summary["why"]
 
 
+@pytest.mark.parametrize("runs", [[[case("skip")]], [[case(fixture=True)]], [[]], []])
+def test_a_session_that_measured_nothing_is_red_whatever_others_measured(runs):
+    summary = night.summarise([report([case()]), report(*runs, cmdline="reframe -r -t gpu")])
+    assert summary["verdict"] == "red"
+    assert summary["why"].startswith("nothing was measured in the session reframe -r -t gpu, ")
+
+
 def test_the_end_that_was_asked_for_is_no_fault():
     """As ReFrame 4.10 reports a session of --duration=6s: what still ran is aborted."""
     ended = case("abort", fail_reason="aborted due to RunSessionTimeout", fail_phase="run_wait")

@@ -152,6 +152,40 @@ def test_a_file_is_written_whole_or_left_alone(tmp_path, capsys):
     assert out.read_text().startswith("workload,metric,placement,staging,mode,size,")
 
 
+PLAN = ["trial", "plan", "t", "--from", "driver=1", "--to", "driver=2", "--nodes", "a,b", "--command", "true"]
+
+
+@pytest.mark.parametrize(
+    "words, option",
+    [
+        ([*PLAN, "--noise", "noise.json", "--sd", "20%"], "--sd"),
+        (["advise", "interjob", EXAMPLE, "--mode", "serial"], "--mode"),
+        (["advise", "interjob", EXAMPLE, "--job", "in=1MiB", "--timeline", "x.svg"], "--job"),
+        (["table", EXAMPLE, "--emulated"], "--emulated"),
+        (["report", EXAMPLE, "--title", "x"], "--title"),
+        (["report", EXAMPLE, "--title", "x", "-o", "x.csv"], "--title"),
+        (["faults", "report", EXAMPLE, "--title", "x"], "--title"),
+    ],
+    ids=lambda words: " ".join(map(str, words)) if isinstance(words, list) else words,
+)
+def test_an_option_without_effect_is_refused(words, option, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([str(word) for word in words]) == exits.BAD_INPUT
+    assert f": {option} has an effect only with" in capsys.readouterr().err.replace("only on a page", "only with one")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing yet"])
+def test_a_link_stays_and_the_file_that_it_names_is_written(tmp_path, there):
+    link, target = tmp_path / "latest.csv", tmp_path / "shared" / "report.csv"
+    target.parent.mkdir()
+    target.write_text("before") if there else None
+    link.symlink_to("shared/report.csv")
+    run("table", EXAMPLE, "-o", link)
+    assert link.is_symlink() and target.read_text().startswith("workload,metric,")
+    assert list(target.parent.iterdir()) == [target]
+
+
 @pytest.mark.parametrize(
     "words, known",
     [

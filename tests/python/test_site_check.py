@@ -174,6 +174,7 @@ def gpu(**settings):
         ({"extras": {"isthmus": {"pcie": "9 x16"}}}, "pcie is '9 x16'; write generation and lanes"),
         ({"extras": {"isthmus": {"require_reference": []}}}, "write True, False or a list of metrics"),
         ({"extras": {"isthmus": {"require_reference": ["in_ratte"]}}}, "did you mean 'in_rate'?"),
+        ({"modules": "cuda"}, "modules is the text 'cuda', and must be a list: write ['cuda']"),
         ({"modules": ["cuda/99.9"]}, "modules (cuda/99.9) are never loaded: modules_system is 'nomod'"),
         ({"access": ["--partition=gpu", "--account=FILL_IN"]}, "access '--account=FILL_IN' is still to be filled in"),
         ({"env_vars": [["PROJECT_HOME", "/p/FILL_IN"]]}, "env_vars '/p/FILL_IN' is still to be filled in"),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
-from isthmus.records import compact, compacted, content, load, measurements, selection, store, validate
+from isthmus.records import compact, compacted, content, copies, load, measurements, selection, store, validate
 from isthmus.statistics import series
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -44,6 +44,14 @@ def changed(**changes):
             inner = inner[name]
         inner[last] = value
     return record
+
+
+def other(n):
+    """The line of another record than LINE, by its number."""
+    return json.dumps(changed(run__id=f"another-{n}"))
+
+
+ANOTHER = other(0)
 
 
 def counts(*paths, **options):
@@ -156,9 +164,9 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
     "text, records, why",
     [
         (f"{LINE}\n{LINE[:300]}", 1, "line 2: cut short"),
-        (f"{LINE}\n{LINE[:300]}\n{LINE}\n", 2, "line 2: no JSON"),
-        (f"{LINE}\n\xff\n{LINE[:9]}\n{LINE}", 2, "line 2: no JSON"),
-        (f"{LINE}\n{'x' * (9 << 20)}\n{LINE}\n", 2, "line 2: longer than 8 MiB"),
+        (f"{LINE}\n{LINE[:300]}\n{ANOTHER}\n", 2, "line 2: no JSON"),
+        (f"{LINE}\n\xff\n{LINE[:9]}\n{ANOTHER}", 2, "line 2: no JSON"),
+        (f"{LINE}\n{'x' * (9 << 20)}\n{ANOTHER}\n", 2, "line 2: longer than 8 MiB"),
     ],
     ids=["last line cut", "half a line between", "two bad lines", "a line that is too long"],
 )
@@ -210,7 +218,7 @@ def with_table(folder, name):
     data = gzip.compress(b"time\n1\n")
     write(folder / f"{name}.tables/x.csv.gz").write_bytes(data)
     entry = {"name": "batches", "columns": ["time"], "file": f"{name}.tables/x.csv.gz", "rows": 1}
-    record = changed(tables=[{**entry, "sha256": hashlib.sha256(data).hexdigest()}])
+    record = changed(run__id=f"run-of-{name}", tables=[{**entry, "sha256": hashlib.sha256(data).hexdigest()}])
     write(folder / f"{name}.jsonl", json.dumps(record))
     return record
 
@@ -330,20 +338,19 @@ def test_hostile_results_are_only_text(tmp_path, capsys):
 # --- files of any kind ---
 
 
-@given(length=st.integers(1, 2 * len(LINE)))
+@given(length=st.integers(1, len(ANOTHER) + len(LINE)))
 @settings(max_examples=15, deadline=None)
 def test_of_a_file_cut_anywhere_whole_lines_are_read(tmp_path_factory, length):
     folder = tmp_path_factory.mktemp("cut")
-    write(folder / "a.jsonl", LINE)
-    (folder / "b.jsonl").write_text(f"{LINE}\n{LINE}\n"[:length])
+    write(folder / "a.jsonl", other(1))
+    (folder / "b.jsonl").write_text(f"{ANOTHER}\n{LINE}\n"[:length])
     found = counts(folder)["records"]
-    assert found == 1 + (length >= len(LINE))
+    assert found == 1 + (length >= len(ANOTHER))
 
 
 def test_of_broken_archives_what_can_be_unpacked_is_read(tmp_path):
-    packed = gzip.compress(f"{LINE}\n{LINE}\n".encode())
-    (tmp_path / "good.jsonl.gz").write_bytes(packed)
-    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-12])
+    (tmp_path / "good.jsonl.gz").write_bytes(gzip.compress(f"{LINE}\n{ANOTHER}\n".encode()))
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(f"{other(1)}\n{other(2)}\n".encode())[:-12])
     (tmp_path / "no.jsonl.gz").write_bytes(LINE.encode())
     with store.open_store([tmp_path]) as opened:
         assert opened.rows(COUNTS)[0]["records"] == 3  # the whole lines of the one that was cut
@@ -410,9 +417,15 @@ def test_hostile_strings_are_only_strings(tmp_path, text):
     assert sorted(names) == ["family=microbench", "manifests"]
 
 
+def test_where_no_record_names_a_system_that_is_said(tmp_path):
+    write(tmp_path / "r.jsonl", json.dumps(changed(run__system=None)))
+    with pytest.raises(Error, match=r"no record has the system 'foo', nor any system$"):
+        store.open_store([tmp_path], named=[("system", "foo")])
+
+
 def test_file_names_are_no_patterns(tmp_path):
     for name in ("a[1].jsonl", "a1.jsonl", "it's *.jsonl", "{x}?.jsonl"):
-        write(tmp_path / name, LINE)
+        write(tmp_path / name, other(name))
     assert counts(tmp_path)["records"] == 4
     assert counts(tmp_path / "a[1].jsonl")["records"] == 1
 
@@ -443,15 +456,87 @@ def raw_index():
     return [name for name in measurements.COLUMNS if name != "file"].index("metric_index")
 
 
+COPIES = ["beside", "packed", "in a folder", "twice in a file", "in a part", "named twice"]
+
+
+def two_records(folder, where):
+    """Three records, of which one stands elsewhere once more; what to read, and the note of it."""
+    first = write(folder / "a.jsonl", LINE, other(1))
+    write(folder / "c.jsonl", other(2))
+    if where == "beside":
+        write(folder / "b.jsonl", LINE)
+    elif where == "packed":
+        (folder / "a.jsonl.gz").write_bytes(gzip.compress(f"{LINE}\n".encode()))
+    elif where == "in a folder":
+        write(folder / "backup/a.jsonl", LINE)
+    elif where == "twice in a file":
+        write(first, LINE, other(1), LINE)
+    elif where == "in a part":
+        write(folder / "cut.jsonl", LINE, LINE[:100], end="")
+    return [folder, folder / "../r/a.jsonl"] if where == "named twice" else [folder]
+
+
+@pytest.mark.parametrize("compacts", [False, True], ids=["raw", "compacted"])
+@pytest.mark.parametrize("where", COPIES)
+def test_a_record_counts_once_wherever_it_stands(tmp_path, capsys, where, compacts):
+    paths = two_records(tmp_path / "r", where)
+    if compacts:
+        compact.compact(tmp_path / "r", processes=1)
+    found, _ = load.read_files(paths)
+    assert len(found) == 3
+    said = r"[12] records? stands? (in two|in several files|twice in) .*a\.jsonl.* and counts? once\n"
+    assert re.search(said, capsys.readouterr().err)
+    with store.open_store(paths) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 3 and opened.rows(COUNTS)[0]["rows"] == 3 * len(GOOD["metrics"])
+        assert "_source" not in opened.rows("FROM measurements LIMIT 1")[0]
+        opened.say_absent()
+    was_dropped = compacts and where == "twice in a file"  # and said, when it was compacted
+    assert was_dropped or re.search(said, capsys.readouterr().err)
+
+
+def test_tables_of_two_folders_count_a_record_once(tmp_path, capsys):
+    for name in "ab":
+        write(tmp_path / name / "r.jsonl", LINE, other(name))
+        compact.compact(tmp_path / name, processes=1)
+    with store.open_store([tmp_path / "a", tmp_path / "b"]) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 3
+        assert opened.in_two_files == {(f"{tmp_path}/a/r.jsonl", f"{tmp_path}/b/r.jsonl"): 1}
+    assert counts(tmp_path / "b/compacted")["records"] == 2  # each folder keeps its own
+    with store.open_store([tmp_path / "a", tmp_path / "a/compacted"]) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 2
+
+
+def test_a_copy_in_a_compacted_folder_outlives_the_first(tmp_path):
+    write(tmp_path / "a.jsonl", LINE)
+    write(tmp_path / "backup/a.jsonl", LINE)
+    compact.compact(tmp_path, processes=1)
+    (tmp_path / "a.jsonl").unlink()
+    compact.compact(tmp_path, processes=1)
+    assert counts(tmp_path)["records"] == 1
+
+
+def test_what_copies_are_is_the_same_in_sql_and_in_python():
+    """Of real records no two are copies; each is one of itself."""
+    records, _ = load.read_files([ROOT / "examples/records"])
+    assert (
+        len({copies.identity(record) for record in records})
+        == len(records)
+        == counts(ROOT / "examples/records", emulated=True, profiled=True)["records"]
+    )
+    for change in ("run__id", "run__time", "workload", "preset", "placement", "error"):
+        one = changed(**{change: "another"})
+        assert copies.identity(one) != copies.identity(GOOD)
+
+
 def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
     write(tmp_path / "a/1.jsonl", LINE)
-    write(tmp_path / "a/2.jsonl", LINE, LINE[:100], end="")
+    write(tmp_path / "a/2.jsonl", other(1), LINE[:100], end="")
     assert compact.compact(tmp_path, processes=1)["records"] == 1
     again = compact.compact(tmp_path, processes=1)
     assert (again["records"], again["before"], len(again["skipped"])) == (0, 1, 1)
-    write(tmp_path / "a/1.jsonl", LINE, LINE)
-    write(tmp_path / "a/2.jsonl", LINE, LINE)
-    write(tmp_path / "b/3.jsonl", LINE)
+    write(tmp_path / "a/1.jsonl", LINE, other(2))
+    write(tmp_path / "a/2.jsonl", other(1), other(3))
+    write(tmp_path / "b/3.jsonl", other(4))
     assert counts(tmp_path)["records"] == 5  # what has grown is read as it is now
     assert compact.compact(tmp_path, processes=1)["records"] == 5
     assert counts(tmp_path) == counts(tmp_path / "compacted")
@@ -466,9 +551,25 @@ def test_a_part_without_a_manifest_does_not_count(tmp_path):
     assert counts(tmp_path / "compacted")["records"] == 1
 
 
+def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):
+    for name in "ab":
+        write(tmp_path / name / "r.jsonl", json.dumps(changed(run__id=f"run-of-{name}")))
+    table = tmp_path / "t"
+    assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
+    assert cli.main(["compact", str(tmp_path / "b"), "-o", str(table)]) == exits.BAD_INPUT
+    assert f"this table is made of {tmp_path / 'a'}, not of {tmp_path / 'b'}" in capsys.readouterr().err
+    assert counts(table)["records"] == 1
+    assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
+    [manifest] = (table / "manifests").iterdir()
+    stated = json.loads(manifest.read_text()) | {"source": str(tmp_path / "b")}  # of one that was written meanwhile
+    write(table / "manifests/00000002.json", json.dumps(stated))
+    with pytest.raises(Error, match="of two folders"):
+        store.open_store([table])
+
+
 def test_several_may_compact_at_once(tmp_path):
     for name in range(6):
-        write(tmp_path / f"{name}.jsonl", LINE, LINE)
+        write(tmp_path / f"{name}.jsonl", other(name), other(-1 - name))
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: compact.compact(tmp_path, processes=1), range(3)))
     assert counts(tmp_path / "compacted")["records"] == 12

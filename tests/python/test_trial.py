@@ -1,6 +1,7 @@
 """Noise, trials and drift: planned from what was measured, read as one verdict."""
 
 import datetime
+import errno
 import itertools
 import json
 import math
@@ -487,6 +488,20 @@ def test_bad_plans_are_refused(tmp_path, capsys, arguments, why):
     assert plan(tmp_path / "t", *arguments) == 2
     assert why in capsys.readouterr().err
     assert not (tmp_path / "t").exists()
+
+
+def test_a_plan_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
+    write_text, full = pathlib.Path.write_text, OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(path, text, **words):
+        write_text(path, text[:10], **words)
+        raise full
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "write_text", fail)
+        assert plan(tmp_path / "t", "--nodes", "n1") == 2
+    assert "No space left" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert plan(tmp_path / "t", "--nodes", "n1") == 0
 
 
 def test_a_plan_overwrites_nothing(tmp_path, capsys):

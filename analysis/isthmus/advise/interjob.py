@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from isthmus import Error, units
+from isthmus import Error, options, units
 from isthmus.advise import measured, study
 from isthmus.advise.overlap import MODES, Advice, Batch, advise
 from isthmus.advise.timeline import svg
@@ -145,6 +145,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    if not asked.timeline:
+        options.refuse_idle({"--mode": asked.mode}, "with --timeline, which it draws the modes of")
+    elif asked.job:
+        options.refuse_idle({"--job": asked.job}, "without --timeline, which draws records")
     if asked.timeline and asked.timeline != "-":
         output.by_ending(asked.timeline, ("svg",))
     cases, status = load.read_files(asked.records, asked)

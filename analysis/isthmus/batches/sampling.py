@@ -11,10 +11,10 @@ import pathlib
 
 import numpy
 
-from isthmus import Error
+from isthmus import Error, inputs
 from isthmus.batches import tracefile
 from isthmus.batches.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
-from isthmus.records import content, load, validate
+from isthmus.records import content, copies, load, validate
 from isthmus.statistics import spread
 
 #: What a batch's service is made of, in the order in which terms that cannot be told apart are kept.
@@ -235,21 +235,34 @@ def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sam
     found: list[Sample] = []
     left_out: list[str] = []
     total = 0
+    seen, digests = copies.Seen(), dict[str, pathlib.Path]()
     for path in map(pathlib.Path, paths):
         traces = _traces(path) if path.is_dir() else [path] if path.suffix == ".uvm" else []
         names, skipped = ([], []) if path.suffix == ".uvm" and not path.is_dir() else load.find(path)
         absent += skipped
         total += len(traces) + len(names) + len(skipped)
         for trace in traces:
+            if (first := digests.setdefault(_digest(trace), trace)) is not trace:
+                left_out.append(f"{trace}: the same trace as {first}, which counts once")
+                continue
             _add_trace(trace, emulated, found, left_out, absent)
         for name in names:
-            _add_records(name, emulated, found, left_out, absent)
+            _add_records(name, emulated, found, left_out, absent, seen)
+    copies.say(seen.pairs)
     return found, left_out, total
 
 
 def _traces(folder: pathlib.Path) -> list[pathlib.Path]:
     every = [pathlib.Path(place, name) for place, names in load.walk(folder, []) for name in names]
     return sorted(path for path in every if path.suffix == ".uvm")
+
+
+def _digest(path: pathlib.Path) -> str:
+    """SHA-256 of a trace; of one that cannot be read its path."""
+    try:
+        return inputs.sha256(path)
+    except OSError:
+        return str(path)
 
 
 def _add_trace(path: pathlib.Path, emulated: bool, found: list, left_out: list, absent: list) -> None:
@@ -266,9 +279,11 @@ def _add_trace(path: pathlib.Path, emulated: bool, found: list, left_out: list, 
     left_out += [why] if why else []
 
 
-def _add_records(name: str, emulated: bool, found: list, left_out: list, absent: list) -> None:
+def _add_records(name: str, emulated: bool, found: list, left_out: list, absent: list, seen: copies.Seen) -> None:
     try:
         for record in load.read(name):
+            if seen.is_copy(record, name):
+                continue
             if record["emulated"] and not emulated:
                 left_out.append(f"{name}: {record['workload']}: {_EMULATED}")
                 continue

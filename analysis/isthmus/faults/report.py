@@ -12,7 +12,7 @@ import sys
 
 import numpy
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, options, spelling, units
 from isthmus.batches import tracefile
 from isthmus.batches.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
 from isthmus.faults import charts, evictions
@@ -419,22 +419,24 @@ def page(found: list[Content], title: str) -> str:
 def add_arguments(parser) -> None:
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE", help="PREFIX.<pid>.uvm")
     output.add_arguments(parser, output.PAGE_FORMATS)
-    parser.add_argument("--title", default="Page faults", metavar="TEXT")
+    parser.add_argument("--title", metavar="TEXT", help="of the page (Page faults)")
 
 
 def run(asked) -> int:
+    kind = output.chosen_format(asked, output.PAGE_FORMATS)
+    if kind != "html":
+        options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
     found = []
     for path in asked.files:
         try:
             found.append(content(str(path), tracefile.read(path)))
         except MemoryError:
             raise Error(f"{path} holds more events than there is memory for; record a shorter run") from None
-    kind = output.chosen_format(asked, output.PAGE_FORMATS)
     for problem in (problem for each in found for problem in each.problems):
         if kind != "text" or any(problem == each.trace.problem for each in found):
             print(f"isthmus faults: {spelling.printable(problem)}", file=sys.stderr)
     if kind == "html":
-        text_of_page = page(found, asked.title)
+        text_of_page = page(found, asked.title or "Page faults")
         output.deliver(text_of_page, asked.output)
         if asked.output != "-":
             events = sum(len(each.trace.entries) for each in found)

@@ -15,7 +15,7 @@ import matplotlib
 from isthmus import Error, exits, spelling, units
 from isthmus.figures import counters, interjob, memory, modes, networks, paging, programs, transfers
 from isthmus.figures.named import FIGURES, Commonest, Named, is_empty
-from isthmus.records import hardware, load, store
+from isthmus.records import hardware, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import series
 from isthmus.tables import output, readings
@@ -171,7 +171,7 @@ def run(asked) -> int:
     cases = dict(where.split("=", 1) for where in asked.where if _is_of_case(where))
     with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
         asked.absent = opened.skipped  # for the exit code: isthmus.cli
-        load.say_absent(opened.skipped, opened.files)
+        opened.say_absent()
         made, notes, asked.doubts = draw(asked.name, opened, cases)
     picture = io.BytesIO()
     made.savefig(picture, format=kind, dpi=_DPI, metadata=_UNDATED.get(kind))

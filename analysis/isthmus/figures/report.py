@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import statistics
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, options, spelling, units
 from isthmus.figures import charts, pages
 from isthmus.records import content, doubts, hardware, measurements, selection, store
 from isthmus.statistics import series, spread
@@ -303,7 +303,7 @@ def add_arguments(parser) -> None:
     )
     selection.add_arguments(parser)
     output.add_arguments(parser, output.PAGE_FORMATS)
-    parser.add_argument("--title", default="Isthmus report", metavar="TEXT")
+    parser.add_argument("--title", metavar="TEXT", help="of the page (Isthmus report)")
     parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
     parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
 
@@ -311,6 +311,8 @@ def add_arguments(parser) -> None:
 def run(asked) -> int:
     if bool(asked.a) != bool(asked.b):
         raise Error("--from and --to go together; name both sides, or neither")
+    if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
+        options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:
@@ -320,7 +322,7 @@ def run(asked) -> int:
     if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
         output.write(asked, summary(found))
         return exits.PASSED
-    text = page(found, asked.title)
+    text = page(found, asked.title or "Isthmus report")
     output.deliver(text, asked.output)
     if asked.output != "-":
         size, count = units.quantity(len(text.encode()), "B"), sum(machine["records"] for machine in found["machines"])

@@ -21,7 +21,7 @@ import uuid
 import duckdb
 
 from isthmus import Error, spelling, units
-from isthmus.records import agreement, compacted, load, measurements, store, validate
+from isthmus.records import agreement, compacted, copies, load, measurements, store, validate
 from isthmus.records.measurements import literal
 
 _BATCH = 1 << 29  # bytes of raw files that are taken at a time
@@ -62,9 +62,10 @@ def _batches(files: list[str]):
         yield batch
 
 
-def _write_manifest(folder: pathlib.Path, manifest: dict) -> None:
+def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) -> None:
     """Adds a manifest under the next free number; a link fails where another writer took that number."""
-    manifest = {**manifest, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
+    source = compacted.source_of(root, folder)
+    manifest = {**manifest, "source": source, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
     directory = folder / load.MANIFESTS
     name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
     with name.open("x", encoding="utf-8") as file:
@@ -125,26 +126,33 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
     good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
     skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
+    copies.say(copies.drop_repeated(connection))
     left = {each.path for each in skipped}
     taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
     [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
     if taken:
         name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
         parts = _write_parts(connection, folder, root, name) if count else {}
-        _write_manifest(folder, {"files": taken, "parts": parts})
+        _write_manifest(folder, root, {"files": taken, "parts": parts})
     return len(taken), count, skipped
 
 
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
-    Raises Error where the folder is no folder of records.
+    Raises Error where the folder is no folder of records, and where the table is made of another one: files are known
+    by their names below it.
     """
     root = pathlib.Path(root)
     if not root.is_dir():
         raise Error(f"{root}: no such folder; name one with record files")
     folder = pathlib.Path(folder) if folder else root / compacted.COMPACTED
     present = compacted.find(folder)
+    if present and present.source and present.source != compacted.source_of(root, folder):
+        whose = folder.resolve().parent if present.source == ".." else present.source
+        raise Error(
+            f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it"
+        )
     found, unreadable = load.find(root)
     if not found and not present:
         if unreadable:
@@ -163,7 +171,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         connection, temporary = store.connect()
         try:
             if gone:
-                _write_manifest(folder, {"files": {}, "parts": {}, "gone": gone})
+                _write_manifest(folder, root, {"files": {}, "parts": {}, "gone": gone})
             for batch in _batches(new):
                 files, count, skipped = _take(connection, folder, root, dict(zip(batch, apply(_check, batch))))
                 result["files"] += files

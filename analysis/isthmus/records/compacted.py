@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import pathlib
-import sys
 from time import time_ns
 
 from isthmus import Error, inputs, spelling
@@ -25,6 +23,7 @@ class Compacted:
     files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
     parts: list[str]
     outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
+    source: str | None = None  # the folder that it is made of, as source_of() names it; None where none is named
 
 
 _MOST_OF_MANIFEST = 1024 * inputs.MIB  # about 300 bytes a file
@@ -33,10 +32,9 @@ _AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the
 
 def entry(path, signature: list[int]) -> list:
     """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
-    with inputs.open_file(path) as file:
-        digest = hashlib.file_digest(file, "sha256") if sys.version_info >= (3, 11) else hashlib.sha256(file.read())
+    digest = inputs.sha256(path)
     size, changed, inode = signature
-    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest.hexdigest()]
+    return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest]
 
 
 def seal(path) -> list:
@@ -54,19 +52,26 @@ def unchanged(path, known: list) -> bool:
         return False
 
 
+def source_of(root, folder) -> str:
+    """How manifests name the folder that a table is made of: ".." for the one that contains it, so both can move."""
+    root = os.path.realpath(root)
+    return ".." if os.path.dirname(os.path.realpath(folder)) == root else root
+
+
 def manifests(folder) -> list[pathlib.Path]:
     """Manifests of a compacted folder, oldest first; their names count up."""
     return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
 
 
-def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str]]:
-    """Files, parts with their seals, and files that are gone, of a manifest."""
+def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], str | None]:
+    """Files, parts with their seals, files that are gone, and the source folder, of a manifest."""
     try:
         manifest = inputs.json_of(inputs.read_small(path, _MOST_OF_MANIFEST))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
         ours = manifest["columns"] == list(COLUMNS) and manifest.get("schema") == validate.SCHEMA
         parts = dict(manifest["parts"]) if ours else {}
-        if not all(isinstance(name, str) for name in (*files, *parts, *gone)):
+        source = manifest.get("source")
+        if not all(isinstance(name, str) for name in (*files, *parts, *gone, source or "")):
             raise TypeError("a name is no text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = spelling.shorten(str(getattr(error, "strerror", None) or error))
@@ -77,7 +82,7 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
     for part in parts:
         if pathlib.PurePosixPath(part).is_absolute() or ".." in pathlib.PurePosixPath(part).parts:
             raise Error(f"{path.parents[1]}: a manifest names a part outside of it ({spelling.shorten(part)})")
-    return files, parts, gone
+    return files, parts, gone, source
 
 
 def find(folder) -> Compacted | None:
@@ -88,7 +93,13 @@ def find(folder) -> Compacted | None:
     seals: dict[str, list] = {}
     found = manifests(folder)
     for path in found:
-        files, parts, gone = _manifest(path)
+        files, parts, gone, source = _manifest(path)
+        if result.source and source and source != result.source:
+            raise Error(
+                f"{folder}: this table is made of two folders ({result.source} and {source}), whose files of one "
+                "name hide each other; remove it, and compact each folder into its own"
+            )
+        result.source = result.source or source
         for file, known in files.items():
             held.setdefault(file, []).append(list(parts))
             result.files[file] = known

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import gc
 import gzip
-import hashlib
 import io
 import math
 import multiprocessing
@@ -29,7 +28,7 @@ import zlib
 from isthmus import Error, inputs
 from isthmus.exits import PASSED, with_absence
 from isthmus.inputs import no_file, open_file
-from isthmus.records import places, validate
+from isthmus.records import copies, places, validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten, spelt
 
@@ -148,10 +147,12 @@ def find(path) -> tuple[list[str], list[Skipped]]:
         raise Error(f"{path}: {error.strerror}") from None
     found: list[str] = []
     skipped: list[Skipped] = []
+    others = 0
     for folder, names in walk(path, skipped):
         for file in (os.path.join(folder, name) for name in names):
             if not file.endswith(_ENDINGS):
-                why = _passed_over(file)
+                others += 1
+                why = _passed_over(file, any_name=others <= _LOOKED_AT)
             else:
                 try:
                     why = no_file(os.stat(file)) or _no_name(file)
@@ -164,15 +165,16 @@ def find(path) -> tuple[list[str], list[Skipped]]:
 
 
 _ENDINGS = (".jsonl", ".jsonl.gz")
+_LOOKED_AT = 2000  # files of other names in a folder whose first line is read; of more, only those called like JSON
 
 
-def _passed_over(file: str) -> str | None:
+def _passed_over(file: str, *, any_name: bool) -> str | None:
     """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
     name = os.path.basename(file).lower()
     if os.path.islink(file) and not os.path.exists(file):
         return "a link whose target is missing"
-    holds_records = name.endswith((".json", ".ndjson", ".json.gz")) and inputs.is_record(inputs.first_line(file))
-    if holds_records or ".jsonl" in name:
+    looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
+    if ".jsonl" in name or (looked_at and inputs.is_record(inputs.first_line(file))):
         return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
     return None
 
@@ -260,6 +262,7 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
     leaves no record.
     """
     cases, absent, total = [], [], 0
+    seen = copies.Seen()
     for path in paths:
         files, skipped = find(path)
         total += len(files) + len(skipped)
@@ -269,12 +272,14 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
             records = [spelt(record) for _, record in sound_lines(file, bad)]
             skipped_here = [in_part(file, bad, len(records))] if bad else []
             absent += skipped_here
-            cases += records if not any(each.newer for each in skipped_here) else []
+            if not any(each.newer for each in skipped_here):
+                cases += [record for record in records if not seen.is_copy(record, file)]
     if not cases:
         if absent:
             raise Error(nothing_taken(paths, absent))
         raise Error(no_record(paths))
     say_absent(absent, total, asked)
+    copies.say(seen.pairs)
     places.name_hosts_of(cases)
     return cases, with_absence(PASSED, absent)
 
@@ -343,16 +348,13 @@ def table_path(record_path, table: dict) -> pathlib.Path:
     named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
     if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
         raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
-    digest = hashlib.sha256()
     try:
-        with open_file(path) as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        digest = inputs.sha256(path)
     except FileNotFoundError:
         raise RecordError(f"{named} is not there; keep a record file and its folder of tables together") from None
     except OSError as error:
         raise RecordError(f"{named} cannot be read ({error.strerror or error})") from None
-    if digest.hexdigest() != table["sha256"]:
+    if digest != table["sha256"]:
         raise RecordError(f"{named} was altered since it was written (its SHA-256 is another); measure again")
     return path
 

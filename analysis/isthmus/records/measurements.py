@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 
-from isthmus.records import content, doubts, old_names, validate, withheld
+from isthmus.records import content, copies, doubts, old_names, validate, withheld
 
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
@@ -255,7 +255,7 @@ def _selected(columns: dict) -> str:
 
 def columns_of(wanted) -> dict[str, str]:
     """Of a record's own columns, those that are wanted or needed to judge it."""
-    needed = {"file", "run_id", "node", "time", "workload", "version", "emulated", "profiler", "axes", "verify"}
+    needed = copies.WANTED
     return {name: expression for name, expression in {**_CASE, **FINGERPRINT}.items() if name in {*wanted, *needed}}
 
 

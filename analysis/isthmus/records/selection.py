@@ -6,7 +6,7 @@ import datetime
 import glob
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, content, load, old_names
+from isthmus.records import agreement, content, old_names
 from isthmus.records.measurements import COLUMNS, literal
 from isthmus.records.store import Store, open_store
 
@@ -132,7 +132,7 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
 
 def say_left_out(store: Store, asked=None) -> None:
     """The same, and how many records were left out, and why."""
-    load.say_absent(store.skipped, store.files, asked)
+    store.say_absent(asked)
     for kind, count in store.left_out.items():
         content.say_left_out(count, kind)
     content.say_spoilt(store.spoilt)

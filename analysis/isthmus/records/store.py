@@ -19,7 +19,7 @@ import tempfile
 import duckdb
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, compacted, load, measurements, places, validate
+from isthmus.records import agreement, compacted, copies, load, measurements, places, validate
 from isthmus.records.load import Skipped
 
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
@@ -39,6 +39,7 @@ class Store:
     left_out: dict[str, int]  # records that were not asked for: emulated, profiled
     spoilt: int  # records of which no figure counts, where the column is wanted
     names: dict[str, str]  # by host: the node name that it shares with others (records.places)
+    in_two_files: copies.Pairs = dataclasses.field(default_factory=dict)  # records that stand in several files
     results: list[agreement.Result] = dataclasses.field(default_factory=list)  # of from_arguments() alone
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
@@ -53,6 +54,11 @@ class Store:
         result = self.sql(query, parameters)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row)) for row in result.fetchall()]
+
+    def say_absent(self, asked=None) -> None:
+        """Names what could not be read, as load.say_absent() does, and which records stand in several files."""
+        load.say_absent(self.skipped, self.files, asked)
+        copies.say(self.in_two_files)
 
     def close(self) -> None:
         self.connection.close()
@@ -200,7 +206,8 @@ def open_store(
     (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for such a one,
     and where there is no record.
     """
-    wanted = {*wanted, *places.WANTED} if "node" in wanted else wanted
+    tells_hosts = "node" in wanted
+    wanted = {*wanted, *copies.WANTED, *(places.WANTED if tells_hosts else ())}
     sources = _Sources()
     for path in paths:
         sources.add(path)
@@ -213,12 +220,14 @@ def open_store(
     try:
         skipped += read_raw(connection, {path: signature for path, (signature, why) in checked if not why}, wanted)
         skipped += _read_in_part(connection, refused, folder.name, wanted)
-        query = " UNION ALL BY NAME ".join(
-            ([measurements.flat("cases", wanted)] if raw or not tables else [])
-            + [compacted.parts(table, changed, wanted) for table, changed in tables]
-        )
-        connection.execute(f"CREATE VIEW as_recorded AS {query}")
-        names = places.name_hosts(connection, "as_recorded") if "node" in wanted else {}
+        repeated = copies.drop_repeated(connection)
+        queries = [measurements.flat("cases", wanted), *(compacted.parts(*each, wanted) for each in tables)]
+        numbered = [f"SELECT *, {number} AS _source FROM ({query})" for number, query in enumerate(queries)]
+        connection.execute(f"CREATE VIEW with_copies AS {' UNION ALL BY NAME '.join(numbered)}")
+        folders = ["", *(os.path.normpath(table.folder / (table.source or "")) for table, _ in tables)]
+        once, found_twice = copies.without(connection, "with_copies", folders)
+        connection.execute(f"CREATE VIEW as_recorded AS {once}")
+        names = places.name_hosts(connection, "as_recorded") if tells_hosts else {}
         connection.execute(
             f"CREATE VIEW everything AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
         )
@@ -249,7 +258,7 @@ def open_store(
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
     files = len(raw) + len(sources.skipped) + sum(len(table.files) - len(changed) for table, changed in tables)
-    store = Store(connection, folder, files, skipped, left_out, spoilt, names)
+    store = Store(connection, folder, files, skipped, left_out, spoilt, names, {**repeated, **found_twice})
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
@@ -261,11 +270,13 @@ def _refuse_stranger(connection, paths, column: str, pattern: str) -> None:
     known = dict(
         connection.execute(
             f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
-            "WHERE name IS NOT NULL ORDER BY name"
+            "WHERE name <> '' ORDER BY name"
         ).fetchall()
     )
     if not any(known.values()):
-        few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else ""
+        few = (
+            f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
+        )
         raise Error(
             f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
             f"{spelling.did_you_mean(pattern, known) or few}"

@@ -20,6 +20,7 @@ from isthmus import Error, exits, spelling
 from isthmus.references import site_tree
 from isthmus.site import batch, hardware
 from isthmus.site.machine import FILL_IN, Machine
+from isthmus.tables import output
 
 
 def add_arguments(parser):
@@ -42,9 +43,9 @@ def run(arguments) -> int:
         return exits.PASSED
     folder = site_tree.root_of(arguments.root) / "site-configs" / arguments.name
     try:
-        folder.mkdir()
-        (folder / "reframe.py").write_text(text, encoding="utf-8")
-        (folder / "README.md").write_text(readme(arguments.name, machine), encoding="utf-8")
+        with output.whole_folder(folder) as unfinished:
+            (unfinished / "reframe.py").write_text(text, encoding="utf-8")
+            (unfinished / "README.md").write_text(readme(arguments.name, machine), encoding="utf-8")
     except FileExistsError:
         raise Error(
             f"{folder} is there already, and nothing was changed; to add this kind of node, run the command without "

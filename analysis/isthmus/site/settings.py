@@ -151,12 +151,13 @@ def _blanks(where: str, value: Any, within: str = "") -> list[Problem]:
 
 
 def _modules(where: str, system: dict, partition: dict, environments: list[dict]) -> list[Problem]:
-    if system.get("modules_system", "nomod") != "nomod":
-        return []
     used = [each for each in environments if each.get("name") in partition.get("environs", [])]
     places = [("", system), ("", partition), *((f" of environment {each.get('name')}", each) for each in used)]
     for whose, place in places:
-        if names := [_module_name(each) for each in place.get("modules", [])]:
+        stated = place.get("modules", [])
+        if isinstance(stated, str):
+            return [Problem(where, f"modules{whose} is the text {stated!r}, and must be a list: write [{stated!r}]")]
+        if system.get("modules_system", "nomod") == "nomod" and (names := [_module_name(each) for each in stated]):
             what = f"modules{whose} ({', '.join(names)}) are never loaded: modules_system is 'nomod'; take 'lmod' or "
             what += "'tmod4' (a file that looks for them finds them in a login shell), or leave them out"
             return [Problem(where, what)]

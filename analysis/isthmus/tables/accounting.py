@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from isthmus import Error
-from isthmus.records import content
+from isthmus.groups import grouped
+from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import output
 
@@ -95,9 +96,29 @@ def _column(found: Counters, counters: list[str]) -> list[str]:
     return [*cells, "agree" if differ == 0 else f"{differ} differ"]
 
 
+def _doubts(cases: list[dict]) -> dict[tuple[str, str], str]:
+    """What casts doubt on the figures of a counter, by label and counter."""
+    found: dict[tuple[str, str], list[doubts.Doubt]] = {}
+    for case in cases:
+        metrics = content.metrics(case)
+        for name in readings(case):
+            said = [doubts.of_record(case, metrics[f"{name}_{stage}"]) for stage in ("allocated", "touched")]
+            found.setdefault((_label(case), name), []).append(max(said, key=lambda each: len(each.codes)))
+    return {key: doubts.say(each) for key, each in found.items()}
+
+
+def _notes(found: dict[tuple[str, str], str]) -> list[str]:
+    """Lines below the table, a doubt each: on all figures, or on which."""
+    by_text = grouped((text, f"{label} {_HEADS.get(name, name)}") for (label, name), text in found.items() if text)
+    return output.fold_each(
+        f"{'all figures' if len(names) == len(found) else ', '.join(names)}: {text}" for text, names in by_text.items()
+    )
+
+
 MORE = {
     "counter": "VARCHAR", "allocated": "DOUBLE", "allocated_low": "DOUBLE", "allocated_high": "DOUBLE",
     "touched": "DOUBLE", "touched_low": "DOUBLE", "touched_high": "DOUBLE", "agrees": "BOOLEAN", "jobs": "BIGINT",
+    "doubts": "VARCHAR",
 }  # fmt: skip
 
 
@@ -119,12 +140,14 @@ def view(cases: list[dict]) -> output.Table:
     lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]
     columns = [_column(found, names) for _, found in merged.values()]
     heads = [*(_HEADS[name] for name in names), ""]
+    doubtful = _doubts(cases)
     lines += output.grid("", heads, list(merged), [list(row) for row in zip(*columns, strict=True)])
+    lines += _notes(doubtful)
     rows = [
         {name: case.get(name) for name in output.CASE}
         | {"metric": counter, "ranks": None, "axes": case["axes"], "counter": _HEADS.get(counter, counter)}
         | _ends("allocated", allocated) | _ends("touched", touched)
-        | {"agrees": _sees_all(touched), "jobs": len(touched.jobs)}
-        for case, found in merged.values() for counter, (allocated, touched) in found.items()
+        | {"agrees": _sees_all(touched), "jobs": len(touched.jobs), "doubts": doubtful[label, counter] or None}
+        for label, (case, found) in merged.items() for counter, (allocated, touched) in found.items()
     ]  # fmt: skip
     return output.of_cases(rows, MORE, "\n".join(lines))

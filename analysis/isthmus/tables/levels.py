@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isthmus import Error, units
-from isthmus.records import content
+from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
@@ -38,6 +38,7 @@ class Level:
     reported: int | None = None  # bytes of the cache of that name
     low: float | None = None  # seconds: the least and the most over its sizes and their jobs
     high: float | None = None
+    doubts: str = ""
 
 
 def _stretches(points: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
@@ -116,8 +117,8 @@ def _points(cases: list[dict]) -> dict[int, spread.Values]:
     return dict(sorted(by_size.items()))
 
 
-def _levels(points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
-    """With the least and the most that each level's sizes and jobs say."""
+def _levels(cases: list[dict], points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
+    """With the least and the most that each level's sizes and jobs say, and what casts doubt on them."""
     levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
     for level in levels:
         inside = [values for size, values in points.items() if level.first <= size <= level.last]
@@ -125,6 +126,13 @@ def _levels(points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> 
             end for values in inside if values.value is not None for end in spread.ends(values.value, values.spread)
         ]
         level.low, level.high = min(ends), max(ends)
+        level.doubts = doubts.say(
+            [
+                doubts.of_record(case, content.metrics(case)["latency"])
+                for case in cases
+                if level.first <= case["axes"]["bytes"] <= level.last
+            ]
+        )
     return levels
 
 
@@ -154,7 +162,10 @@ def _block(
     lines = ["", *output.fold(title)]
     if not levels:
         return [*lines, "no level: two neighbouring sizes and more must agree; measure more (--size-sweep)"]
-    lines += output.lay_out(_COLUMNS, [_row(level) for level in levels])
+    rows: list[list[str] | str] = []
+    for level in levels:
+        rows += [_row(level), *([output.Note(level.doubts)] if level.doubts else [])]
+    lines += output.lay_out(_COLUMNS, rows)
     unseen = [f"{name} {units.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
     if unseen and max(points) > max(size for _, size in reported):
         lines += output.fold(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
@@ -164,6 +175,7 @@ def _block(
 MORE = {
     "node": "VARCHAR", "unit": "VARCHAR", "level": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
     "first_bytes": "BIGINT", "last_bytes": "BIGINT", "next_bytes": "BIGINT", "reported_bytes": "BIGINT",
+    "doubts": "VARCHAR",
 }  # fmt: skip
 
 
@@ -178,7 +190,7 @@ def view(cases: list[dict]) -> output.Table:
     rows: list[dict[str, Any]] = []
     for (node, workload, others), members in groups.items():
         points, reported = _points(members), reported_caches(members[0])
-        levels = _levels(points, reported)
+        levels = _levels(members, points, reported)
         title = workload + "".join(f" {axis}={value}" for axis, value in others if axis in several)
         lines += _block(f"{title} on {node}, {len(points)} sizes", points, levels, reported)
         common = {name: members[0].get(name) for name in output.CASE} | {
@@ -187,7 +199,7 @@ def view(cases: list[dict]) -> output.Table:
         rows += [
             common | {"level": level.name or None, "value": level.seconds, "low": level.low, "high": level.high,
                       "first_bytes": level.first, "last_bytes": level.last, "next_bytes": level.beyond,
-                      "reported_bytes": level.reported} for level in levels
+                      "reported_bytes": level.reported, "doubts": level.doubts or None} for level in levels
         ]  # fmt: skip
     lines += ["", "±: half the range over the sizes of a level and their jobs."]
     return output.of_cases(rows, MORE, "\n".join(lines[1:]))

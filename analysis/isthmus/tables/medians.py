@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 from typing import Any
 
-from isthmus import spelling
+from isthmus import options, spelling
 from isthmus.groups import grouped
 from isthmus.records import content, doubts, hardware, load
 from isthmus.statistics import spread
@@ -270,6 +270,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
+    if not asked.view:
+        options.refuse_idle({"--emulated": asked.emulated}, "with --view; the plain table has emulated records anyway")
     found, status = load.read_files(asked.files, asked)
     if asked.view:
         view = importlib.import_module(f"isthmus.tables.{asked.view}")

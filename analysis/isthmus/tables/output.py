@@ -10,6 +10,7 @@ what people read. Rows of measured cases begin with CASE, then a column for each
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import io
@@ -17,6 +18,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -225,7 +227,11 @@ def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
-    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it."""
+    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it.
+
+    A link stays: the file that it names is written.
+    """
+    path = pathlib.Path(os.path.realpath(path))
     try:
         if not once and path.exists() and not path.is_file():  # /dev/null, a FIFO
             path.write_bytes(content)
@@ -247,6 +253,24 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
         raise
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def whole_folder(folder: pathlib.Path):
+    """A folder to write in, which is called `folder` once all is written; where that fails there is none.
+
+    Raises FileExistsError where `folder` is there.
+    """
+    if os.path.lexists(folder):
+        raise FileExistsError(folder)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    beside.mkdir()
+    try:
+        yield beside
+        beside.rename(folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
 
 
 def plain(value: Any) -> Any:

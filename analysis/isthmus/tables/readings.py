@@ -16,7 +16,6 @@ import statistics
 from isthmus import Error, spelling
 from isthmus.groups import grouped
 from isthmus.records import measurements, store
-from isthmus.records.load import say_absent
 from isthmus.statistics import series, spread
 from isthmus.statistics.spread import Spread
 from isthmus.tables import output
@@ -49,7 +48,7 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
     columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
     wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
     with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
-        say_absent(opened.skipped, opened.files)
+        opened.say_absent()
         names = ", ".join(f'"{name}"' for name in (*columns, *_COMPUTED.values(), "axes"))
         rows = opened.rows(
             f"SELECT {names}, n_samples - n_invalid AS valid FROM measurements "
@@ -222,7 +221,7 @@ def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "t
     wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
     opened = store.open_store(paths, wanted=wanted, emulated=emulated, profiled=profiled, where=where)
     with opened:
-        say_absent(opened.skipped, opened.files)
+        opened.say_absent()
         found = of_store(opened, where=COUNTED if profiled else "true")
     if not found:
         raise Error(f"{spelling.shorten(', '.join(map(str, paths)))}: no record has a figure that counts")

@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.batches import model, sampling
 from isthmus.batches.sampling import TERMS, Sample
-from isthmus.records import load, store, validate
+from isthmus.records import copies, load, store, validate
 from isthmus.statistics import spread
 from isthmus.tables import output
 
@@ -60,12 +60,13 @@ def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCo
         return None, []
     samples: dict[str, list[Sample]] = collections.defaultdict(list)
     notes = []
+    seen = copies.Seen()
     for file in sorted({file for file, job, _ in rows if job in of_job}):
         try:
             for record in load.read(file):
                 where = of_job.get(spread.job_of(record))
                 watched = record["workload"].startswith("faults/") and record["profiler"] == "uvm"
-                if where and watched and (emulated or not record["emulated"]):
+                if where and watched and (emulated or not record["emulated"]) and not seen.is_copy(record, file):
                     samples[where] += sampling.of_record(file, record)[0]
         except validate.RecordError as error:
             notes.append(f"the batches of {file} are not compared: {error}")

@@ -94,12 +94,14 @@ def _result(case: dict) -> str:
 
 def summarise(reports: list[dict]) -> dict:
     """The night of these sessions: verdict, why, sessions, and checks with the red ones first."""
-    sessions, checks = [], []
+    sessions, checks, named = [], [], []
     for report in reports:
         info = report["session_info"]
+        found = [_check(case, info.get("uuid")) for case in _last_runs(report)]
+        named.append((_session_name(info), found))
         sessions.append({key: info.get(key) for key in ("uuid", "hostname", "cmdline", "version")})
         sessions[-1] |= {"began": info.get("time_start"), "ended": info.get("time_end")}
-        checks += [_check(case, info.get("uuid")) for case in _last_runs(report)]
+        checks += found
     checks.sort(key=lambda check: not _is_red(check))
     counts = {
         "green": sum(check["result"] in GREEN for check in checks),
@@ -108,7 +110,7 @@ def summarise(reports: list[dict]) -> dict:
         "interrupted": sum(check["result"] == INTERRUPTED for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
-    why = _why_red(checks, counts)
+    why = _why_red(checks, counts["red"]) or _why_empty(named)
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
@@ -188,19 +190,33 @@ def _figures(values: dict) -> dict:
     return found
 
 
-def _why_red(checks: list[dict], counts: dict) -> str:
-    """Why the night is red, in half a sentence; empty where it is green."""
-    if counts["red"]:
+def _why_red(checks: list[dict], red: int) -> str:
+    """Why checks make the night red, in half a sentence; empty where none does."""
+    if red:
         first = checks[0]
-        more = f", the first is {first['name']}: {_why(first)}"
-        return f"{counts['red']} of {len(checks)} checks are red{more}"
+        return f"{red} of {len(checks)} checks are red, the first is {first['name']}: {_why(first)}"
     gone = [path for check in checks for path in check["missing"]]
-    if gone:
-        return f"{spelling.counted(len(gone), 'record', 'are')} gone, the first is {gone[0]}"
-    if not counts["green"]:
-        ended = f" and {counts['interrupted']} interrupted" if counts["interrupted"] else ""
-        return f"nothing was measured, {spelling.counted(counts['skipped'], 'check', 'were')} skipped{ended}"
-    return ""
+    return f"{spelling.counted(len(gone), 'record', 'are')} gone, the first is {gone[0]}" if gone else ""
+
+
+def _session_name(info: dict) -> str:
+    """What a reader knows a session by: when it began and its command line, as far as its report says."""
+    said = [str(info[key]) for key in ("time_start", "cmdline") if info.get(key)]
+    return spelling.printable(spelling.shorten(", ".join(said) or str(info.get("uuid")), 120))
+
+
+def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
+    """Why the night is red where a session has no green check, whatever others measured; else empty."""
+    empty = [(name, checks) for name, checks in sessions if not any(check["result"] in GREEN for check in checks)]
+    if not empty:
+        return ""
+    name, checks = empty[0]
+    skipped, ended = (sum(c["result"] == word for c in checks) for word in (SKIPPED[0], INTERRUPTED))
+    counts = f"{spelling.counted(skipped, 'check', 'were')} skipped{f' and {ended} interrupted' if ended else ''}"
+    if len(sessions) == 1:
+        return f"nothing was measured, {counts}"
+    more = f" (and in {spelling.counted(len(empty) - 1, 'more session')})" if len(empty) > 1 else ""
+    return f"nothing was measured in the session {name}, {counts}{more}"
 
 
 def junit(summary: dict) -> str:

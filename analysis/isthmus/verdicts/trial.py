@@ -22,7 +22,7 @@ import re
 import shlex
 import signal
 
-from isthmus import Error, exits, inputs, spelling, units
+from isthmus import Error, exits, inputs, options, spelling, units
 from isthmus.records import selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import clusters, rank_test, series
@@ -188,16 +188,18 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
     words = {"TRIAL": shlex.quote(str(folder.resolve())), "PARTS": parts, "SETUP": setup, "COMMANDS": commands}
 
     try:
-        folder.mkdir(parents=True)
-        (folder / "records").mkdir()
-        (folder / "tasks").mkdir()
-        (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-        (folder / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
-        for name, template in _SCRIPTS.items():
-            text = pathlib.Path(__file__).with_name(template).read_text(encoding="utf-8")
-            filled = re.sub("(?:  # )?@([A-Z]+)@", lambda match: words[match[1]], text)
-            (folder / name).write_text(filled, encoding="utf-8")
-            (folder / name).chmod(0o755)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with output.whole_folder(folder) as unfinished:
+            (unfinished / "records").mkdir()
+            (unfinished / "tasks").mkdir()
+            (unfinished / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+            lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+            (unfinished / "plan.tsv").write_text("".join(lines), encoding="utf-8")
+            for name, template in _SCRIPTS.items():
+                text = pathlib.Path(__file__).with_name(template).read_text(encoding="utf-8")
+                filled = re.sub("(?:  # )?@([A-Z]+)@", lambda match: words[match[1]], text)
+                (unfinished / name).write_text(filled, encoding="utf-8")
+                (unfinished / name).chmod(0o755)
     except FileExistsError:
         raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
     except OSError as error:
@@ -220,6 +222,8 @@ def _refuse_contradictions(asked) -> None:
     series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
+    if asked.noise:
+        options.refuse_idle({"--sd": asked.sd}, "without --noise, which has the spread of each metric")
     by_boot = asked.boots or asked.boot_sd
     if by_boot and asked.setup_before:
         raise Error("jobs that choose their side run in one boot: leave out --boots and --boot-sd")
@@ -233,8 +237,9 @@ def make(asked) -> int:
     """`isthmus trial plan`."""
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
-    noise = list(earlier.load_noise(asked.noise)[0].values()) if asked.noise else [asked.sd]
-    noise = [sd for sd in noise if math.isfinite(sd)] or [asked.sd]
+    sd = asked.sd or 0.01
+    noise = list(earlier.load_noise(asked.noise)[0].values()) if asked.noise else [sd]
+    noise = [sd for sd in noise if math.isfinite(sd)] or [sd]
     metrics = asked.metrics or len(noise)
     delta = asked.delta or min(judging.FLOOR, asked.step / 2)
     if delta >= asked.step:
@@ -494,7 +499,7 @@ def add_arguments(parser) -> None:
     plan.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
     plan.add_argument("--delta", **units.SHARE, help="the margin that a change must exceed (0.01, or half a step)")
     plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
-    plan.add_argument("--sd", **units.SHARE, default=0.01, help="of jobs, without --noise (0.01)")
+    plan.add_argument("--sd", **units.SHARE, help="of jobs, without --noise (0.01)")
     plan.add_argument("--metrics", **units.COUNT, help="that will be compared (default: those of --noise)")
     plan.add_argument(
         "--jobs", **units.COUNT, help="a side and node (of each boot, with --boots), instead of what is needed"

@@ -1,0 +1,116 @@
+"""Copies of records, as a backup of a folder inside it has: a record counts once, wherever else it stands.
+
+Copies agree in IDENTITY and in their first metric's median. No two measurements do: a process measures each case once.
+The one with the shortest path counts. Within a compacted table each file keeps its own copy,
+so that a file may be removed.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import sys
+
+from isthmus import spelling
+from isthmus.records import content
+
+#: Columns of `measurements` that copies share.
+IDENTITY = (
+    "run_id", "process", "time", "system", "node", "job", "boot", "gpus", "workload", "version", "placement",
+    "staging", "mode", "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums",
+    "skipped", "error",
+)  # fmt: skip
+#: Columns that telling copies apart needs.
+WANTED = (*IDENTITY, "file", "metric", "median")
+_KEY = f"hash({', '.join(IDENTITY)})"
+
+Pairs = dict[tuple[str, str], int]  # by the file that counts and the other: records that stand in both
+
+
+def identity(record: dict) -> tuple:
+    """What no other measurement has: IDENTITY, and the first metric."""
+    run, metrics = record["run"], record["metrics"]
+    first = (metrics[0]["name"], metrics[0]["median"]) if metrics else ()
+    own = (record.get(name) for name in ("workload", "version", "placement", "staging", "mode", "size", "preset"))
+    ended = (record["emulated"], record["profiler"], record["skipped"], record["error"])
+    objects = json.dumps([content.axes(record), record["verify"]], sort_keys=True)
+    where = (run[name] for name in ("id", "process", "time", "system", "node", "job"))
+    gpus = tuple(device["uuid"] for device in record["devices"])
+    return *where, record["host"].get("boot_id"), gpus, *own, objects, *ended, *first
+
+
+class Seen:
+    """Records that were read, by a command that reads them one by one."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple, str] = {}
+        self.pairs: Pairs = collections.Counter()
+
+    def is_copy(self, record: dict, file) -> bool:
+        """Whether the record was seen before; it is counted in `pairs` then."""
+        before = len(self._files)
+        first = self._files.setdefault(identity(record), str(file))
+        if len(self._files) > before:
+            return False
+        self.pairs[first, str(file)] += 1
+        return True
+
+
+def drop_repeated(connection) -> Pairs:
+    """Keeps one of the rows of `cases` that are copies in one file."""
+    key = f"file, {_KEY}, metrics[1].name, metrics[1].median"
+    [(surplus,)] = connection.execute(f"SELECT count(*) - count(DISTINCT hash({key})) FROM cases").fetchall()
+    if not surplus:
+        return {}
+    numbered = f"SELECT rowid AS row, file, row_number() OVER (PARTITION BY {key} ORDER BY rowid) AS n FROM cases"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT row, file FROM ({numbered}) WHERE n > 1")
+    found = connection.execute("SELECT file, count(*) FROM repeated GROUP BY file ORDER BY file").fetchall()
+    connection.execute("DELETE FROM cases WHERE rowid IN (SELECT row FROM repeated)")
+    return {(file, file): count for file, count in found}
+
+
+def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
+    """SQL: the rows of a view without those of copies, and without `_source`, its column that numbers `folders`.
+
+    Files of a source are named from its folder; "" stands for one whose files are named as they are.
+    """
+    firsts = f"FROM {view} WHERE metric_index = 0"
+    all_columns = f"SELECT * EXCLUDE (_source) FROM {view}"
+    [(surplus,)] = connection.execute(
+        f"SELECT count(*) - count(DISTINCT hash({_KEY}, metric, median)) {firsts}"
+    ).fetchall()
+    if not surplus:
+        return all_columns, {}
+    same = f"PARTITION BY {_KEY}, metric, median ORDER BY _source, len(file), file"
+    connection.execute(
+        f"CREATE TABLE copies AS SELECT * FROM (SELECT {_KEY} AS key, _source AS source, file, row_number() OVER own "
+        f"AS n, first_value(_source) OVER own AS of_source, first_value(file) OVER own AS of_file {firsts} "
+        f"WINDOW own AS ({same})) WHERE n > 1"
+    )
+    rows = connection.execute(
+        "SELECT of_source, of_file, source, file, count(*) FROM copies GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+
+    def place(source: int, file: str) -> str:
+        return f"{folders[source]}/{file}" if folders[source] else file
+
+    pairs = {(place(of, first), place(source, file)): count for of, first, source, file, count in rows}
+    kept = f"NOT EXISTS (FROM copies c WHERE c.source = {view}._source AND c.file = {view}.file AND c.key = {_KEY})"
+    return f"{all_columns} WHERE {kept}", pairs
+
+
+def say(pairs: Pairs) -> None:
+    """A sentence on stderr: how many records stand in several files, and in which."""
+    total = sum(pairs.values())
+    if not total:
+        return
+    (first, other), *more = pairs
+    where = f"twice in {_name(first)}" if first == other else f"in two files ({_name(first)}, {_name(other)})"
+    if more:
+        where = f"in several files (as in {_name(first)} and {_name(other)})"
+    verbs = ("stands", "counts") if total == 1 else ("stand", "count")
+    print(f"{spelling.counted(total, 'record')} {verbs[0]} {where} and {verbs[1]} once", file=sys.stderr)
+
+
+def _name(file: str) -> str:
+    return spelling.printable(spelling.shorten(file, 80))
