@@ -240,7 +240,9 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
 def test_the_command_says_what_it_does_not_show(tmp_path, capsys, changes, words, code):
     other = record(1.0, workload="microbench/saxpy", verify__status="fail")  # of no workload of the figure
     elsewhere = copies({(1024, "flushed"): 5e9}, devices__0__name="NVIDIA Few", verify__status="fail")  # not drawn
-    folder = write(tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, **changes), other, *elsewhere])
+    folder = write(
+        tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, run__id="another-run", **changes), other, *elsewhere]
+    )
     wanted = ["figure", "transfer-zero-copy", str(folder), "-o", str(tmp_path / "x.svg")]
     assert cli.main(wanted) == code and (tmp_path / "x.svg").exists()
     assert f"transfer-zero-copy: {words}\n" in capsys.readouterr().err
