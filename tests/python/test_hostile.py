@@ -23,7 +23,7 @@ from isthmus.references import measured
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
-LINES = 3_000  # mutants.py takes more by hand
+LINES = 1_000  # mutants.py takes more by hand
 
 
 # --- one judgement of a line ---

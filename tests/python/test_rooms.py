@@ -10,7 +10,7 @@ import isthmus
 
 FOLDER = pathlib.Path(isthmus.__file__).parent
 ROOMS = re.findall(r"^(\w+)  +\S", isthmus.__doc__, re.MULTILINE)
-SHARED = {"exits", "groups", "inputs", "spelling", "start", "streams", "tools", "units"}
+SHARED = {"exits", "groups", "inputs", "options", "spelling", "start", "streams", "tools", "units", "variables"}
 
 
 def imported(text: str) -> set[str]:

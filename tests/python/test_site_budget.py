@@ -97,6 +97,7 @@ def records_of(tmp_path, name, *, wall=10.0, whole=None, changes=None, **run):
     lines = []
     for after in (1, 2):
         record["run"].pop("process_wall", None)
+        record["run"]["time"] = f"2026-01-01T00:00:0{after}Z"
         if whole is not None:
             record["run"]["process_wall"] = whole * after / 2
         lines.append(json.dumps(record))

@@ -83,9 +83,14 @@ def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
         return all_columns, {}
     same = f"PARTITION BY {_KEY}, metric, median ORDER BY _source, len(file), file"
     connection.execute(
-        f"CREATE TABLE copies AS SELECT * FROM (SELECT {_KEY} AS key, _source AS source, file, row_number() OVER own "
-        f"AS n, first_value(_source) OVER own AS of_source, first_value(file) OVER own AS of_file {firsts} "
-        f"WINDOW own AS ({same})) WHERE n > 1"
+        f"CREATE TABLE numbered AS SELECT {_KEY} AS key, _source AS source, file, row_number() OVER own AS n, "
+        f"first_value(_source) OVER own AS of_source, first_value(file) OVER own AS of_file {firsts} "
+        f"WINDOW own AS ({same})"
+    )
+    # A file is left whole where it has another measurement of the same key, which is no copy.
+    connection.execute(
+        "CREATE TABLE copies AS FROM numbered a WHERE n > 1 AND NOT EXISTS (FROM numbered b "
+        "WHERE b.n = 1 AND b.source = a.source AND b.file = a.file AND b.key = a.key)"
     )
     rows = connection.execute(
         "SELECT of_source, of_file, source, file, count(*) FROM copies GROUP BY ALL ORDER BY ALL"
@@ -113,4 +118,5 @@ def say(pairs: Pairs) -> None:
 
 
 def _name(file: str) -> str:
-    return spelling.printable(spelling.shorten(file, 80))
+    """The end of a path says more than its beginning."""
+    return spelling.printable(file if len(file) <= 80 else f"…{file[-79:]}")
