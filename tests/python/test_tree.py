@@ -225,7 +225,7 @@ def test_a_stage_beside_others_that_fails_turns_the_run_red(tmp_path, command):
 def test_ci_runs_every_stage():
     all_stages = re.search(r"^all=\((.*)\)$", (ROOT / "scripts/test").read_text(), re.MULTILINE)[1].split()
     ci = (ROOT / ".ci/run").read_text()
-    named = " ".join(re.findall(r"^(?:run_stages|beside) ([\w -]+?)(?: tests/.*)?$", ci, re.MULTILINE)).split()
+    named = " ".join(re.findall(r"^(?:run_stages|run_late|beside) ([\w -]+?)(?: tests/.*)?$", ci, re.MULTILINE)).split()
     assert sorted(named) == sorted(all_stages)
 
 
