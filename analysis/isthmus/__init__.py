@@ -12,7 +12,7 @@ faults       page faults of any CUDA program: recording them, what happened, wha
 advise       placements, batches of jobs and staging, from what a machine measured
 site         a site's configuration: its mistakes, a first version, its node-hours
 
-Beside them are what every room may use (exits, groups, inputs, spelling, start, streams, tools, units,
+Beside them are what every room may use (exits, groups, inputs, options, spelling, start, streams, tools, units,
 variables) and the command line (cli), which uses all.
 """
 

@@ -24,8 +24,8 @@ int flush_output() noexcept;
 /// A write to a pipe that nobody reads becomes an error, as other failed writes are, instead of the end of the process.
 void ignore_broken_pipes() noexcept;
 
-/// What to say of a failure: its what(), but where the system starts no more threads which limit that is, and what to
-/// do.
+/// Sentence about a failure: its what(). Where the system starts no more threads, it says which limit that is, and what
+/// to do.
 std::string sentence_of(const std::exception& failure);
 
 }  // namespace isthmus::harness

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kLeast = std::size_t{1} << 30;  // any machine that measures has it
 
-/// What sysinfo(2) knows to be free, without /proc: less than MemAvailable by the page cache that could be dropped.
+/// Free memory by sysinfo(2), without /proc: less than MemAvailable by the page cache that could be dropped.
 std::optional<std::size_t> unused_memory() {
   struct sysinfo found{};
   if (sysinfo(&found) != 0) return std::nullopt;

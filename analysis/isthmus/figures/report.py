@@ -311,7 +311,8 @@ def add_arguments(parser) -> None:
 def run(asked) -> int:
     if bool(asked.a) != bool(asked.b):
         raise Error("--from and --to go together; name both sides, or neither")
-    if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
+    is_page = output.chosen_format(asked, output.PAGE_FORMATS) == "html"
+    if not is_page:
         options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
@@ -319,7 +320,7 @@ def run(asked) -> int:
             sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
             outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = everything(opened, outcome)
-    if output.chosen_format(asked, output.PAGE_FORMATS) != "html":
+    if not is_page:
         output.write(asked, summary(found))
         return exits.PASSED
     text = page(found, asked.title or "Isthmus report")

@@ -462,7 +462,7 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
 
 def reported(workload: dict) -> set[str] | None:
     """Metrics that a workload of the catalogue reports; None where that is not known."""
-    # What measures by itself reports what it lists; other workloads' metrics are the harness's.
+    # Workloads that measure by themselves report what they list; metrics of the others are the harness's.
     names = {*workload["metrics"], *workload.get("observed", ())}
     return names if names and "observed" in workload else None
 
