@@ -1,13 +1,16 @@
 # Two commands: `make run` measures this machine, `make test` tests this tree. Both set up what is missing.
 .DEFAULT_GOAL := help
 SHELL := bash
-.PHONY: run test build format lint clean help
+.PHONY: run test check build format lint clean help
 
 run:     ## set up, build, measure through ReFrame, show a table   (ARGS="-t smoke")
 	@scripts/run $(ARGS)
 
-test:    ## set up and run every test                              (ARGS="pytest lint" for some)
+test:    ## set up, lint, build for no GPU and run its tests      (ARGS=all for the others, ARGS="pytest lint" for some)
 	@scripts/test $(ARGS)
+
+check:   ## lint, build what changed and run its fast tests: while working
+	@scripts/test check
 
 build:   ## set up and build for this machine's GPU, or for none
 	@scripts/setup run && scripts/build

@@ -14,9 +14,13 @@ endforeach()
 if(TARGET isthmus_gpu_runtime)
   install(TARGETS isthmus_gpu_runtime EXPORT isthmus)
 endif()
+if(TARGET emulator)
+  install(TARGETS emulator EXPORT isthmus ARCHIVE COMPONENT library)
+endif()
 install(EXPORT isthmus NAMESPACE isthmus:: FILE isthmusTargets.cmake DESTINATION ${package} COMPONENT library)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/device ${PROJECT_SOURCE_DIR}/src/memory ${PROJECT_SOURCE_DIR}/src/paging
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/isthmus COMPONENT library FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/device ${PROJECT_SOURCE_DIR}/src/emulator ${PROJECT_SOURCE_DIR}/src/memory ${PROJECT_SOURCE_DIR}/src/paging
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/isthmus COMPONENT library
+  FILES_MATCHING PATTERN "*.hpp" PATTERN tests EXCLUDE PATTERN examples EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/isthmusConfig.cmake.in
   ${PROJECT_BINARY_DIR}/isthmusConfig.cmake INSTALL_DESTINATION ${package})

@@ -11,6 +11,7 @@ endif()
 option(ISTHMUS_WERROR "Warnings are errors" ON)
 set(ISTHMUS_PACKAGE "" CACHE STRING "What a package manager calls this build, for its records")
 set(ISTHMUS_SANITIZE "" CACHE STRING "address,undefined or thread")
+set(EMULATOR_SANITIZE ${ISTHMUS_SANITIZE})
 
 include(IsthmusCcache)
 
@@ -68,8 +69,4 @@ if(ISTHMUS_SANITIZE)
   target_compile_options(isthmus_options INTERFACE -fsanitize=${ISTHMUS_SANITIZE} -fno-sanitize=null,vptr
                          -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(isthmus_options INTERFACE -fsanitize=${ISTHMUS_SANITIZE})
-  if(ISTHMUS_SANITIZE MATCHES "undefined")
-    # The compiler defines no macro of its own for it.
-    target_compile_definitions(isthmus_options INTERFACE ISTHMUS_UBSAN)
-  endif()
 endif()

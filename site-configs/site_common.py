@@ -8,7 +8,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-sys.path.append(str(ROOT / "reframe/plugins"))
+for folder in ("reframe/plugins", "analysis"):
+    sys.path.append(str(ROOT / folder))
 import session_gate  # noqa: F401, a session that finds no check fails
 
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "device/device.hpp"
-#include "device/emulator/emulator.hpp"
 #include "device/injection.hpp"
+#include "emulator/emulator.hpp"
 
 namespace isthmus::device {
 

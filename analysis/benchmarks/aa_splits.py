@@ -26,7 +26,7 @@ if __name__ == "__main__":
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus import cli
-from isthmus.records import load
+from isthmus.records import reading
 
 
 def halves(jobs: list[tuple[str, str]], dice: random.Random) -> set[tuple[str, str]]:
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shift", type=float, default=0.0, help="added to one half, as a share")
     arguments = parser.parse_args()
-    cases = load.read_files(arguments.records)[0]
+    cases = reading.read_files(arguments.records)[0]
     if any(not case["run"]["job"] for case in cases):
         raise SystemExit("aa_splits: records without a job cannot be split by jobs; name records of a scheduler's jobs")
     jobs = sorted({(case["run"]["node"], case["run"]["job"]) for case in cases})

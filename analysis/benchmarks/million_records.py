@@ -33,7 +33,7 @@ import numpy as np
 from isthmus.records import compact, store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEMPLATES = ("analysis/data/h200/transfer.jsonl.gz", "analysis/data/h200/driver.jsonl.gz")
+TEMPLATES = ("papers/data/h200/transfer.jsonl.gz", "papers/data/h200/driver.jsonl.gz")
 VARIANTS = 16  # of each template
 NODES, DRIVERS = 40, ("570.124.06", "575.57.08", "580.159.04")
 AIMS = {"compacted": {"seconds": 6, "gigabytes": 2}, "raw": {"seconds": 30}}

@@ -3,17 +3,16 @@
 records      what is a record, reading files of them, one table of many, on what machine they were measured
 statistics   figures over jobs: series, how sure a figure is, what may be dealt out anew, the test that compares
 tables       tables for people and for programs: medians, matrices, cache levels, counters; every format of output
-batches      batches of page faults: the driver's events, and what a batch costs
 verdicts     what a change did, noise, trials, drift, nodes unlike their equals, systems side by side
 profiles     profilers' outputs in one form
-references   what figures are held to: a site's references, papers' figures; the tree that sites are kept in
-figures      pictures and pages: the report, and what notebooks draw
+references   what figures are held to: a site's references; the tree that sites are kept in
+figures      pictures and pages: the report, and what notebooks draw with
 faults       page faults of any CUDA program: recording them, what happened, what to do about it
 advise       placements, batches of jobs and staging, from what a machine measured
 site         a site's configuration: its mistakes, a first version, its node-hours
 
-Beside them are what every room may use (exits, groups, inputs, options, spelling, start, streams, tools, units,
-variables) and the command line (cli), which uses all.
+Beside them are what every room may use (exits, groups, inputs, options, plugins, spelling, start, streams, tools,
+units, variables) and the command line (cli), which uses all.
 """
 
 __version__ = "0.1.0"

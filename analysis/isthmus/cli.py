@@ -12,11 +12,11 @@ import re
 import sys
 import textwrap
 
-from isthmus import Error, __version__, spelling, start, streams, variables
+from isthmus import Error, __version__, plugins, spelling, start, streams, variables
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT, PASSED, UNDECIDED, with_absence
 
 # Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
-COMMANDS = {
+COMMANDS = {  # and those of isthmus.plugins
     "compact": ("isthmus.records.compact", "check record files once and keep them as one table that is quick to read"),
     "regress": ("isthmus.verdicts.regress", "what a change did: a driver, a kernel, time"),
     "noise": ("isthmus.verdicts.noise", "how much each metric varies where nothing changed"),
@@ -27,7 +27,6 @@ COMMANDS = {
     "score": ("isthmus.verdicts.score", "one figure per system, for a procurement"),
     "advise": ("isthmus.advise.command", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.figures.report", "one HTML page of everything"),
-    "figure": ("isthmus.figures.command", "a figure of the notebooks, of any records: PNG, SVG or PDF"),
     "table": ("isthmus.tables.medians", "medians of a few record files"),
     "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
     "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver reports them"),
@@ -112,7 +111,12 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def _get_value(self, action, arg_string):
-        if action.nargs not in (argparse.REMAINDER, argparse.PARSER) and not _is_path(action):
+        """Of one word; one that is empty, as of a variable that a script did not set, means nothing anywhere."""
+        if action.nargs in (argparse.REMAINDER, argparse.PARSER):
+            return super()._get_value(action, arg_string)
+        if not arg_string.strip() and arg_string is not action.default:
+            raise argparse.ArgumentError(action, "was given an empty value; leave it out, or write one")
+        if not _is_path(action):
             try:
                 arg_string.encode()
             except UnicodeEncodeError:
@@ -163,25 +167,31 @@ def _meant(word: str, known) -> str:
     return f"; did you mean {close}?" if close else ""
 
 
-def _parser() -> Parser:
-    width = max(map(len, COMMANDS))
+def commands() -> dict[str, tuple[str, str]]:
+    """All commands, those of plug-ins last: their modules, and what they do."""
+    added = {name: (each.module, each.does) for name, each in plugins.commands().items()}
+    return COMMANDS | {name: each for name, each in added.items() if name not in COMMANDS}
+
+
+def _parser(known: dict[str, tuple[str, str]]) -> Parser:
+    width = max(map(len, known))
     parser = Parser(
         prog="isthmus",
         description="From records to answers.",
         epilog="commands:\n"
-        + "".join(f"  {name:<{width}}  {does}\n" for name, (_, does) in COMMANDS.items())
+        + "".join(f"  {name:<{width}}  {does}\n" for name, (_, does) in known.items())
         + "\n`isthmus COMMAND --help` has the rest.\n\n"
         + EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"isthmus {__version__}")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    parser.add_argument("command", choices=known, metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…").required = False
     return parser
 
 
-def _load(command: str):
+def _load(name: str):
     try:
-        return importlib.import_module(COMMANDS[command][0])
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "isthmus":
             raise
@@ -218,9 +228,10 @@ def _say(sentence: str) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     """Runs one command and returns its exit code."""
-    asked = _parser().parse_args(arguments)
+    known = commands()
+    asked = _parser(known).parse_args(arguments)
     start.program = f"isthmus {asked.command}"
-    module = _load(asked.command)
+    module = _load(known[asked.command][0])
     parser = Parser(prog=start.program, description=module.__doc__)
     module.add_arguments(parser)
     if "exit codes:" not in f"{parser.description}{parser.epilog}":

@@ -1,4 +1,4 @@
-"""Options that have an effect only with others."""
+"""Options that have an effect only with others, and those that take a list."""
 
 from __future__ import annotations
 
@@ -10,3 +10,11 @@ def refuse_idle(given: dict[str, object], why: str) -> None:
     if idle := [option for option, value in given.items() if value not in (None, False)]:
         verb = "has" if len(idle) == 1 else "have"
         raise Error(f"{' and '.join(idle)} {verb} an effect only {why}: leave {'it' if len(idle) == 1 else 'them'} out")
+
+
+def listed(option: str, text: str) -> list[str]:
+    """The words of a value A,B,…. Raises Error where one of them is empty."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise Error(f"{option} {text!r} has an empty place; write {option} A,B")
+    return words

@@ -46,7 +46,7 @@ def spelt(value):
     return [spelt(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _distance(a: str, b: str) -> int:
+def distance(a: str, b: str) -> int:
     """Letters that are added, left out, replaced or, side by side, exchanged; isthmus-bench counts the same."""
     before: list[int] = []
     row = list(range(len(b) + 1))
@@ -64,8 +64,8 @@ def _distance(a: str, b: str) -> int:
 def nearest(word: str, known) -> str | None:
     """The known word that may be meant: the fewest letters away, or begun so; None where none is near."""
     begun = [each for each in known if len(word.lstrip("-")) > 2 and each.startswith(word)]
-    near = [each for each in known if _distance(word, each) <= max(2, len(word) // 3) < len(each)]
-    return min([*near, *begun], key=lambda each: (_distance(word, each), each), default=None)
+    near = [each for each in known if distance(word, each) <= max(2, len(word) // 3) < len(each)]
+    return min([*near, *begun], key=lambda each: (distance(word, each), each), default=None)
 
 
 def did_you_mean(word: str, known) -> str:

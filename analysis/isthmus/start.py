@@ -86,9 +86,30 @@ def listen() -> None:
         atexit.register(_signal.signal, _signal.SIGINT, _signal.SIG_IGN)
 
 
+def in_utf8() -> None:
+    """Starts the process anew with names, arguments and output in UTF-8 where the locale has another encoding.
+
+    Records are UTF-8 and so are names for DuckDB, and a locale says nothing about the bytes that were typed. Names that
+    are no UTF-8 keep their bytes. The process keeps its number, its signals and its exit code; where it cannot be
+    started anew it goes on as it is.
+    """
+    asked = getattr(sys, "orig_argv", [])
+    is_done = sys.getfilesystemencoding() == "utf-8" or "utf8" in sys._xoptions
+    if is_done or not (sys.executable and asked):
+        return
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})  # until the new start listens
+    try:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *asked[1:]])
+    except OSError:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+
 def main() -> int:
     """Runs the command line of this process."""
     listen()
+    if "utf8" in sys._xoptions:  # as in_utf8() starts it
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
+    in_utf8()
     from isthmus import streams
 
     streams.guard()

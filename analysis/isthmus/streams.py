@@ -10,6 +10,8 @@ import contextlib
 import errno
 import io
 import os
+import re
+import select
 import sys
 
 
@@ -17,7 +19,21 @@ class LostOutput(OSError):
     """Standard output could not be written."""
 
 
-class _Output(io.FileIO):
+class Patient(io.FileIO):
+    """A file that waits until it takes what is written: one that does not block would take a part, and lose the rest.
+
+    Such are the pipes that ssh, node.js and some CI runners give to a program.
+    """
+
+    def write(self, data):
+        while (written := super().write(data)) is None:
+            wanted = select.poll()
+            wanted.register(self.fileno(), select.POLLOUT)
+            wanted.poll()  # returns, too, where the reader is gone
+        return written
+
+
+class _Output(Patient):
     """Standard output, whose errors are told from those of other files."""
 
     def write(self, data):
@@ -80,16 +96,50 @@ def guard() -> None:
     if sys.stdout is None:
         sys.stdout = _Closed()
     elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(_Output(sys.stdout.fileno(), "wb", closefd=False)),
-            encoding=sys.stdout.encoding,
-            errors=sys.stdout.errors,
-            newline="\n",
-            line_buffering=sys.stdout.line_buffering,
-            write_through=sys.stdout.write_through,
-        )
-    stream = open(os.devnull, "w", encoding="utf-8") if sys.stderr is None else sys.stderr  # noqa: SIM115
-    sys.stderr = _Notes(stream)
+        sys.stdout = _replaced(sys.stdout, _Output)
+    if sys.stderr is None:
+        sys.stderr = _Notes(open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    else:
+        sys.stderr = _Notes(_replaced(sys.stderr, Patient) if isinstance(sys.stderr, io.TextIOWrapper) else sys.stderr)
+
+
+def _replaced(stream: io.TextIOWrapper, kind: type[io.FileIO]) -> io.TextIOWrapper:
+    """The same stream, written by way of another kind of file."""
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        newline="\n",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+_LINKS = 40  # in a row, the most that Linux follows
+
+
+def open_file_of(where) -> tuple[int, int] | None:
+    """Process and number of the open file that a path names by /proc, as /dev/stdout does by links; None of others."""
+    path = os.fspath(where)
+    for _ in range(_LINKS):
+        folder, name = os.path.split(path)
+        folder = os.path.realpath(folder or ".")
+        if (found := re.fullmatch(r"/proc/([0-9]+)(?:/task/[0-9]+)?/fd", folder)) and name.isdecimal():
+            return int(found[1]), int(name)
+        try:
+            path = os.path.join(folder, os.readlink(os.path.join(folder, name)))
+        except (OSError, ValueError):  # no link
+            return None
+    return None
+
+
+def descriptor(where) -> int | None:
+    """Number of this process's descriptor that a destination names: 1 of `-` and /dev/stdout; None of a file."""
+    if where == "-":
+        return 1
+    found = open_file_of(where)
+    return found[1] if found and found[0] == os.getpid() else None
 
 
 def drop_output() -> None:

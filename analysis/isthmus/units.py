@@ -43,12 +43,23 @@ def byte_text(count: int) -> str:
     return f"{count}{names[unit]}"
 
 
+def no_margin(value: float) -> str:
+    """Why a number is no margin, which is a fraction: 5 is meant as 5%, and is 500%; empty where it can be one.
+
+    Options and files share this rule: a margin of 1 or more lets everything pass.
+    """
+    size = abs(value)
+    return f"{size:g}% is written {value / 100:g}" if size >= 1 else ""
+
+
 def share(text: str) -> float:
     """The type of an option that takes a share above 0 and below 1: 0.03 or 3%."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if 0 < value < 1:
             return value
+        if not text.endswith("%") and 1 <= value < 100:
+            raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; {no_margin(value)} or {value:g}%")
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write 0.03 or 3%")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from isthmus import spelling
+import re
+from collections.abc import Mapping
+
+from isthmus import spelling, units
 
 _PREFIX = "ISTHMUS"
 
@@ -18,7 +21,14 @@ WHERE WRONG_RANK
 #: Set by environment modules of Spack, Lmod and EasyBuild for any package.
 _MODULES = "BASE BIN DIR DOC HOME INC INCLUDE LIB PATH PREFIX ROOT VERSION"
 
+#: Of these what the jobs of a session read: its programs, its profilers, and the scripts that build them.
+_NAMES_OF_JOBS = """
+BACKEND BUILDS CUPTI DWT2D EMULATOR GIT GRAPH HOST_MEMORY HOTSPOT INJECT LIBRARIES NETWORK NN NVML PROFILER SHARE
+SPACK_BUILTIN SRAD UVM UVM_LIBRARY UVM_PARENT UVM_TRACE
+"""
+
 VARIABLES = frozenset(f"{_PREFIX}_{name}" for name in _NAMES.split())
+OF_JOBS = frozenset(f"{_PREFIX}_{name}" for name in _NAMES_OF_JOBS.split())
 _OF_MODULES = frozenset(_MODULES.split())
 
 
@@ -48,3 +58,43 @@ def sentence(environment) -> str | None:
         f"nothing reads the environment variable{'s' if several else ''} {', '.join(names)}; "
         f"correct or unset {'them' if several else 'it'}"
     )
+
+
+# --- what a site, or a check, sets for its jobs ---
+
+_SET = re.compile(r"(?<![\w/.$-])([A-Z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s,;&|]*)")
+_NAMED = re.compile(r"(?:\b(?:export|setenv|unset|declare -x)\s+|\$\{?)([A-Z_]\w*)(?![\w=])")
+
+
+def in_text(text: str) -> dict[str, str | None]:
+    """Variables that a line of a shell or an option sets, each with its value; None of those that it only names."""
+    set_here = {name: value.strip("\"'") for name, value in _SET.findall(text)}
+    return dict.fromkeys(_NAMED.findall(text)) | set_here
+
+
+def without_effect(given: Mapping[str, str | None]) -> list[str]:
+    """Why variables that are given to a session's jobs do nothing there, or not what they say; one sentence each."""
+    found = []
+    for name, value in given.items():
+        if not _looks_like_ours(name):
+            continue
+        if name not in VARIABLES:
+            meant = spelling.nearest(name.upper(), sorted(VARIABLES))
+            found.append(f"names {name}, which nothing reads{f'; did you mean {meant}?' if meant else ''}")
+        elif value is not None and name not in OF_JOBS:
+            found.append(f"sets {name}, which no job reads: leave it out, or export it where the session is started")
+        elif value and "$" not in value and (why := _refused(name, value)):
+            found.append(f"sets {name} to {value!r}; {why}")
+    return found
+
+
+def _refused(name: str, value: str) -> str | None:
+    """Why a value cannot be; None where it can, or nobody knows."""
+    if name == "ISTHMUS_BACKEND" and value not in ("cuda", "hip", "host"):
+        return "choose cuda, hip or host"
+    if name == "ISTHMUS_HOST_MEMORY":
+        try:
+            units.amount(re.sub(r"(?<=\d) *B$| ", "", value))
+        except ValueError:
+            return "write a number of bytes such as 8GiB"
+    return None

@@ -45,6 +45,7 @@ import site_gates
 
 import catalogue
 import figure_lines
+import job_warnings
 import jobs
 import profilers
 import quick_start
@@ -54,12 +55,13 @@ import selections
 import session_files
 import spack_build
 import steady_clock
+import unjudged
 from isthmus import spelling, units
 from isthmus.profiles import as_record, profile
 from isthmus.records import content, doubts, load, validate
 from isthmus.references import lookup
 from isthmus.site import capabilities
-from results_database import Fingerprinted
+from results_database import RESULTS, Fingerprinted
 
 for each in (quick_start, steady_clock, selections, session_files, retries, figure_lines):
     each.install()
@@ -109,11 +111,10 @@ def results_folder() -> pathlib.Path:
 
 def _refuse_fallback():
     """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
-    current = runtime.runtime()
-    files = [source for source in current.site_config.sources if source != "<builtin>"]
-    if files and current.system.name == "generic":
+    files = site_gates.configuration_files()
+    if files and runtime.runtime().system.name == "generic":
         raise ReframeError(
-            f"this machine is none of the systems in {files[-1]}; choose with --system, or add it to 'hostnames'"
+            f"this machine is none of the systems in {', '.join(files)}; choose with --system, or add it to 'hostnames'"
         )
 
 
@@ -173,6 +174,38 @@ def _given() -> dict[str, list[str]]:
 _unset = {}  # of each class of checks the variables that -S names and it does not have
 
 
+#: Variables of ReFrame that a run of the program sets itself, and what is there instead.
+_OVERWRITTEN = {
+    "executable": "choose the program by ISTHMUS_BENCH or -S bench=FILE",
+    "executable_opts": "add options of isthmus-bench by -S bench_options=…",
+    "postrun_cmds": "put commands into 'prerun_cmds', or into the site's 'prepare_cmds'",
+}
+
+
+#: Options that choose what is there as a result.
+_CHOSEN_BY = {
+    **dict.fromkeys(("device", "arch", "driver", "cpu"), "choose the partition by --system"),
+    **dict.fromkeys(("compiler", "mpi", "runtime"), "choose the programming environment by -p"),
+    **dict.fromkeys(("code", "git", "emulated"), "choose the program by ISTHMUS_BENCH or -S bench=FILE"),
+    "profiled_by": "choose the profiler by -S profiler=NAME",
+    "spec": "choose what builds the program by -S build_with=spack",
+    "kept": "choose the folder of the records by ISTHMUS_RESULTS",
+}
+
+
+def _refuse_overwritten_variables(testcases):
+    if not any(isinstance(case.check, IsthmusProgram) for case in testcases):
+        return
+    for setting in _given()["setvar"]:
+        name = setting.partition("=")[0]
+        variable = name.rpartition(".")[2]
+        if instead := _OVERWRITTEN.get(variable):
+            raise ReframeError(f"-S {name}=… has no effect, as the checks set it themselves: {instead}")
+        if variable in RESULTS:
+            instead = _CHOSEN_BY.get(variable, "leave it out")
+            raise ReframeError(f"-S {name}=… has no effect, as it is a result of the measurement: {instead}")
+
+
 def _refuse_unknown_variables(testcases):
     """A variable that no chosen check has, as `-S sampels=7`: a warning to ReFrame, which measures without it."""
     classes = {type(case.check).__name__ for case in testcases}
@@ -214,22 +247,11 @@ def _gate_sessions():
     def runall(self, testcases, *args, **kwargs):
         global _started_in
         _started_in = pathlib.Path.cwd()
-        _refuse_fallback()
-        _refuse_blanks()
-        _refuse_old_words()
-        _refuse_unloaded()
-        site_gates.refuse_settings(testcases, self._printer)
-        if not testcases:
-            raise ReframeError(
-                f"nothing to run: no check matches this selection on this system{_left_out()}; "
-                "see what there is with -l"
-            )
-        _refuse_unknown_variables(testcases)
-        selections.refuse_misses(testcases)
-        selections.refuse_misspelt_variables()
+        _refuse_session(testcases, self._printer)
         if not any(case.check.is_dry_run() for case in testcases):
             _take_folders(testcases, self._printer)
-        idle = site_gates.idle_references(references_folder(), self._printer)
+        idle = site_gates.idle_references(self._printer)
+        unjudged.note(self._policy, testcases, Fingerprinted)
         try:
             result = original(self, testcases, *args, **kwargs)
         except RunSessionTimeout:  # --duration: the end that was asked for
@@ -247,9 +269,12 @@ def _gate_sessions():
             _keep_what_is_left(self._printer)
             if _kept:
                 self._printer.info(f"Records: {spelling.counted(len(_kept), 'file')} in {results_folder()}")
+            site_gates.report_limits(self._printer)
+            job_warnings.report(self._printer, retries.reasons(self.stats))
             if jumped := steady_clock.STEADY.jumped():
                 self._printer.warning(f"this machine's clock was set by {jumped:+.0f} s during the session")
         retries.report(self.stats, self._printer)
+        unjudged.report(self._policy, testcases, self._printer)
         if not self.stats.failed():
             _refuse_all_skipped(testcases)
         site_gates.refuse_idle(idle, testcases)
@@ -259,6 +284,25 @@ def _gate_sessions():
     Runner.runall = runall
     _note_unset_variables()
     _generate_whole_jobs()
+
+
+def _refuse_session(testcases, printer):
+    """Raises ReframeError for a selection, an option or a setting with which the session would not do what it says."""
+    _refuse_fallback()
+    _refuse_blanks()
+    _refuse_old_words()
+    _refuse_unloaded()
+    site_gates.refuse_settings(testcases, printer)
+    if not testcases:
+        raise ReframeError(
+            f"nothing to run: no check matches this selection on this system{_left_out()}; see what there is with -l"
+        )
+    _refuse_unknown_variables(testcases)
+    _refuse_overwritten_variables(testcases)
+    unjudged.refuse_switched_off(testcases, (IsthmusProgram, IsthmusBuild))
+    selections.refuse_misses(testcases)
+    selections.refuse_misspelt_variables()
+    selections.refuse_idle_variables(testcases)
 
 
 def _take_folders(testcases, printer):
@@ -381,17 +425,9 @@ def site_setting(partition, name, default=None):
 # --- references --------------------------------------------------------------------------------------
 
 
-def references_folder() -> pathlib.Path | None:
-    """references/ beside the site's configuration file; None where there is none (ReFrame's own configuration)."""
-    for source in reversed(runtime.runtime().site_config.sources):
-        if source and source != "<builtin>":
-            return pathlib.Path(source).resolve().parent / "references"
-    return None
-
-
-def find_references(folder, case: dict, partition: str) -> dict[str, tuple]:
+def find_references(case: dict, partition: str) -> dict[str, tuple]:
     """Bounds for one record: {metric: (value, lower, upper, unit)}; of a profiled run its counts only."""
-    found = lookup.find(lookup.load(folder), lookup.case_of(case, partition), case["axes"])
+    found = lookup.find(site_gates.references(), lookup.case_of(case, partition), case["axes"])
     profiled = case["profiler"] is not None
     found = {name: b for name, b in found.items() if name.startswith(profile.PROFILED) == profiled}
     for name, bound in found.items():
@@ -532,10 +568,22 @@ def _records_within(line: str) -> list[bytes]:
 # --- what a job says ---------------------------------------------------------------------------------
 
 
-def said(check) -> str:
-    """Returns the standard error of the job of a check, or of a build."""
+class Run(typing.NamedTuple):
+    """Files of a run of the program in its job's stage folder."""
+
+    record: str
+    exit_code: str
+    said: str = ""  #: what it printed; empty: the standard error of the job
+
+
+PROGRAM = Run(RECORD, EXIT_CODE)
+WITHOUT_PROFILER = Run(profilers.UNPROFILED, profilers.UNPROFILED_CODE, profilers.UNPROFILED_SAID)
+
+
+def said(check, name: str = "") -> str:
+    """Returns what is in this file of a check, or of a build; without a name, the standard error of its job."""
     with contextlib.suppress(OSError, TypeError):
-        return (pathlib.Path(check.stagedir) / str(check.stderr)).read_text(encoding="utf-8", errors="replace")
+        return (pathlib.Path(check.stagedir) / (name or str(check.stderr))).read_text("utf-8", errors="replace")
     return ""
 
 
@@ -614,6 +662,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def program_is_there(self):
         if not os.access(self.path, os.X_OK):
             raise SanityError(f"{self.path} was not built")
+        job_warnings.note(self, said(self))
         judge_environment(self)
         if done := self._note()[0]:
             getlogger().info(f"The program: {'reused from' if done == 'reused' else 'built in'} {self._note()[1]}")
@@ -678,6 +727,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         jobs.wait_for_end(self.job)
         if not os.path.isdir(self.stagedir):
             raise SanityError(f"the stage folder {self.stagedir} is gone: something removed it; run again")
+        job_warnings.note(self, said(self) + said(self, profilers.UNPROFILED_SAID))
 
     def _forget_last_job(self):
         """Removes what an earlier job left in a stage folder that was kept: here, as this one may never start, and in
@@ -691,21 +741,21 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
                 path.unlink(missing_ok=True)
         self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
 
-    def _said(self) -> str:
-        return said(self)
+    def _said(self, run: Run) -> str:
+        return said(self, run.said)
 
-    def _complaint(self) -> str:
+    def _complaint(self, run: Run = PROGRAM) -> str:
         """The end of a sentence: what was said, and where the rest of it is."""
-        said = jobs.complaint(self._said())
-        return f"{f' ({said})' if said else ''}; see {self.stderr} in {self.stagedir}"
+        said = jobs.complaint(self._said(run))
+        return f"{f' ({said})' if said else ''}; see {run.said or self.stderr} in {self.stagedir}"
 
     def judge_environment(self):
         if self.has_own_job:
             judge_environment(self)
 
-    def _exit_code(self) -> int:
+    def _exit_code(self, run: Run = PROGRAM) -> int:
         try:
-            return int((pathlib.Path(self.stagedir) / EXIT_CODE).read_text())
+            return int((pathlib.Path(self.stagedir) / run.exit_code).read_text())
         except (OSError, ValueError):
             error = retries.Interrupted if jobs.was_interrupted(self.job) else SanityError
             raise error(jobs.unnoted_end(self.job, self.stagedir)) from None
@@ -865,55 +915,77 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
     def judge(self):
         if why := self.excuse():
             self.skip(why)
-        points = self._by_point(self._read_record())
-        for point, cases in points.items():
-            with naming(point):
-                for case in cases:
-                    self._judge_case(case)
-                    self._judge_request(point, case)
-        code = self._exit_code()
-        self._judge_end(code)
-        self._judge_number(points, code)
-        if code != 0:
-            words = jobs.exit_code_in_words(code)
-            raise _ended(code)(f"isthmus-bench ended with exit code {words}{self._complaint()}")
-        self.judge_environment()
-        for case in itertools.chain.from_iterable(points.values()):
-            self._judge_spoilt(case)
-            self._judge_grant(case)
-        self._publish(self._without_skips(points))
+        if self.profiler:
+            self._judge_profile()
+        cases = self._read_record(PROGRAM)
+        self._publish(self._without_skips(self._judge_run(PROGRAM, cases)))
         return True
 
-    def _read_record(self) -> list[dict]:
+    def _judge_run(self, run, cases) -> dict[Point, list[dict]]:
+        """Holds a run of the program to what it was asked for; its records by case."""
+        points = self._by_point(cases)
+        for point, found in points.items():
+            with naming(point):
+                for case in found:
+                    self._judge_case(case)
+                    self._judge_request(point, case)
+        code = self._exit_code(run)
+        self._judge_end(code)
+        self._judge_number(points, code, run)
+        if code != 0:
+            words = jobs.exit_code_in_words(code)
+            raise _ended(code)(f"isthmus-bench ended with exit code {words}{self._complaint(run)}")
+        self.judge_environment()
+        for case in cases:
+            self._judge_spoilt(case)
+            self._judge_grant(case)
+        return points
+
+    def _judge_profile(self):
+        """Judges the run without the profiler, and adds to the other what the profiler saw. A check whose profiler may
+        not run is skipped."""
         stage = pathlib.Path(self.stagedir)
-        path = stage / RECORD
-        if self.profiler:
-            self._read_unprofiled(stage)
-            try:
-                profilers.amend(self.profiler, stage, RECORD)
-            except SanityError:
-                if path.exists():  # whatever became of the profile
-                    profilers.keep(stage, self._keep_record(path))
-                    self._is_kept = True
-                raise
-        if path.is_file() and (why := record_gates.another_schema(path)):
-            raise SanityError(f"{why}{self.keep_what_is_left()}")
-        if not path.exists():
-            code = jobs.exit_code_in_words(self._exit_code())
-            raise SanityError(f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint()}")
         try:
-            cases = load.read(path)
+            with naming(f"without {self.profiler}"):
+                plain = self._read_record(WITHOUT_PROFILER)
+                self._judge_run(WITHOUT_PROFILER, plain)
+            self._judge_refusal(stage, plain)
+            profilers.amend(self.profiler, stage, RECORD, plain)
+        except SanityError:
+            if (path := stage / RECORD).exists():  # whatever became of the profile
+                profilers.keep(stage, self._keep_record(path))
+            raise
+
+    def _judge_refusal(self, stage, plain):
+        """Skips the check where its profiler may not run, unless the site states it."""
+        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, plain)
+        if reason is None:
+            return
+        uses_gpu = any(case["devices"] and not case["emulated"] for case in plain)
+        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
+            raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
+        self.skip(reason)
+
+    def _read_record(self, run) -> list[dict]:
+        path = pathlib.Path(self.stagedir) / run.record
+        if not path.exists():
+            code = jobs.exit_code_in_words(self._exit_code(run))
+            raise SanityError(
+                f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint(run)}"
+            )
+        try:
+            cases = load.read(path) if path.stat().st_size else []
         except validate.RecordError as error:
-            kept = self.keep_what_is_left()
-            code = self._exit_code()  # a job that was killed explains a line that was cut
+            kept = self.keep_what_is_left(run)
+            code = self._exit_code(run)  # a job that was killed explains a line that was cut
             if code and (end := jobs.abnormal_end(self.job)):
                 raise (retries.Interrupted if jobs.was_interrupted(self.job) else SanityError)(f"{end}{kept}") from None
-            said = f" ({said})" if (said := jobs.complaint(self._said())) else ""
+            said = f" ({said})" if (said := jobs.complaint(self._said(run))) else ""
             end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}{said}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
         self.keep_fingerprint(cases)
         if cases:
-            self._keep(path, cases)
+            self._keep(run, path, cases)
         for table in itertools.chain.from_iterable(case["tables"] for case in cases):
             try:
                 load.table_path(path, table)
@@ -927,24 +999,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         self.kept = [*self.kept, str(kept.absolute())]
         return kept
 
-    def _read_unprofiled(self, stage):
-        """Keeps and judges what was measured without the profiler; a check whose profiler may not run is skipped."""
-        cases = profilers.unprofiled(stage)
-        if cases:
-            self._keep_record(stage / profilers.UNPROFILED)
-        for case in cases:
-            self._judge_case(case)
-        reason = profilers.refused(self.profiler, stage / profilers.FOLDER, cases)
-        if reason is None:
-            return
-        uses_gpu = any(case["devices"] and not case["emulated"] for case in cases)
-        if uses_gpu and self.profiler in stated_capabilities(self.current_partition):
-            raise SanityError(f"{reason}, but {self.current_partition.fullname} states {self.profiler}")
-        if not cases:
-            raise SanityError(f"{reason}; and without it isthmus-bench left no record, see {profilers.FOLDER}/")
-        self.skip(reason)
-
-    def _keep(self, path, cases):
+    def _keep(self, run, path, cases):
         """Keeps the record; where other jobs ran on the node, it says so of itself."""
         contents = None
         if message := jobs.company(self.job, self.stagedir):
@@ -952,20 +1007,19 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 case["warnings"].append({"code": "shared_node", "message": message, "samples": None})
             contents = "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in cases).encode()
         kept = self._keep_record(path, contents)
-        profilers.keep(pathlib.Path(self.stagedir), kept)
-        self._is_kept = True
+        if run is PROGRAM:
+            profilers.keep(pathlib.Path(self.stagedir), kept)
 
-    def keep_what_is_left(self) -> str:
+    def keep_what_is_left(self, *runs: Run) -> str:
         """Keeps what was measured before the check, or ReFrame, gave up on the job, and says how much that is."""
-        path = self.stagedir and pathlib.Path(self.stagedir) / RECORD
-        if self.is_dry_run() or getattr(self, "_is_kept", False) or not path or not path.exists():
+        if self.is_dry_run() or not self.stagedir:
             return ""
-        whole = whole_records(path)
-        if not whole:
-            return ""
-        self._keep_record(path, b"".join(whole))
-        self._is_kept = True
-        return f"; {len(whole)} whole record{' is' if len(whole) == 1 else 's are'} kept"
+        number = 0
+        for path in (pathlib.Path(self.stagedir) / run.record for run in runs or (WITHOUT_PROFILER, PROGRAM)):
+            if path.exists() and not session_files.is_kept(path) and (whole := whole_records(path)):
+                self._keep_record(path, b"".join(whole))
+                number += len(whole)
+        return f"; {spelling.counted(number, 'whole record', 'are')} kept" if number else ""
 
     def _by_point(self, cases) -> dict[Point, list[dict]]:
         """The records of each case that was asked for, one from every process."""
@@ -985,13 +1039,13 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             error = retries.Interrupted if jobs.was_interrupted(self.job) else SanityError
             raise error(f"{end}; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}")
 
-    def _judge_number(self, points, code):
+    def _judge_number(self, points, code, run):
         for point, found in points.items():
             if len(found) != self.processes:
                 total, asked = sum(map(len, points.values())), self.processes * len(points)
                 end = f"; isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}" if code else ""
                 if total < asked:
-                    end = f"{end or '; isthmus-bench ended well'}{self._complaint()}"
+                    end = f"{end or '; isthmus-bench ended well'}{self._complaint(run)}"
                 raise _ended(code)(f"{total} records where {asked} were asked for, {len(found)} of {point}{end}")
             numbers = sorted(case["run"]["process"] for case in found)
             if numbers != list(range(1, self.processes + 1)):
@@ -1158,7 +1212,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
                 self.perf_variables[name] = sn.make_performance_function(sn.defer(value), unit)
                 reference = held[metric][0] if metric in held else None
                 found = [(case, content.metrics(case).get(metric)) for case in cases]
-                self.doubts[name] = doubts.say([doubts.of_record(c, m, reference) for c, m in found if m])
+                self.doubts[name] = doubts.say_of_equals([each for each in found if each[1]], reference)
                 if metric in held:
                     bounds[name] = held[metric]
         if bounds:
@@ -1207,7 +1261,7 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         """Bounds of this case's figures; required of those that are shown."""
         partition = self.current_partition
         try:
-            found = find_references(references_folder(), case, partition.name)
+            found = find_references(case, partition.name)
             self._judge_unreferenced(case, set(figures) - set(found))
         except lookup.BadReference as error:
             raise SanityError(str(error)) from None
@@ -1239,14 +1293,20 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
         selectors = lookup.case_of(case, partition.name)
         for name, metric in content.metrics(case).items():
             if name in metrics:
-                why = lookup.insane(lookup.load(references_folder()), metric, case, selectors, stated)
+                why = lookup.insane(site_gates.references(), metric, case, selectors, stated)
                 if why:
                     raise SanityError(why)
+                site_gates.note_limits(metric, case, selectors)
+
+    @builtins.run_before("cleanup")
+    def keep_unjudged(self):
+        """ReFrame removes the stage folder of a check that it did not judge."""
+        self.keep_what_is_left()
 
     @builtins.run_after("performance")
     def nothing_dropped(self):
         """ReFrame drops a performance variable that it cannot evaluate, with a warning."""
-        if self.is_dry_run():
+        if self.unjudged:  # nothing was published
             return
         prefix = f"{self.current_partition.fullname}:"
         dropped = self._published - {key.removeprefix(prefix) for key in self.perfvalues}

@@ -19,6 +19,7 @@ import time
 import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
 from reframe.core.schedulers import slurm
+from reframe.utility import nodelist_expand
 
 ANALYSIS = str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
 if ANALYSIS not in sys.path:  # a check file may import this before isthmus_check
@@ -51,7 +52,11 @@ _ENDS = {
     "PREEMPTED": "was preempted",
     "REVOKED": "was given to another cluster",
     "TIMEOUT": "ran into its time limit",
+    "UNKNOWN": "ended, and how is not known, for scontrol failed",  # no word of Slurm's
 }
+
+PATIENCE = 10  # questions in a row, a second apart, that Slurm may leave without an answer
+_FORGOTTEN = "Invalid job id"  # its answer for a job that ended a while ago
 
 
 def _end_the_preempted():
@@ -140,8 +145,9 @@ def company(job, stagedir) -> str | None:
 def is_exclusive(job) -> bool | None:
     """Whether Slurm granted the job's nodes to it alone; None where it does not say."""
     if not hasattr(job, "isthmus_exclusive"):
-        found = re.search(r"\bOverSubscribe=(\w+)", _asked("scontrol", "show", "job", "-o", str(job.jobid)))
-        job.isthmus_exclusive = found and found[1] == "NO"
+        answer = _run("scontrol", "show", "job", "-o", str(job.jobid))
+        found = answer.returncode == 0 and re.search(r"\bOverSubscribe=(\w+)", answer.stdout)
+        job.isthmus_exclusive = found[1] == "NO" if found else None
     return job.isthmus_exclusive
 
 
@@ -172,7 +178,10 @@ def foreign(case: dict, job, system: str, partition: str) -> str | None:
         return _lost_environment("job")
     if run["job"] != granted and (in_slurm(job) or not of_batch):
         return f"the record is of job {run['job']}, this is {granted or 'none of a batch system'}: an earlier job's"
-    nodes = _nodes(job)
+    if (nodes := _nodes(job)) is None:
+        return (
+            f"the nodes of job {granted} could not be asked (scontrol failed): the record may be another's, run again"
+        )
     for node in (run["node"], *(rank["node"] for rank in case.get("ranks", {}).get("each", []))):
         if nodes and node not in nodes and node.partition(".")[0] not in nodes:
             return f"the record is of node {node}, the job ran on {', '.join(sorted(nodes))}: look at the launcher"
@@ -359,15 +368,24 @@ def settle(all_jobs) -> None:
     settle_ids([str(job.jobid) for job in all_jobs if in_slurm(job) and job.jobid])
 
 
-def settle_ids(ids: list[str]) -> None:
-    """Cancels jobs that wait, and lets those that run have their time, as Slurm's own limit says."""
-    if ids:
-        _asked("scancel", "--state=PENDING", *ids)
-        _wait_for(ids)
+def settle_ids(ids: list[str]) -> str | None:
+    """Cancels jobs that wait, and lets those that run have their time, as Slurm's own limit says. Returns why it is not
+    known that they have ended; None where it is."""
+    if not ids:
+        return None
+    _run("scancel", "--state=PENDING", *ids)
+    return _wait_for(ids)
 
 
-def is_in_queue(jobid: str) -> bool:
-    return jobid in _asked("squeue", "-h", "-j", jobid, "-o", "%A").split()
+def look_in_queue(ids: list[str]) -> tuple[bool | None, str]:
+    """Whether a job of these is in the queue; where squeue fails None, and why."""
+    answer = _run("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
+    if _FORGOTTEN in answer.stderr:
+        return False, ""
+    if answer.returncode:
+        said = spelling.printable(spelling.shorten(" ".join(answer.stderr.split())))
+        return None, f"squeue failed{f': {said}' if said else ''}"
+    return bool(answer.stdout.strip()), ""
 
 
 def wait_for_end(job) -> None:
@@ -376,15 +394,16 @@ def wait_for_end(job) -> None:
         _wait_for([str(job.jobid)])
 
 
-def _wait_for(ids: list[str]) -> None:
-    """Until no job of these is in the queue, or ten times in a row there was no answer."""
-    fails = 0
-    while fails < 10:
-        answer = _run("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
-        if "Invalid job id" in answer.stderr or (answer.returncode == 0 and not answer.stdout.strip()):
-            return
-        fails = fails + 1 if answer.returncode else 0
+def _wait_for(ids: list[str]) -> str | None:
+    """Until no job of these is in the queue, or there was no answer PATIENCE times in a row; returns why."""
+    fails, why = 0, ""
+    while fails < PATIENCE:
+        queued, why = look_in_queue(ids)
+        if queued is False:
+            return None
+        fails = fails + 1 if queued is None else 0
         time.sleep(1)
+    return why
 
 
 def _run(*command: str) -> subprocess.CompletedProcess:
@@ -400,26 +419,17 @@ def _own_job() -> str | None:
     return next(filter(None, map(os.environ.get, ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))), None)
 
 
-def _nodes(job) -> set[str]:
-    """Names of the nodes that a job was granted; none where its scheduler does not name them as the record does."""
+def _nodes(job) -> set[str] | None:
+    """Names of the nodes that a job was granted: none where its scheduler does not name them as the record does, None
+    where Slurm did not answer."""
     if not in_slurm(job):
         here = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         return {here} if job.scheduler.registered_name == "local" else set()
-    return _expanded(_state(job)[1])
-
-
-@functools.cache
-def _expanded(nodes: str) -> set[str]:
-    """{node1, node2} of "node[1-2]"."""
-    if "[" not in nodes:
-        return set(filter(None, nodes.split(",")))
-    return set(_asked("scontrol", "show", "hostnames", nodes).split())
-
-
-def _asked(*command: str) -> str:
-    """What a command of Slurm's answers; nothing where it fails."""
-    answer = _run(*command)
-    return answer.stdout if answer.returncode == 0 else ""
+    nodes = _state(job)[1] or getattr(job, "_nodespec", None) or ""  # ReFrame's own, of its last look at the queue
+    try:
+        return set(nodelist_expand(nodes)) or None
+    except ValueError:
+        return None
 
 
 def _state(job) -> tuple[str, str]:
@@ -434,8 +444,14 @@ def _asked_state(job) -> tuple[str, str]:
     while (MinJobAge)."""
     state = re.split(r"[ ,]", job.state or "")[0]
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
-        answer = _asked("scontrol", "show", "job", "-o", str(job.jobid))
-        if found := re.search(r"\bJobState=(\w+)", answer):
-            nodes = re.search(r"\bNodeList=([^\s(]+)", answer)
+        for _ in range(PATIENCE):
+            answer = _run("scontrol", "show", "job", "-o", str(job.jobid))
+            if answer.returncode == 0 or _FORGOTTEN in answer.stderr:
+                break
+            time.sleep(1)
+        else:
+            return "UNKNOWN", ""
+        if found := re.search(r"\bJobState=(\w+)", answer.stdout):
+            nodes = re.search(r"\bNodeList=([^\s(]+)", answer.stdout)
             return found[1], nodes[1] if nodes else ""
     return state, ",".join(job.nodelist or []) if state != "PENDING" else ""

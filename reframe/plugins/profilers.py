@@ -18,6 +18,9 @@ from isthmus.records import load, validate
 
 FOLDER = "profile"
 UNPROFILED = "unprofiled.jsonl"
+#: Files of the run before: what it printed, and how it ended.
+UNPROFILED_SAID = f"{FOLDER}/unprofiled.out"
+UNPROFILED_CODE = f"{FOLDER}/unprofiled.exit_code"
 _SCRIPT = "profile-rank"
 _MISSING = "missing"
 _LOG = "log"
@@ -117,7 +120,8 @@ def wrap(check, record: str) -> None:
     words = [*launcher.split(), shlex.quote(check.executable), *plain]
     check.prerun_cmds += [
         f"mkdir -p {FOLDER}",
-        f"{' '.join(filter(None, words))} > {FOLDER}/unprofiled.out 2>&1",
+        f"{' '.join(filter(None, words))} > {UNPROFILED_SAID} 2>&1",
+        f"echo $? > {UNPROFILED_CODE}",
     ]
     path = pathlib.Path(check.stagedir) / _SCRIPT
     path.write_text(script(name, check.executable, getattr(check, "placement", None)), encoding="utf-8")
@@ -142,16 +146,9 @@ def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
     return next((sentence for sign, sentence in _REFUSED.items() if sign in log), None)
 
 
-def unprofiled(stage: pathlib.Path) -> list[dict]:
-    """Records of the run before; none where that did not end well."""
-    try:
-        return load.read(stage / UNPROFILED)
-    except validate.RecordError:
-        return []
-
-
-def amend(name: str, stage: pathlib.Path, record: str) -> None:
-    """Writes what the profiler saw into the record file. Raises SanityError, one sentence, where it failed."""
+def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> None:
+    """Writes what the profiler saw into the record file; `plain` are the records of the run before. Raises SanityError,
+    one sentence, where it failed."""
     path = stage / record
     try:
         cases = load.read(path)
@@ -169,7 +166,7 @@ def amend(name: str, stage: pathlib.Path, record: str) -> None:
         ) from None
     if name == "ncu":  # which may have run the whole program once for each pass
         cases = [case for case in cases if case["run"]["id"] == cases[-1]["run"]["id"]]
-    amended = as_record.amend(cases, seen, unprofiled=unprofiled(stage))
+    amended = as_record.amend(cases, seen, unprofiled=plain)
     aside = path.with_suffix(".part")
     aside.write_text("".join(json.dumps(case, ensure_ascii=False) + "\n" for case in amended), encoding="utf-8")
     aside.replace(path)

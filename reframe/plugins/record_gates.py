@@ -4,12 +4,6 @@ The record's file is written by the program that is judged, in a folder that oth
 session asked for, and whatever two fields say of one thing, is compared.
 """
 
-import contextlib
-import json
-import pathlib
-
-from isthmus.records import validate
-
 #: Axes that a placement adds to a workload's own.
 PLACEMENT_AXES = {
     "streamed": {"chunks"},
@@ -50,16 +44,6 @@ _TOLERANCE, _TOLERANCES = 1.0, {"apps/heartwall": 2.0}
 def phases(placement: str | None) -> set[str]:
     """Metrics that a program has in this placement, whatever it computes."""
     return PHASES - _WITHOUT.get(placement, set())
-
-
-def another_schema(path: pathlib.Path) -> str | None:
-    """Finds a record of an earlier schema, which can be read but which no program of this tree writes."""
-    for line in path.read_bytes().splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            if (schema := json.loads(line)["schema"]) in validate.VERSIONS and schema != validate.SCHEMA:
-                ours = validate.SCHEMA
-                return f"a record says that it is {schema}, where this tree's program writes {ours}: build it anew"
-    return None
 
 
 def interrupted(case: dict) -> str | None:

@@ -118,6 +118,10 @@ def _variants(parameters: dict) -> list[str]:
     return found
 
 
+#: Variables that are results, so that -S sets none of them.
+RESULTS = (*FINGERPRINT, "spec", "unjudged", "kept")
+
+
 class Fingerprinted(rfm.RegressionTestPlugin):
     """Variables for the database; empty until the record has been read."""
 
@@ -144,6 +148,8 @@ class Fingerprinted(rfm.RegressionTestPlugin):
     emulated = builtins.variable(str, value="", loggable=True)
     profiled_by = builtins.variable(str, value="", loggable=True)
     spec = builtins.variable(str, value="", loggable=True)
+    #: The option that kept this session from judging; empty where it judged.
+    unjudged = builtins.variable(str, value="", loggable=True)
     #: Paths of the record files that were kept of this check, red or green.
     kept = builtins.variable(typ.List[str], value=[], loggable=True)
 

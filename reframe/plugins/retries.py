@@ -70,3 +70,9 @@ def report(stats, printer) -> None:
         printer.info(f"Interrupted, not failed: {spelling.counted(len(interrupted), 'check')} ({names}); run again")
     if hidden:
         raise ReframeError(f"a wrong result is not tried again, and stays: {', '.join(sorted(hidden))}")
+
+
+def reasons(stats) -> str:
+    """Why checks of a session failed, in one text."""
+    failed = (task for _, tasks in stats.runs() for task in tasks if task.failed and task.exc_info)
+    return "\n".join(what(*task.exc_info) for task in failed)

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import os
+import re
 
 import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
@@ -10,6 +11,7 @@ from reframe.frontend import filters
 
 from isthmus import variables
 
+_GROUP_HEAD = r"(\?(P?<\w+>|<?[=!]|[a-zA-Z-]*:|>|\(\w+\)))?"  # what kind of group it is
 _asked = []  # what the command line says: option, pattern, and ReFrame's filter for one pattern
 
 
@@ -50,25 +52,78 @@ def alternatives(pattern: str) -> list[str]:
     >>> alternatives("a|b(c|d)|e[|]f")
     ['a', 'b(c|d)', 'e[|]f']
     """
-    parts, depth, in_class, escaped = [""], 0, False, False
-    for character in pattern:
-        if not escaped and not in_class:
+    parts, depth = [""], 0
+    for character, is_sign in _characters(pattern):
+        if is_sign:
             depth += (character == "(") - (character == ")")
-        if character == "|" and depth == 0 and not in_class and not escaped:
+        if character == "|" and depth == 0 and is_sign:
             parts.append("")
-            continue
-        parts[-1] += character
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _characters(pattern: str):
+    """Each character, and whether it is one of syntax: neither escaped nor in a class."""
+    in_class, escaped = False, False
+    for character in pattern:
+        yield character, not (escaped or in_class)
         if not escaped:
             in_class = character != "]" if in_class else character == "["
         escaped = character == "\\" and not escaped
-    return parts
+
+
+def narrowed(pattern: str) -> list[str]:
+    """The parts of a pattern that each have to select something: its alternatives, and each with one of a group's only.
+
+    A group that is repeated stays whole, since each repetition may be another alternative.
+
+    >>> narrowed("a|b(c|d(e|f))g")
+    ['a', 'b(c|d(e|f))g', 'b(c)g', 'b(d(e|f))g', 'b(d(e))g', 'b(d(f))g']
+    """
+    return list(filter(_is_expression, dict.fromkeys(_narrowed(pattern))))
+
+
+def _narrowed(pattern: str):
+    for part in alternatives(pattern):
+        yield part
+        for begin, end in _groups(part):
+            if not re.match(r"\)[+*{]", part[end:]):
+                yield from (part[:begin] + inside + part[end:] for inside in _narrowed(part[begin:end]))
+
+
+def _groups(pattern: str) -> list[tuple[int, int]]:
+    """Where the inside of each outer pair of brackets begins and ends."""
+    depth, begin, found = 0, 0, []
+    for place, (character, is_sign) in enumerate(_characters(pattern)):
+        if is_sign and character == "(":
+            begin = begin if depth else place + 1 + len(re.match(_GROUP_HEAD, pattern[place + 1 :])[0])
+            depth += 1
+        elif is_sign and character == ")" and depth:
+            depth -= 1
+            if depth == 0:
+                found.append((begin, place))
+    return found
+
+
+def _is_expression(pattern: str) -> bool:
+    """Whether the pattern is one, and no empty one; without an alternative a reference to its group is none."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return bool(pattern)
 
 
 def refuse_misses(testcases) -> None:
     """Raises ReframeError for a pattern, or a part of one, that none of the chosen checks matches."""
     chosen = [case for case in testcases if not case.check.is_fixture()]
+    environs = [("-p", pattern) for pattern in runtime.runtime().get_option("general/0/valid_env_names")]
+    for option, pattern in [*((option, pattern) for option, pattern, _ in _asked), *environs]:
+        if not pattern.strip():
+            raise ReframeError(f"{option} was given an empty pattern, which selects all: write one, or leave it out")
     for option, pattern, matching in _asked:
-        for part in filter(None, alternatives(pattern)):
+        for part in narrowed(pattern):
             matches = matching(part)
             if not any(matches(case) for case in chosen):
                 whole = f" of {option} {pattern!r}" if part != pattern else ""
@@ -78,9 +133,12 @@ def refuse_misses(testcases) -> None:
                 )
     environments = {case.environ.name for case in chosen}
     for pattern in runtime.runtime().get_option("general/0/valid_env_names"):
-        matches = filters.re_compile(pattern).match
-        if not any(map(matches, environments)):
-            raise ReframeError(f"-p {pattern!r} selects no programming environment of the chosen checks: leave it out")
+        for part in narrowed(pattern):
+            if not any(map(filters.re_compile(part).match, environments)):
+                whole = f" of -p {pattern!r}" if part != pattern else ""
+                raise ReframeError(
+                    f"-p {part!r}{whole} selects no programming environment of the chosen checks: leave it out"
+                )
 
 
 def refuse_misspelt_variables() -> None:
@@ -91,3 +149,13 @@ def refuse_misspelt_variables() -> None:
                 raise ReframeError(
                     f"nothing reads the environment variable {name}: did you mean {meant}? Else unset it"
                 )
+
+
+def refuse_idle_variables(testcases) -> None:
+    """Raises ReframeError for variables without effect that checks set for their jobs, as by -S env_vars=NAME:VALUE."""
+    for check in {id(case.check): case.check for case in testcases}.values():
+        given = {str(name): str(value) for name, value in check.env_vars.items()}
+        for line in [*check.prerun_cmds, *check.postrun_cmds]:
+            given |= variables.in_text(str(line))
+        for why in variables.without_effect(given):
+            raise ReframeError(f"{check.display_name} {why}")

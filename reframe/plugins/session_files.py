@@ -26,6 +26,7 @@ from reframe.frontend.executors import RegressionTask
 
 import jobs
 from isthmus import spelling
+from isthmus.records import load
 
 LOCK = ".isthmus-session"
 JOB = "isthmus-job"
@@ -117,6 +118,15 @@ def _gate(owner, name, make) -> None:
         setattr(owner, name, replacement)
 
 
+def _naming_users(original):
+    """A user whom the system has no name for, as in containers, has a number; ReFrame's log would fail on None."""
+
+    def osuser():
+        return original() or str(os.getuid())
+
+    return osuser
+
+
 def _logging_results(original):
     def log_result(self):
         try:
@@ -181,6 +191,7 @@ class _Exit(types.SimpleNamespace):
 
 
 def install() -> None:
+    _gate(osext, "osuser", _naming_users)
     _gate(RegressionTask, "log_result", _logging_results)
     _gate(logging.Handler, "handleError", _handling_errors)
     _gate(reporting.RunReport, "save", lambda original: _writing("the session's report")(_saving(original)))
@@ -228,15 +239,26 @@ def stage_folders(testcases) -> list[pathlib.Path]:
 
 
 def wait_for_leftover_jobs(folders, printer) -> None:
-    """Lets jobs of a session that was killed end where this one is about to work; what waits is cancelled."""
+    """Lets jobs of a session that was killed end where this one is about to work; what waits is cancelled. Raises
+    ReframeError where it is not known whether one has ended."""
     for folder in folders:
         try:
             scheduler, jobid, limit = (folder / JOB).read_text(encoding="utf-8").split()
-        except (OSError, ValueError):
+        except FileNotFoundError:
             continue
-        if scheduler in jobs.SLURM and jobs.is_in_queue(jobid):
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it was cut short"
+            raise ReframeError(
+                f"{folder / JOB}: {why}, so which job of an earlier session works there is not known: remove it once "
+                "none does, or give this session a folder of its own (--prefix)"
+            ) from None
+        if scheduler in jobs.SLURM and jobs.look_in_queue([jobid])[0] is not False:
             printer.info(f"Waiting for job {jobid} of an earlier session, which is still in {folder}")
-            jobs.settle_ids([jobid])
+            if why := jobs.settle_ids([jobid]):
+                raise ReframeError(
+                    f"whether job {jobid} of an earlier session still writes into {folder} is not known ({why}): run "
+                    "again once Slurm answers, or give this session a folder of its own (--prefix)"
+                )
         elif scheduler == "local" and _works_in(jobid, folder):
             printer.info(f"Waiting for process {jobid} of an earlier session, which is still in {folder}")
             _wait_for_process(jobid, folder, int(limit) or 3600)
@@ -260,7 +282,13 @@ def _wait_for_process(pid: str, folder: pathlib.Path, seconds: int) -> None:
 
 def keep_leftovers(stage: pathlib.Path, keep, printer) -> None:
     """Keeps records that a session left in its stage folders when it was killed: `keep(path)` says how many, if any."""
-    found = [path for name in ("record.jsonl", "unprofiled.jsonl") for path in sorted(stage.rglob(name))]
+    below = [(folder, names) for folder, names in load.walk(stage, [], compacted=True, links=False)]
+    found = [
+        pathlib.Path(folder, name)
+        for name in ("record.jsonl", "unprofiled.jsonl")
+        for folder, names in below
+        if name in names
+    ]
     number = sum(keep(path) for path in found if path.is_file() and not is_kept(path))
     if number:
         printer.info(f"Kept {spelling.counted(number, 'record')} that an earlier session left in {stage}")

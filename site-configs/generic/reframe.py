@@ -5,8 +5,6 @@ Copy this folder to site-configs/<site>/ and state what the site has; README.md 
 
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -14,16 +12,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "site-configs"))
 from site_common import KEPT_BY, detected_backend, modes
 
+from isthmus import tools
+from isthmus.site import hardware
+
 
 def visible_gpus():
-    """How many NVIDIA GPUs a process sees here; 0 where nothing says so."""
+    """How many NVIDIA GPUs a process sees here; 0 where there is no nvidia-smi. A lost one may not be left out."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return len(list(filter(None, chosen.split(","))))
-    if not shutil.which("nvidia-smi"):
-        return 0
-    result = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True, check=False)
-    return sum(line.startswith("GPU ") for line in result.stdout.splitlines())
+    answer = tools.ask("nvidia-smi", "-L")
+    listed, why = hardware.listed_by_nvidia_smi(answer)
+    if why and answer.is_here:
+        raise OSError(
+            f"how many GPUs there are is not known: {why}; mend the driver, name those to be measured in "
+            "CUDA_VISIBLE_DEVICES, or measure without them by ISTHMUS_BACKEND=host"
+        )
+    return len(listed)
 
 
 backend = detected_backend()

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/unreached_injections.hpp"
 
 namespace isthmus::device {
 namespace {
@@ -157,6 +158,14 @@ class Injector {
     rules_ = std::move(rules);
     active_ = !rules_.empty();
   }
+  std::vector<std::string> unreached() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> list;
+    for (const Rule& rule : rules_) {
+      if (rule.seen < rule.occurrence) list.push_back(fmt::format("{}:{}", rule.call, rule.occurrence));
+    }
+    return list;
+  }
   void pass(std::string_view call) {
     if (!active_) return;
     const std::lock_guard lock(mutex_);
@@ -186,6 +195,10 @@ class Injector {
 
 void injection_point(std::string_view call) {
   Injector::instance().pass(call);
+}
+
+std::vector<std::string> unreached_injections() {
+  return Injector::instance().unreached();
 }
 
 std::span<const std::string_view> injectable_calls() noexcept {

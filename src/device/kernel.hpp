@@ -6,7 +6,7 @@
 //
 //   launch(stream, ISTHMUS_KERNEL(saxpy<4>), {.grid = 132, .block = 256}, n, a, x, y);
 //
-// kernel_cuda.hpp, kernel_hip.hpp and kernel_emulator.hpp each define, as device functions:
+// kernel_cuda.hpp, kernel_hip.hpp and kernel_host.hpp each define, as device functions:
 //
 //   T*       dynamic_shared<T>()                      the block's dynamic shared memory, 128-byte aligned
 //   int      warp_size(), lane(), warp_in_block()     warp_size is 32 or 64 and never a constant to rely on
@@ -58,5 +58,5 @@ using LaneMask = std::uint64_t;
 #elif defined(ISTHMUS_BACKEND_HIP)
 #include "device/hip/kernel_hip.hpp"
 #else
-#include "device/emulator/kernel_emulator.hpp"
+#include "device/host/kernel_host.hpp"
 #endif

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "device/device.hpp"
+#include "device/libraries.hpp"
 
 namespace isthmus::device {
 

@@ -6,27 +6,26 @@
 
 namespace isthmus::device {
 
+#if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
+
 /// A value that atomics of other threads may be changing: some value that it had, in no order with other memory. Good
 /// for a look before an atomic that would be in vain.
 template <class T>
 __device__ inline T load_relaxed(const T* address) {
-#if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
   return *static_cast<const volatile T*>(address);
-#else
-  const emulator::AtomicTurn turn(address, emulator::Touch::load);
-  return __atomic_load_n(address, __ATOMIC_RELAXED);
-#endif
 }
 
 /// Writes a value that other threads read with load_relaxed, in no order with other memory.
 template <class T>
 __device__ inline void store_relaxed(T* address, T value) {
-#if defined(ISTHMUS_BACKEND_CUDA) || defined(ISTHMUS_BACKEND_HIP)
   *static_cast<volatile T*>(address) = value;
-#else
-  const emulator::AtomicTurn turn(address, emulator::Touch::store);
-  __atomic_store_n(address, value, __ATOMIC_RELAXED);
-#endif
 }
+
+#else
+
+using emulator::load_relaxed;
+using emulator::store_relaxed;
+
+#endif
 
 }  // namespace isthmus::device

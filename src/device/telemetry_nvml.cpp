@@ -59,11 +59,16 @@ std::optional<std::vector<ProcessInfo>> list_processes(const Asker& ask, const c
   const int first = ask.nvml().status(name, ask.device(), &count, static_cast<ProcessInfo*>(nullptr));
   if (first == nvml::success && count == 0) return std::vector<ProcessInfo>{};
   if (first != nvml::insufficient_size && first != nvml::success) return std::nullopt;
-  count += 8;  // some may start between the two calls
-  std::vector<ProcessInfo> processes(count);
-  if (!ask.nvml().call(name, ask.device(), &count, processes.data())) return std::nullopt;
-  processes.resize(std::min<std::size_t>(count, processes.size()));
-  return processes;
+  constexpr int tries = 5;  // more than there is room for may start between two calls
+  for (int i = 0; i < tries; ++i) {
+    count += 8;
+    std::vector<ProcessInfo> processes(count);
+    const int answer = ask.nvml().status(name, ask.device(), &count, processes.data());
+    processes.resize(std::min<std::size_t>(count, processes.size()));
+    if (answer == nvml::success) return processes;
+    if (answer != nvml::insufficient_size) break;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::vector<ProcessInfo>> compute_processes(const Asker& ask) {
@@ -115,10 +120,15 @@ class XidWatch {
     } event{};
     constexpr unsigned no_wait = 0;
     constexpr std::size_t most = 1000;  // a chip that fails reports without end
-    while (watching_ && xids_.size() < most &&
-           nvml_.call("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait))
+    constexpr int none_now = 10;        // NVML_ERROR_TIMEOUT
+    while (watching_ && xids_.size() < most) {
+      const int answer = nvml_.status("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait);
+      watching_ = answer == nvml::success || answer == none_now;
+      if (answer != nvml::success) break;
       xids_.push_back(static_cast<unsigned>(event.xid));
-    return watching_ ? std::optional(xids_) : std::nullopt;
+    }
+    // Those that were seen remain true when nothing more can be asked; none seen is then not known.
+    return watching_ || !xids_.empty() ? std::optional(xids_) : std::nullopt;
   }
 
  private:
@@ -153,6 +163,7 @@ void ask_what_changes(const Asker& ask, Telemetry& t) {
   t.power_w = ask.scaled(1e-3, "nvmlDeviceGetPowerUsage");
   constexpr unsigned uncorrected = 1, since_boot = 0;
   unsigned long long errors = 0;
+  t.ecc_uncorrected.reset();  // those of before are no answer
   if (ask.nvml().call("nvmlDeviceGetTotalEccErrors", ask.device(), uncorrected, since_boot, &errors)) {
     t.ecc_uncorrected = errors;
   }

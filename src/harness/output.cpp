@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <system_error>
@@ -20,27 +19,32 @@ namespace {
 
 constexpr int kWaitMilliseconds = 1000;  // for a reader of a stream that does not block
 
-int output_error = 0;  // errno of the first failure on stdout
+int first_error = 0;  // errno of the first failure on stdout
 
-void note_output_error() noexcept {
-  if (output_error == 0) output_error = errno != 0 ? errno : EIO;
+/// Writes all of a text, and waits for the reader of a stream that does not block: `patience_ms` at a time for a part,
+/// without end where that is -1. False where it could not; errno says why.
+bool write_all(int descriptor, std::string_view text, int patience_ms) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      pollfd ready{descriptor, POLLOUT, 0};
+      const int found = poll(&ready, 1, patience_ms);
+      if (found == 0 || (found < 0 && errno != EINTR)) return false;
+    } else if (written == 0 || errno != EINTR) {
+      if (written == 0) errno = EIO;
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
 
 void print_diagnostic(std::string_view text) noexcept {
   const int error = errno;
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written > 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (written < 0 && errno == EAGAIN) {
-      pollfd ready{STDERR_FILENO, POLLOUT, 0};
-      if (poll(&ready, 1, kWaitMilliseconds) <= 0) break;
-    } else if (written == 0 || errno != EINTR) {
-      break;
-    }
-  }
+  write_all(STDERR_FILENO, text, kWaitMilliseconds);
   errno = error;
 }
 
@@ -55,14 +59,11 @@ void say(std::string_view sentence) noexcept {
 }
 
 void print(std::string_view text) noexcept {
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) note_output_error();
+  if (first_error == 0 && !write_all(STDOUT_FILENO, text, -1)) first_error = errno;
 }
 
-int flush_output() noexcept {
-  errno = 0;
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) note_output_error();
-  return output_error;
+int output_error() noexcept {
+  return first_error;
 }
 
 void ignore_broken_pipes() noexcept {

@@ -15,11 +15,11 @@ void say(std::string_view sentence) noexcept;
 /// Writes text to stderr as it is, such as a progress line.
 void print_diagnostic(std::string_view text) noexcept;
 
-/// Writes text to stdout. flush_output() tells whether all of it arrived.
+/// Writes text to stdout, and waits for a reader that is slow. output_error() tells whether all of it arrived.
 void print(std::string_view text) noexcept;
 
-/// Flushes stdout. Returns 0, or the errno of the first print() or flush that failed; EIO where that is unknown.
-int flush_output() noexcept;
+/// 0, or the errno of the first print() that failed; nothing is printed after it.
+int output_error() noexcept;
 
 /// A write to a pipe that nobody reads becomes an error, as other failed writes are, instead of the end of the process.
 void ignore_broken_pipes() noexcept;

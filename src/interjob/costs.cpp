@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kWorth = 0.9;
 /// How many times as long a call of the driver takes when threads are at it all the time: with this, of 369 batches on
 /// one NVIDIA H200 host that were overlapped by force, 188 would have been chosen, none slower than serial; with 1.0 it
-/// would have been 221, and 15 slower (analysis/data/h200/interjob.jsonl.gz).
+/// would have been 221, and 15 slower (papers/data/h200/interjob.jsonl.gz).
 constexpr double kContended = 1.7;
 /// What was measured may be a little off too.
 constexpr double kSeenWorth = 0.98;

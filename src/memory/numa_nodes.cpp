@@ -14,8 +14,9 @@ namespace {
 constexpr unsigned long kMaximumNodes = 1024;
 constexpr std::size_t kBitsPerWord = 8 * sizeof(unsigned long);
 
+/// Without sysfs libnuma takes node 0 for the only one.
 bool available() noexcept {
-  static const bool known = numa_available() >= 0;
+  static const bool known = numa_available() >= 0 && access("/sys/devices/system/node", R_OK | X_OK) == 0;
   return known;
 }
 

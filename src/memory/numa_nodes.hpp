@@ -8,10 +8,10 @@
 
 namespace isthmus::memory {
 
-/// Highest NUMA node that has memory this process may use, -1 where the kernel knows no nodes.
+/// Highest NUMA node that has memory this process may use, -1 where the kernel knows no nodes or does not tell.
 int highest_numa_node() noexcept;
 bool numa_node_usable(int node) noexcept;
-/// Nodes with memory this process may use, ascending; empty where the kernel knows no nodes.
+/// Nodes with memory this process may use, ascending; empty where the kernel knows no nodes or does not tell.
 std::vector<int> usable_numa_nodes();
 /// Bytes of a node that nobody uses, as libnuma has them; nullopt where the kernel does not tell.
 std::optional<std::size_t> numa_node_free_bytes(int node) noexcept;

@@ -1,5 +1,7 @@
 #include "memory/topology.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -45,6 +47,9 @@ Topology load(const std::string& synthetic) {
 Topology load_topology(const std::string& synthetic) {
   static std::mutex one_at_a_time;  // the environment is the process's
   const std::scoped_lock hold(one_at_a_time);
+  // Without these files hwloc makes one node and its cores up.
+  if (synthetic.empty() && access("/sys/devices/system/cpu", R_OK | X_OK) != 0)
+    return {nullptr, &hwloc_topology_destroy};
   auto topology = load(synthetic);
   if (!synthetic.empty() || (topology && hwloc_topology_is_thissystem(topology.get()) != 0)) return topology;
   const WithoutHwlocVariables plain;

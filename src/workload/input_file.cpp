@@ -93,7 +93,7 @@ std::string InputFile::text() const {
   return all;
 }
 
-std::string InputFile::sha256() const {
+std::string InputFile::sha256(const std::function<bool()>& stop) const {
   using Identity = std::array<std::int64_t, 5>;  // of a file with its contents
   static std::mutex lock;
   static std::map<Identity, std::string> known;
@@ -106,6 +106,7 @@ std::string InputFile::sha256() const {
   Sha256 hash;
   std::vector<char> block(std::min<std::size_t>(bytes(), std::size_t{1} << 22));
   for (std::size_t done = 0; done < bytes();) {
+    if (stop && stop()) fail(open_->path, "reading it was interrupted", "run again");
     const std::size_t count = std::min(block.size(), bytes() - done);
     read(done, block.data(), count);
     hash.add(block.data(), count);

@@ -3,6 +3,7 @@
 // A file that a case reads.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,9 @@ class InputFile {
   int descriptor() const;
   /// All of it.
   std::string text() const;
-  /// Of all of it, 64 hexadecimal digits; taken once, as long as the file is as it was.
-  std::string sha256() const;
+  /// Hash of it all, 64 hexadecimal digits; taken once, as long as the file is as it was. `stop` is asked every few
+  /// megabytes: once it says so, std::runtime_error is thrown.
+  std::string sha256(const std::function<bool()>& stop = {}) const;
 
  private:
   struct Open;

@@ -1,4 +1,4 @@
-// What the emulated device makes of a network, for oracles that know nothing of this tree (tests/python/networks.py).
+// What the emulated device makes of a network, for oracles that know nothing of this tree (papers/tests/networks.py).
 //
 //   network-numbers text NAME                          the .cfg of a network that comes with the program
 //   network-numbers infer SIDE BATCH       <FILE.cfg   images, parameters and results

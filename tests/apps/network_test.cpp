@@ -133,6 +133,14 @@ TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
     EXPECT_EQ(complaint_of(text).substr(0, complaint.size()), complaint) << text;
 }
 
+TEST(NetworkDescriptions, HaveAtMostTenThousandSections) {
+  std::string text = "[net]\nwidth=8\nheight=8\n";
+  for (int i = 1; i < 10000; ++i) text += "[avgpool]\n";
+  EXPECT_EQ(parse_network(text, "x.cfg").layers.size(), 9999u);
+  EXPECT_EQ(complaint_of(text + "[avgpool]\n"),
+            "x.cfg:10003: more than 10000 sections: make a network of fewer layers");
+}
+
 // Texts that were right, with bytes and lines lost, doubled and changed: a network or a sentence that says where.
 TEST(NetworkDescriptions, SurviveWhatIsNoText) {
   std::mt19937 random(7);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/libraries.hpp"
 #include "fake_convolutions.hpp"
 
 namespace isthmus::device {

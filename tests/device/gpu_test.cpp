@@ -16,6 +16,7 @@
 
 #include "device/engine_copies.hpp"
 #include "device/kernel.hpp"
+#include "device/libraries.hpp"
 
 namespace isthmus::device {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "device/libraries.hpp"
 #include "emulator_fixture.hpp"
 
 namespace isthmus::device {

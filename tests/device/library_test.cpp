@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/libraries.hpp"
 
 namespace isthmus::device {
 namespace {

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "device/device.hpp"
+#include "device/libraries.hpp"
 
 namespace isthmus::device {
 namespace {

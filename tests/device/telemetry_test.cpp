@@ -62,6 +62,20 @@ TEST(Nvml, CollectsCriticalErrorsFromTheFirstQuestionOn) {
   EXPECT_EQ(telemetry_nvml("GPU-complete", "", library).xids, std::vector<unsigned>{}) << "each device has its own";
 }
 
+TEST(Nvml, AnAnswerThatNoLongerComesIsNotTheOneOfBefore) {
+  Telemetry t = telemetry_nvml("GPU-leaving", "", library);
+  EXPECT_EQ(t.ecc_uncorrected, 3u);
+  EXPECT_EQ(t.xids, std::vector<unsigned>{});
+  refresh_nvml(t, "GPU-leaving", "", library);
+  EXPECT_EQ(t.ecc_uncorrected, std::nullopt) << "the count of before would say that no error came up";
+  EXPECT_EQ(t.xids, std::nullopt) << "nor does a GPU that is lost report that none came";
+}
+
+TEST(Nvml, ProcessesThatStartBetweenTwoQuestionsAreListed) {
+  EXPECT_EQ(occupancy_nvml("GPU-crowded", "", library).processes.value().size(), 40u);
+  EXPECT_EQ(telemetry_nvml("GPU-crowded", "", library).foreign_processes.size(), 40u);
+}
+
 TEST(Nvml, TellsWhoIsOnADevice) {
   const auto complete = occupancy_nvml("GPU-complete", "", library);
   EXPECT_EQ(complete.processes, (std::vector<unsigned>{1, 2})) << "those that compute, those that draw, not this one";

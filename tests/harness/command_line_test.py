@@ -4,6 +4,7 @@ Runs the binary named by ISTHMUS_BENCH (the harness with the tests' own workload
 sentence on stderr, and at what is on disk.
 """
 
+import fcntl
 import functools
 import json
 import os
@@ -477,9 +478,103 @@ class CommandLine(unittest.TestCase):
                     "isthmus-bench: nothing reads the environment variables ISTHMUS_HOST_MEMROY (did you mean "
                     "'ISTHMUS_HOST_MEMORY'?), ISTMUS_RESULT (did you mean 'ISTHMUS_RESULTS'?); correct or unset them\n",
                 )
-        done = self.measure(*run, ISTHMUS_FIXTURE_NUMBERS="x", ISTHMUS_SYSTEM="a", ISTHMUS_PARTITION="b")
+        done = self.measure(*run, ISTHMUS_SYSTEM="a", ISTHMUS_PARTITION="b", ISTHMUS_RESULTS="c")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("isthmus_inject", self.run_bench("list", isthmus_inject="x").stderr)
+
+    def test_a_variable_of_one_run_that_it_does_not_use_is_named(self):
+        numbers = ("fixture/numbers", "--placement", "pinned", "--samples", "1")
+        unread = (
+            "isthmus-bench: ISTHMUS_FIXTURE_NUMBERS is set, and no case of this run has source=file, so that file is "
+            "not read; add --set source=file, or unset the variable\n"
+        )
+        for more in ([], ["--quiet"], ["--processes", "2"], ["--set", "source=made"]):
+            with self.subTest(more=more):
+                done = self.measure(*numbers, *more, ISTHMUS_FIXTURE_NUMBERS="/no/such")
+                self.assertEqual((done.returncode, done.stderr), (0, unread))
+        done = self.measure("fixture/host_loop", ISTHMUS_FIXTURE_NUMBERS="/no/such", ISTHMUS_UVM="force")
+        self.assertIn("this run has no workload that reads it (as fixture/numbers does); unset it", done.stderr)
+        self.assertIn("ISTHMUS_UVM is set, and nothing watches page faults in this run", done.stderr)
+        self.assertEqual(self.measure(*numbers, ISTHMUS_FIXTURE_NUMBERS="").stderr, "")
+        (self.folder / "numbers.bin").write_bytes(bytes(64))
+        both = self.measure(*numbers, "--set", "source=made,file", ISTHMUS_FIXTURE_NUMBERS="numbers.bin")
+        self.assertEqual((both.returncode, both.stderr), (0, ""))
+        for quiet in (["list"], ["info"], ["--help"], ["--version"], ["run", "--help"], ["run", *numbers, "--dry-run"]):
+            with self.subTest(quiet):
+                self.assertEqual(self.run_bench(*quiet, ISTHMUS_FIXTURE_NUMBERS="x", ISTHMUS_UVM="force").stderr, "")
+
+    def test_a_fault_that_was_asked_for_and_not_met_is_named(self):
+        run = ("fixture/saxpy", "--size", "tiny")
+        done = self.measure(*run, ISTHMUS_INJECT="launch:1000000,malloc_device:500000:oom")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ISTHMUS_INJECT asks for launch:1000000,malloc_device:500000, and this process made", done.stderr)
+        self.assertNotIn("made fewer such calls", self.measure(*run, ISTHMUS_INJECT="launch:1").stderr)
+
+    def test_an_option_that_nothing_reads_is_named_at_the_end(self):
+        for arguments, said in (
+            (["fixture/host_loop", "--seed", "7"], "--seed had no effect, since no case that ran draws from it"),
+            (
+                ["fixture/host_loop", "--no-latch"],
+                "--no-latch had no effect, since no case that ran holds its stream",
+            ),
+            (["fixture/host_loop", "--latch-timeout", "9"], "--latch-timeout had no effect"),
+            (["unused/axis", "--samples", "4"], "--samples had no effect, since no case that ran takes samples"),
+            (["unused/axis", "--warmups", "1"], "--warmups had no effect"),
+            (["fixture/saxpy", "--size", "tiny", "--min-time", "1"], "--min-time had no effect"),
+            (["unused/axis", "--set", "unread=3"], "--set unread=3 had no effect, since no case that ran reads"),
+            (["unused/axis", "--size", "tiny"], "--size had no effect, since the size of unused/axis tiny comes"),
+        ):
+            with self.subTest(arguments):
+                done = self.measure(*arguments)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual([line.count(said) for line in done.stderr.splitlines()], [1], done.stderr)
+        twice = self.measure("fixture/host_loop", "--seed", "7", "--processes", "2")
+        self.assertEqual(twice.stderr.count("--seed had no effect"), 1, twice.stderr)
+        used = (
+            "--seed",
+            "7",
+            "--no-latch",
+            "--samples",
+            "2",
+            "--warmups",
+            "1",
+            "--set",
+            "threads=32",
+            "--size",
+            "tiny",
+        )
+        self.assertEqual(self.measure("fixture/saxpy", *used).stderr, "")
+        self.assertEqual(self.measure("fixture/host_loop", "--seed", "7", "--quiet").stderr, "")
+        self.assertEqual(self.run_bench("run", "fixture/host_loop", "--seed", "7", "--dry-run").stderr, "")
+
+    def test_options_that_would_do_nothing_are_refused_or_noted_before_any_work(self):
+        saxpy = ("fixture/saxpy", "--size", "tiny")
+        self.assert_refused(
+            self.run_bench("run", *saxpy, "--resume"), "--resume goes on in the file that --record names"
+        )
+        self.assert_refused(
+            self.measure("unused/device", "--device", "1", ISTHMUS_EMULATOR="devices=2"),
+            "--device chooses 1, and the name of unused/device says which GPUs it uses",
+        )
+        done = self.measure("unused/device", "fixture/host_loop", "--device", "1", ISTHMUS_EMULATOR="devices=2")
+        self.assertIn("--device has no effect on 1 of 2 cases, as unused/device", done.stderr)
+        self.assertEqual(self.measure("unused/device", "--device", "0").stderr, "")
+        done = self.measure("fixture/host_loop", "--device", "0", "--numa", "0")
+        self.assertIn("--device has no effect, since no case of this run uses a GPU", done.stderr)
+        self.record.unlink()
+        self.assert_refused(self.measure(*saxpy, "--min-time", "200"), "--min-time 200 is more than the 120 s")
+        self.assert_refused(
+            self.measure(*saxpy, "--min-time", "3", "--budget", "2"), "more than the 2 s", "by --budget"
+        )
+        self.assert_refused(
+            self.measure("fixture/saxpy", "fixture/stencil", "--preset", "fixture-fig1"),
+            "fixture/stencil has no preset 'fixture-fig1', so it would be left out",
+        )
+        done = self.run_bench("run", "fixture/s*", "--preset", "fixture-fig1", "--dry-run")
+        self.assertIn("preset fixture-fig1 is of 1 of ", done.stderr)
+        done = self.run_bench("run", "fixture/saxpy", "--size", "tiny,small", "--set", "n=99", "--dry-run")
+        self.assertIn("--size has no effect on fixture/saxpy, since --set says all that its sizes say", done.stderr)
+        self.assertEqual(done.stdout.count("fixture/saxpy"), 1)
 
     def test_an_empty_name_of_a_profiler_is_none(self):
         self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm", "--samples", "3", ISTHMUS_PROFILER="")
@@ -507,6 +602,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, "would be skipped: needs .* of host memory")
         self.assertIn("sysinfo(2) calls free", done.stderr)
+
+    def test_without_sysfs_no_node_and_core_is_made_up(self):
+        apart = ["unshare", "-m", "bash", "-c", 'mount -t tmpfs none /sys && exec "$@"', "bash"]
+        if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no file system can be mounted over here")
+        told = subprocess.run([*apart, BENCH, "info", "--json"], capture_output=True, text=True, timeout=60)
+        host = json.loads(told.stdout)["host"]
+        self.assertEqual((host["numa_nodes"], host["cores"]), (None, None))
+        done = subprocess.run([*apart, BENCH, "run", "fixture/saxpy", "--numa", "0"],
+                              capture_output=True, text=True, cwd=self.folder, timeout=60)  # fmt: skip
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--numa names a node, and the kernel does not say which there are", done.stderr)
 
     # --- what works --------------------------------------------------------------------------------
 
@@ -746,6 +853,7 @@ class CommandLine(unittest.TestCase):
             (1, 0, "skipped", "there is nothing"),
             (2, 1, "error", "in a fresh process: it went wrong"),
             (3, 1, "error", "ended by signal 9"),
+            (4, 1, "error", "ended with exit code 5"),
         ):
             with self.subTest(what):
                 self.record.unlink(missing_ok=True)
@@ -778,6 +886,52 @@ class CommandLine(unittest.TestCase):
         axes = [(r["axes"]["bytes"], r["axes"]["streams"]) for r in self.records()]
         self.assertEqual(axes, [(1024, 1), (2048, 1), (1024, 2), (2048, 2), (3072, 1), (3072, 2)])
 
+    def test_resume_says_which_cases_were_measured_otherwise(self):
+        run = ("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm")
+        self.measure(*run, "--samples", "2")
+        self.assertEqual(self.measure(*run, "--resume", "--samples=2").stderr, "")
+        for more, now in ((["--samples", "3"], "--samples 3"), (["--no-latch"], "--no-latch"), ([], "none of these")):
+            with self.subTest(more=more):
+                done = self.measure(*run, "--resume", *more)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = f"2 of the cases done before were measured otherwise than asked now (--samples 2, now {now}"
+                self.assertIn(said, done.stderr)
+        self.assertEqual(len(self.records()), 2)
+
+    def test_what_would_choose_nothing_is_refused(self):
+        for option, value in (("--placement", "pinned"), ("--staging", "direct"), ("--mode", "pm")):
+            with self.subTest(option=option):
+                done = self.measure("fixture/host_loop", option, value)
+                self.assert_refused(done, f"{option} has no effect on fixture/host_loop, which has none to choose from")
+        self.assertEqual(self.measure("fixture/host_loop", "--placement", "all").returncode, 0)
+        done = self.run_bench("run", "fixture/*", "--placement", "pinned", "--dry-run")
+        self.assertIn("--placement chooses where there is something to choose", done.stderr)
+
+    def test_a_slow_reader_of_a_pipe_that_does_not_block_gets_all(self):
+        whole = self.run_bench("list", "--json").stdout.encode()
+        ends = os.pipe()
+        os.set_blocking(ends[1], False)
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, 4096)
+        with subprocess.Popen([BENCH, "list", "--json"], stdout=ends[1]) as program:
+            os.close(ends[1])
+            time.sleep(0.1)
+            with open(ends[0], "rb") as reader:
+                self.assertEqual(reader.read(), whole)
+        self.assertEqual(program.returncode, 0)
+        self.assertGreater(len(whole), 4096)
+
+    def test_a_file_that_is_not_used_is_not_hashed(self):
+        """Hashing a file of hundreds of gigabytes takes minutes."""
+        numbers = self.folder / "numbers.bin"
+        numbers.write_bytes(bytes(1024))
+        run = ("fixture/numbers", "--set", "source=file", "--placement", "pinned", "--samples", "1")
+        self.measure(*run, ISTHMUS_FIXTURE_NUMBERS=str(numbers), ISTHMUS_HOST_MEMORY="1KiB")
+        self.measure(*run, ISTHMUS_FIXTURE_NUMBERS=str(numbers))
+        skipped, measured = self.records()
+        self.assertIn("of host memory", skipped["skipped"])
+        self.assertNotIn("input_file", skipped)
+        self.assertEqual(measured["input_file"]["bytes"], 1024)
+
     def test_settings_that_not_all_take_are_said_once(self):
         done = self.measure("moves/*", "--set", "streams=2", "--processes", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -801,8 +955,11 @@ class CommandLine(unittest.TestCase):
 
     def test_a_broken_driver_does_not_break_the_list(self):
         done = self.run_bench("list", "moves/*", ISTHMUS_INJECT="count:1")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1), done.stderr)
+        self.assertIn("isthmus-bench: the number of GPUs is not known, so workloads of one GPU only", done.stderr)
+        self.assertIn("count", done.stderr)
         self.assertIn("moves/gpu0-gpu0/ce", done.stdout)
+        self.assertEqual(self.run_bench("list", "moves/*").stderr, "")
 
     # --- what is on disk stays there -----------------------------------------------------------------
 
@@ -1061,7 +1218,10 @@ class CommandLine(unittest.TestCase):
         os.mkfifo(pipe)
         self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", str(pipe)), "nobody reads the pipe")
         with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
-            done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(pipe))
+            for _ in range(100):  # until cat reads
+                done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(pipe))
+                if done.returncode != 2:
+                    break
             read = reader.communicate(timeout=60)[0]
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([json.loads(line)["workload"] for line in read.splitlines()], ["fixture/saxpy"])
@@ -1091,7 +1251,7 @@ class CommandLine(unittest.TestCase):
         return child, errors
 
     def test_a_signal_ends_after_the_sample_with_valid_records(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             for processes in ("1", "2"):
                 with self.subTest(signal=number, processes=processes):
                     # A busy machine may not have come to the case by then: the signal then comes later.
@@ -1104,6 +1264,31 @@ class CommandLine(unittest.TestCase):
                     self.assertIn("interrupted", {m["stop"] for m in record["metrics"]})
                     self.assertEqual(record["verify"]["status"], "pass")
                     self.assertIn("0 passed, 0 skipped, 0 failed, 1 interrupted", child.printed)
+
+    def test_a_process_does_not_go_on_without_the_one_that_started_it(self):
+        for number in (signal.SIGKILL, signal.SIGUSR1):
+            with self.subTest(signal=number):
+                self.record.unlink(missing_ok=True)
+                parent = subprocess.Popen(
+                    [BENCH, "run", "fixture/saxpy", "--samples", "100000", "--processes", "2", "--record",
+                     str(self.record)],
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                )  # fmt: skip
+                parent.stdout.readline()
+                children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+                while not (child := children.read_text().strip()):
+                    time.sleep(0.05)
+                time.sleep(2)
+                parent.send_signal(number)
+                parent.communicate(timeout=60)
+                stat = Path(f"/proc/{child}/stat")
+                for _ in range(400):
+                    if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                        break
+                    time.sleep(0.05)
+                else:
+                    self.fail("it goes on")
+                self.assertIn("interrupted", {m["stop"] for m in self.records()[0]["metrics"]})
 
     def run_in_its_own_group(self, *arguments):
         self.record.unlink(missing_ok=True)
@@ -1147,7 +1332,7 @@ class CommandLine(unittest.TestCase):
                     )
                     self.assertTrue(self.record.read_text().startswith(before))
                     records = self.records()[1:]
-                    sentences = done.stderr.splitlines()
+                    sentences = [s for s in done.stderr.splitlines() if "made fewer such calls" not in s]
                     for sentence in sentences:
                         self.assertTrue(sentence.startswith("isthmus-bench: "), done.stderr)
                     hurt = [r for r in records if r["error"] or r["skip_kind"] == "unsupported"]

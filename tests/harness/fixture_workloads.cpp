@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <span>
 #include <string>
@@ -325,6 +326,23 @@ const Registration host_registration =
         .cpu_only()
         .preset({.name = "fixture-repeated", .help = "twice, for a while", .processes = 2, .least_time = 0.05});
 
+// Reads none of its axes, and takes no samples.
+void unread(Case& c) {
+  c.once(time_metric("loop", "clock"), 1);
+}
+const Registration unread_registration = Workload("unused/axis", unread)
+                                             .summary("an axis that means nothing")
+                                             .unverified("nothing is computed")
+                                             .metrics({"loop"})
+                                             .cpu_only()
+                                             .axis({.name = "unread", .help = "nothing", .default_value = 1})
+                                             .size("tiny", {{"unread", 2}});
+const Registration first_gpu_registration = Workload("unused/device", unread)
+                                                .summary("of the first GPU")
+                                                .unverified("nothing is computed")
+                                                .metrics({"loop"})
+                                                .devices({0});
+
 void skips(Case&) {
   throw Skip("this workload never runs");
 }
@@ -416,6 +434,7 @@ std::vector<double> in_a_fresh_process(int what) {
   if (what == 1) throw device::Error(device::ErrorKind::unsupported, "count", "there is nothing", "try another");
   if (what == 2) throw std::runtime_error("it went wrong");
   if (what == 3) static_cast<void>(raise(SIGKILL));
+  if (what == 4) static_cast<void>(std::atexit([] { _exit(5); }));
   return {static_cast<double>(what), static_cast<double>(getpid()), 1.0 / 3};
 }
 const FreshProcess fresh("fixture/fresh", in_a_fresh_process);
@@ -468,6 +487,7 @@ class ManagedWords {
 void beyond(Case& c) {
   constexpr std::size_t kStep = 4096 / sizeof(std::uint32_t), kTouched = 512;
   const auto what = c.choice("what");
+  for (const char* axis : {"memory", "driver_prefetch"}) static_cast<void>(c.choice(axis));
   c.needs(c.extent("bytes"), 0);
   ManagedWords memory(c.extent("bytes"));
   const auto touch = [&] {
@@ -503,6 +523,7 @@ const Registration beyond_registration =
 
 // A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
 void move(Case& c, int from, int to, int gpus) {
+  static_cast<void>(c.integer("node"));
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
   const double bytes = static_cast<double>(c.extent("bytes"));
   c.sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
@@ -533,6 +554,7 @@ std::vector<Workload> make_moves(const Machine& machine) {
     for (int to = 0; to < machine.gpus; ++to) {
       const auto name = "moves/gpu" + std::to_string(from) + "-gpu" + std::to_string(to) + "/ce";
       list.push_back(move_workload(name, [=](Case& c) {
+                       static_cast<void>(c.integer("streams"));
                        move(c, from, to, device::count());
                      }).axis({.name = "streams", .help = "streams that move", .default_value = 1, .choices = {1, 2}}));
     }

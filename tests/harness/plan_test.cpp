@@ -174,6 +174,18 @@ TEST(Plan, RefusalsSayWhatToDo) {
   contains(refusal(request), "--mode");
 }
 
+TEST(Plan, SaysWhichWorkloadsHaveNoneOfAllModes) {
+  auto request = of("fixture/saxpy");
+  request.patterns.push_back("fixture/st*");  // fixture/steps is staged in no mode's way
+  request.modes = {"all"};
+  std::vector<std::string> notices;
+  EXPECT_FALSE(plan(request, &notices).empty());
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("no case of 1 of 3 workloads, such as fixture/steps"), std::string::npos) << notices[0];
+  request.patterns.push_back("fixture/steps");
+  EXPECT_NE(refusal(request).find("no case of fixture/steps"), std::string::npos) << "it was asked for by its name";
+}
+
 /// What an axis is in each case.
 std::vector<std::int64_t> values(const std::vector<CaseSpec>& cases, std::string_view axis) {
   std::vector<std::int64_t> list;

@@ -4,6 +4,7 @@
 #include "harness/ranks/ranks.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include "harness/measure/case_runner.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/ranks/interrupt.hpp"
+#include "harness/ranks/process.hpp"
 #include "harness/record/record.hpp"
 #include "harness/record/schema_check.hpp"
 
@@ -132,6 +134,11 @@ std::string at(int point, int rank) {
 
 // 2 warm-ups and 3 samples of 2 points each, twice, with 3 points before them and 2 after.
 constexpr int kPoints = 3 + 2 * 5 * 2 + 2;
+
+/// Nobody knows how such a process ended: that it did well must not be what comes out.
+TEST(Process, AnEndThatCannotBeAskedForIsNoSuccess) {
+  EXPECT_THROW(wait_for(getppid(), false), std::runtime_error);
+}
 
 TEST(Ranks, RunACaseTogether) {
   for (const auto& result : run({})) {

@@ -24,6 +24,7 @@
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
 #include "harness/ranks/interrupt.hpp"
+#include "harness/record/host_facts.hpp"
 #include "harness/record/job_allocation.hpp"
 #include "harness/record/read_json.hpp"
 #include "harness/record/record_file.hpp"
@@ -541,6 +542,13 @@ class InputFiles : public testing::Test {
   std::filesystem::path path_ = folder_ / "numbers.bin";
 };
 
+TEST_F(InputFiles, HashingEndsWhenItIsToldTo) {
+  write("abcdefgh");
+  const workload::InputFile file(path_, 1024);
+  EXPECT_THROW(file.sha256([] { return true; }), std::runtime_error);
+  EXPECT_EQ(file.sha256([] { return false; }).size(), 64U);
+}
+
 TEST_F(InputFiles, AreInTheRecordAndKeepCasesApart) {
   write("abcdefgh");
   const auto first = measured();
@@ -816,7 +824,6 @@ TEST_F(RecordFiles, LinesThatAreNoRecordsAreReadOver) {
     std::ofstream stream(path_);
     stream << long_name << '\n' << long_time << '\n' << deep << '\n' << objects << '\n';
     stream << "{\"axes\":" << deep << std::string(deep.size(), ']') << "}\n";
-    stream << R"({"schema":"isthmus.record/1","workload":"a/b","axes":[1]})" << '\n';
     stream << R"({"schema":"isthmus.record/2","workload":7,"axes":null})" << '\n';
     stream << std::string(kLongestLine + 1, ' ') << '\n' << record << '\n';
   }
@@ -848,6 +855,46 @@ TEST_F(RecordFiles, SpoiltRecordsAreReadOver) {
   std::ofstream(path_) << text;
   EXPECT_LE(settled_cases(path_).size(), 3000u);
   EXPECT_GT(broken_line(path_), 0u);
+}
+
+/// An unreadable file is no empty one: --resume would measure all of it again, and a table would show nothing.
+TEST_F(RecordFiles, AFileThatCannotBeReadIsNotTakenForAnEmptyOne) {
+  const auto lines_of = [](const std::string& path) {
+    int count = 0;
+    for_each_line(path, [&](const FileLine&) { return ++count > 0; });
+    return count;
+  };
+  EXPECT_EQ(lines_of(path_), 0) << "there is none";
+  const std::string unreadable = "/proc/self/mem";  // a regular file whose first byte is no memory: EIO
+  EXPECT_THROW(lines_of(unreadable), RecordError);
+  EXPECT_THROW(settled_cases(unreadable), RecordError);
+  EXPECT_THROW(broken_line(unreadable), RecordError);
+  try {
+    check_record_path(unreadable);
+    FAIL();
+  } catch (const RecordError& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot be read (Input/output error)"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HostFacts, AGovernorIsThatOfAllProcessors) {
+  const std::filesystem::path folder = temporary_path("cpu");
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(governor_of(folder), std::nullopt);
+  const auto file_of = [&](int cpu) { return folder / ("cpu" + std::to_string(cpu)) / "cpufreq" / "scaling_governor"; };
+  for (int cpu = 0; cpu < 3; ++cpu) {
+    std::filesystem::create_directories(file_of(cpu).parent_path());
+    std::ofstream(file_of(cpu)) << "performance\n";
+  }
+  std::filesystem::create_directories(folder / "cpu3");  // offline
+  std::filesystem::create_directories(folder / "cpufreq");
+  EXPECT_EQ(governor_of(folder), "performance");
+  std::ofstream(file_of(2)) << "powersave\n";
+  EXPECT_EQ(governor_of(folder), "performance,powersave");
+  std::filesystem::remove(file_of(1));
+  std::filesystem::create_directory(file_of(1));  // reading fails
+  EXPECT_EQ(governor_of(folder), std::nullopt);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Json, IsReadUpToADepth) {
@@ -888,38 +935,24 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
   EXPECT_FALSE(settled.contains(case_identity(other, good, c.device, 16)));
 }
 
-TEST_F(RecordFiles, ResumeKnowsRecordsOfVersions1And2) {
+// The identities of the cases that a file settles.
+std::set<std::string> settled_by(const std::string& path) {
+  std::set<std::string> identities;
+  for (const auto& [identity, warnings] : settled_cases(path)) identities.insert(identity);
+  return identities;
+}
+
+TEST_F(RecordFiles, ResumeKnowsRecordsOfThisVersionOnly) {
   const auto c = context();
   const RunIdentity identity{.id = "0123456789", .command = {}, .process = 1, .seed = c.seed};
   const auto spec = spec_of("fixture/saxpy");
   auto record = record_json(identity, run_case(spec, c));
   EXPECT_EQ(record["schema"], "isthmus.record/3");
-  EXPECT_EQ(upgraded(record), record);
-  const auto settled = [&](const json& line) {
-    std::ofstream(path_) << line << '\n';
-    return settled_cases(path_);
-  };
-  const std::set<std::string> here{case_identity(identity, spec, c.device, 16)};
-  for (const json& other : {json("isthmus.record/4"), json(1), json(nullptr)}) {
+  for (const json& other : {json("isthmus.record/2"), json("isthmus.record/4"), json(1), json(nullptr)}) {
     record["schema"] = other;
-    EXPECT_TRUE(settled(record).empty()) << other;
+    std::ofstream(path_) << record << '\n';
+    EXPECT_TRUE(settled_by(path_).empty()) << other;
   }
-  record["schema"] = "isthmus.record/2";
-  EXPECT_EQ(settled(record), here);
-  record["schema"] = "isthmus.record/1";
-  for (const char* name : {"submission", "host_turns", "tables"}) record.erase(name);
-  EXPECT_EQ(settled(record), here);
-}
-
-TEST_F(RecordFiles, ResumeKnowsCasesByTheirOldNames) {
-  auto record = record_of(spec_of("fixture/saxpy"));
-  record["workload"] = "stream/gpu0/triad";
-  record["axes"] = {{"memory", "write_combined"}};
-  const std::set<std::string> here{case_identity(record)};
-  record["schema"] = "isthmus.record/2";
-  record["axes"]["memory"] = "wc";
-  std::ofstream(path_) << record << '\n';
-  EXPECT_EQ(settled_cases(path_), here);
 }
 
 }  // namespace

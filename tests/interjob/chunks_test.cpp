@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 
 namespace isthmus::interjob {
 namespace {
@@ -20,15 +20,15 @@ namespace {
 class Chunks : public testing::Test {
  protected:
   void SetUp() override {
-    device::emulator::configure({});
+    emulator::configure({});
     device::select(0);
     unit_ = device::memory_granularity();
     free_ = device::memory_info().free;
   }
   void TearDown() override {
     device::set_injection("");
-    device::emulator::reset();
-    device::emulator::configure({});
+    emulator::reset();
+    emulator::configure({});
   }
   std::size_t unit_ = 0, free_ = 0;
 };
@@ -64,7 +64,7 @@ TEST_F(Chunks, ABlockKeepsItsAddressesAndContentsWhileItGrows) {
 }
 
 TEST_F(Chunks, WhatTheDeviceRefusesIsAnErrorAndChangesNothing) {
-  device::emulator::configure(device::emulator::parse("memory=1MiB"));
+  emulator::configure(emulator::parse("memory=1MiB"));
   free_ = device::memory_info().free;
   {
     ChunkPool pool(unit_);
@@ -77,7 +77,7 @@ TEST_F(Chunks, WhatTheDeviceRefusesIsAnErrorAndChangesNothing) {
     EXPECT_TRUE(small.grow());
   }
   EXPECT_EQ(device::memory_info().free, free_);
-  device::emulator::configure(device::emulator::parse("virtual_memory=0"));
+  emulator::configure(emulator::parse("virtual_memory=0"));
   EXPECT_THROW(ChunkPool{unit_}, device::Error);
 }
 

@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/emulator/emulator.hpp"
 #include "device/kernel.hpp"
+#include "emulator/emulator.hpp"
 #include "interjob/costs.hpp"
 
 namespace isthmus::interjob {
@@ -117,17 +117,17 @@ Result run_watched(const Jobs& jobs, Options options, const std::string& what = 
 class Pipeline : public testing::Test {
  protected:
   void SetUp() override {
-    device::emulator::configure({});
+    emulator::configure({});
     device::select(0);
     free_ = device::memory_info().free;
   }
   void TearDown() override {
     device::set_injection("");
-    device::emulator::reset();
-    device::emulator::configure({});
+    emulator::reset();
+    emulator::configure({});
   }
   void use(const std::string& emulator) {
-    device::emulator::configure(device::emulator::parse(emulator));
+    emulator::configure(emulator::parse(emulator));
     free_ = device::memory_info().free;
   }
   void expect_nothing_held() { EXPECT_EQ(device::memory_info().free, free_); }
@@ -375,7 +375,7 @@ TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
           if (call.find("free") == std::string_view::npos) {
             EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
           }
-          device::emulator::reset();
+          emulator::reset();
           free_ = device::memory_info().free;
         }
       }
@@ -518,7 +518,7 @@ TEST_F(Pipeline, WhateverCallFailsWithChunksNothingHangsOrLeaks) {
           if (!gives_back) {
             EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
           }
-          device::emulator::reset();
+          emulator::reset();
           free_ = device::memory_info().free;
         }
       }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 #include "memory/pages.hpp"
 
 namespace isthmus::memory {
@@ -19,10 +19,10 @@ std::vector<Kind> kinds() {
 
 class Kinds : public testing::Test {
  protected:
-  void configure(const char* machine) { device::emulator::configure(device::emulator::parse(machine)); }
+  void configure(const char* machine) { emulator::configure(emulator::parse(machine)); }
   void TearDown() override {
-    device::emulator::configure({});
-    device::emulator::reset();
+    emulator::configure({});
+    emulator::reset();
   }
 };
 

@@ -144,14 +144,14 @@ TEST(Account, ThatMeansNothingIsSkippedWithTheReason) {
         Refused{"managed=0", "accounting/managed/gpu0", {"touch=cpu"}, "no managed memory"},
         Refused{"memory_pools=0", "accounting/pool/gpu0", {}, "stream-ordered"},
         Refused{"pageable_access=0", "accounting/pageable/gpu0", {"touch=gpu"}, "pageable memory"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     const auto results = run_cases(name, {}, {}, settings);
     ASSERT_EQ(results.size(), 1u) << name;
     ASSERT_TRUE(results[0].skipped) << name << ": " << complaint(results[0]);
     EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
   }
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(Account, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {

@@ -130,14 +130,14 @@ TEST(Allocator, ThatADeviceLacksIsSkippedWithTheReason) {
                                               Lack{"managed=0", "alloc/managed", "no managed memory"},
                                               Lack{"map_host=0", "alloc/mapped", "cannot map host memory"},
                                               Lack{"memory=1MiB", "alloc/device", "device memory"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     const auto results = run_cases(name, {}, {}, {"bytes=2MiB"}, {}, 1);
     ASSERT_EQ(results.size(), 1u) << name;
     ASSERT_TRUE(results[0].skipped) << name << ": " << complaint(results[0]);
     EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
   }
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
   const auto results = run_cases("alloc/node", {}, {}, {"bytes=4KiB", "node=77"}, {}, 1);
   ASSERT_EQ(results.size(), 1u);
   ASSERT_TRUE(results[0].skipped);

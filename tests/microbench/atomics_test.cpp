@@ -66,10 +66,10 @@ TEST(Atomic, UpdatesWithoutSupportAreSkippedWithTheReason) {
   expect_skip(shared, {"type=u64", "elements=1", "memory=device"}, "cannot share device memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=pageable"}, "pageable memory");
   expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "whole pages of it move");
-  device::emulator::configure(device::emulator::parse("concurrent_managed=0"));
+  emulator::configure(emulator::parse("concurrent_managed=0"));
   expect_skip(shared, {"type=u64", "elements=1", "memory=managed"}, "at the same time");
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
   expect_skip("atomics/gpu9/histogram", {"type=u64", "elements=1", "scope=device"}, "gpu9 is not there");
   expect_skip("atomics/gpu0/histogram", {"type=u64", "elements=1", "scope=device", "block=5000"}, "at most");
   expect_skip("atomics/cpu/histogram", {"type=u64", "elements=100", "threads=1"}, "no power of two");
@@ -78,11 +78,11 @@ TEST(Atomic, UpdatesWithoutSupportAreSkippedWithTheReason) {
 }
 
 TEST(Atomic, MemoryThatBothShareIsUpdatedByBoth) {
-  device::emulator::configure(device::emulator::parse("integrated=1"));
+  emulator::configure(emulator::parse("integrated=1"));
   expect_pass("atomics/gpu0/shared-histogram",
               {"type=f64", "elements=1024", "memory=device,mapped", "microseconds=2000"}, 2);
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(Atomic, UpdatesOfTheCpuAreCountedExactly) {

@@ -1,7 +1,7 @@
 // Faults that are not what they say, compiled from the real sources: the check of the timed touches must notice.
 
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 #include "harness/plan/registry.hpp"
 #include "planted.hpp"
 
@@ -9,7 +9,7 @@ namespace isthmus::microbench {
 namespace {
 
 TEST(FaultMutants, AreAllCaught) {
-  device::emulator::configure(device::emulator::parse("integrated=1,pageable_access=1"));
+  emulator::configure(emulator::parse("integrated=1,pageable_access=1"));
   std::size_t checked = 0;
   for (const auto* workload : harness::find_workloads("fault/*")) {
     const bool on_gpu = workload->name().find("gpu") != std::string::npos;

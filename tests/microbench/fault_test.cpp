@@ -312,16 +312,16 @@ TEST(GpuFault, WithoutSupportIsSkippedWithTheReason) {
   for (const auto& [machine, memory, reason] : {Lack{"managed=0", "memory=managed", "no managed memory"},
                                                 Lack{"concurrent_managed=0", "memory=managed", "at the same time"},
                                                 Lack{"pageable_access=0", "memory=pageable", "pageable memory"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     expect_skip("fault/gpu0/major", {"at_once=4", memory}, reason);
   }
-  device::emulator::configure(device::emulator::parse("pageable_access=1"));
+  emulator::configure(emulator::parse("pageable_access=1"));
   expect_skip("fault/gpu7/major", {"at_once=4", "memory=managed"}, "gpu7 is not there");
   expect_skip("fault/gpu0/major", {"at_once=4", "memory=managed", "pages=huge"}, "runtime chooses");
   expect_skip("fault/gpu0/major", {"at_once=4", "memory=pageable", "apart=1000"}, "no whole pages");
   expect_skip("fault/gpu0/major", {"at_once=4", "memory=pageable", "node=77"}, "NUMA node 77");
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(GpuFault, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {

@@ -1,13 +1,13 @@
 // faults/* that are not what they say, compiled from the real sources: the check of each sample must notice.
 
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 
 namespace isthmus::microbench {
 namespace {
 
 TEST(FaultsMutants, AreAllCaught) {
-  device::emulator::configure(device::emulator::parse("workers=1,devices=2"));
+  emulator::configure(emulator::parse("workers=1,devices=2"));
   std::size_t checked = 0;
   for (const char* workload : {"faults/regular", "faults/random", "faults/strided", "faults/latency", "faults/peers"}) {
     const bool latency = std::string(workload) == "faults/latency", peers = std::string(workload) == "faults/peers";

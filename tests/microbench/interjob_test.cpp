@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "catalogue.hpp"
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 #include "microbench/interjob/batch.hpp"
 
 namespace isthmus::microbench {
@@ -14,13 +14,13 @@ using harness::CaseResult;
 class InterJob : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    device::emulator::configure(device::emulator::parse(GetParam()));
+    emulator::configure(emulator::parse(GetParam()));
     free_ = device::memory_info().free;
   }
   void TearDown() override {
     EXPECT_EQ(device::memory_info().free, free_);
-    device::emulator::configure({});
-    device::emulator::reset();
+    emulator::configure({});
+    emulator::reset();
   }
   std::size_t free_ = 0;
 };

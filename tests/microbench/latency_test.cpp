@@ -234,11 +234,11 @@ TEST(Latency, WithoutSupportIsSkippedWithTheReason) {
         Lack{"pageable_access=0", "latency/pageable-gpu0/chase", "pageable memory"},
         Lack{"map_host=0", "latency/mapped-gpu0/chase", "cannot map host memory"},
         Lack{"memory_pools=0", "latency/pool-gpu0/chase", "stream-ordered"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     expect_skip(name, {"bytes=64KiB"}, reason);
   }
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(Latency, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {

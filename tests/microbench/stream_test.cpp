@@ -78,11 +78,11 @@ INSTANTIATE_TEST_SUITE_P(Emulators, Streams,
                          [](const auto& test) { return "Machine" + std::to_string(test.index); });
 
 TEST(Stream, OfMemoryThatBothShareIsReachedByTheCpu) {
-  device::emulator::configure(device::emulator::parse("integrated=1"));
+  emulator::configure(emulator::parse("integrated=1"));
   expect_pass("stream/gpu0/cpu-triad", {"bytes=8KiB", "memory=device", "first_touch=cpu,gpu"}, 2);
   expect_pass("stream/gpu0/triad", {"bytes=8KiB", "memory=device", "first_touch=cpu"}, 1);
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(Stream, CountsThePageFaultsOfTheCpu) {
@@ -114,11 +114,11 @@ TEST(Stream, WithoutSupportIsSkippedWithTheReason) {
   for (const auto& [machine, kind, reason] :
        {Lack{"managed=0", "managed", "no managed memory"}, Lack{"map_host=0", "mapped", "map host memory"},
         Lack{"memory_pools=0", "pool", "stream-ordered"}, Lack{"pageable_access=0", "pageable", "pageable memory"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     expect_skip("stream/gpu0/copy", {"bytes=8KiB", std::string("memory=") + kind}, reason);
   }
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
   expect_skip("stream/gpu9/copy", {"bytes=8KiB", "memory=device"}, "gpu9 is not there");
   expect_skip("stream/gpu0/cpu-copy", {"bytes=8KiB", "memory=device"}, "does not share its memory with the CPU");
   expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=1", "node=77"}, "NUMA node 77");

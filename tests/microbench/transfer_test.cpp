@@ -131,18 +131,18 @@ TEST(Transfer, WithoutSupportIsSkippedWithTheReason) {
         Lack{"concurrent_managed=0", "transfer/managed-gpu0/prefetch", "at the same time"},
         Lack{"pageable_access=0", "transfer/pageable-gpu0/fault", "pageable memory"},
         Lack{"map_host=0", "transfer/mapped-gpu0/sm-read", "mapped host memory"}}) {
-    device::emulator::configure(device::emulator::parse(machine));
+    emulator::configure(emulator::parse(machine));
     const auto results = run_cases(name, {}, {}, {"bytes=64KiB"});
     ASSERT_EQ(results.size(), 1u) << name;
     ASSERT_TRUE(results[0].skipped) << name << ": " << complaint(results[0]);
     EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
     EXPECT_EQ(results[0].skip_kind, harness::SkipKind::unsupported);
   }
-  device::emulator::configure(device::emulator::parse("devices=2,peer=0"));
+  emulator::configure(emulator::parse("devices=2,peer=0"));
   for (const auto& result : run_cases("transfer/gpu0-gpu1/ce-nopeer*", {}, {}, {"bytes=64KiB"}))
     EXPECT_EQ(complaint(result), "");
-  device::emulator::configure({});
-  device::emulator::reset();
+  emulator::configure({});
+  emulator::reset();
 }
 
 TEST(Transfer, ThatFailsIsAnErrorOfItsCaseAndLeavesNothingBehind) {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "device/emulator/emulator.hpp"
+#include "emulator/emulator.hpp"
 #include "random_program.hpp"
 
 namespace isthmus::paging {
@@ -42,7 +42,7 @@ int exit_code_of(const Machine& machine) {
   const pid_t child = fork();
   if (child == 0) {
     if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(1);
-    device::emulator::configure(device::emulator::parse("workers=4"));
+    emulator::configure(emulator::parse("workers=4"));
     std::exit(outcome<Protocol>(machine).empty() ? kClean : kWrong);  // kReported after all where TSan reports
   }
   int status = 0;

@@ -44,21 +44,21 @@ Machine random_machine(unsigned seed, unsigned warp, bool lanes) {
 class Programs : public device::OnEmulatedMachine {};
 
 TEST_P(Programs, OfWarpsLeaveWhatPlainArraysWould) {
-  const unsigned warp = device::emulator::configuration().warp_size;
+  const unsigned warp = emulator::configuration().warp_size;
   for (unsigned seed = 1; seed <= 20; ++seed)
     ASSERT_EQ(outcome<Sound>(random_machine(seed, warp, false)), "") << "seed " << seed;
 }
 
 TEST_P(Programs, OfLanesAloneLeaveWhatPlainArraysWould) {
-  const unsigned warp = device::emulator::configuration().warp_size;
+  const unsigned warp = emulator::configuration().warp_size;
   for (unsigned seed = 1; seed <= 10; ++seed)
     ASSERT_EQ(outcome<Sound>(random_machine(seed, warp, true)), "") << "seed " << seed;
 }
 
 TEST_P(Programs, ThroughAProxyLeaveWhatPlainArraysWould) {
-  auto configuration = device::emulator::configuration();
+  auto configuration = emulator::configuration();
   configuration.grace = 0;  // nobody asks a proxy's streams to begin
-  device::emulator::configure(configuration);
+  emulator::configure(configuration);
   const unsigned warp = configuration.warp_size;
   for (unsigned seed = 1; seed <= 10; ++seed) {
     Machine machine = random_machine(seed, warp, seed % 5 == 0);
@@ -75,7 +75,7 @@ struct Yielding : Sound {
 };
 
 TEST_P(Programs, ThatYieldWhereverTheyMayLeaveWhatPlainArraysWould) {
-  const unsigned warp = device::emulator::configuration().warp_size;
+  const unsigned warp = emulator::configuration().warp_size;
   for (unsigned seed = 1; seed <= 10; ++seed)
     ASSERT_EQ(outcome<Yielding>(random_machine(seed, warp, seed % 5 == 0)), "") << "seed " << seed;
 }

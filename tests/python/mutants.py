@@ -48,7 +48,7 @@ def bases() -> list[dict]:
     """Some real records of each kind."""
     found = []
     for source in SOURCES:
-        every = load.read(ROOT / "analysis/data" / source)
+        every = load.read(ROOT / "papers/data" / source)
         found += every[:: max(1, len(every) // _EACH)][:_EACH]
     return found
 

@@ -155,6 +155,19 @@ def write_nsys(path, *, without=()):
     return path
 
 
+def add_diagnostics(path, *said):
+    """Adds to an export what nsys said of itself: pairs of a severity and a text."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE ENUM_DIAGNOSTIC_SEVERITY_LEVEL (id, name, label)")
+    labels = [(1, "Information"), (2, "Warning"), (3, "Error")]
+    connection.executemany("INSERT INTO ENUM_DIAGNOSTIC_SEVERITY_LEVEL VALUES (?, '', ?)", labels)
+    connection.execute("CREATE TABLE DIAGNOSTIC_EVENT (timestamp, severity, text)")
+    connection.executemany("INSERT INTO DIAGNOSTIC_EVENT VALUES (0, ?, ?)", said)
+    connection.commit()
+    connection.close()
+    return path
+
+
 def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=True,
                 kernel="saxpy(float*, float*)"):  # fmt: skip
     """A rocpd database: tables with the process's id behind their names, and views without it."""

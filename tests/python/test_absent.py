@@ -116,7 +116,7 @@ def test_what_is_gone_on_purpose_can_be_said(tmp_path, capsys, of, without):
         capsys.readouterr()
         assert cli.main([*asked, wrong]) == exits.BAD_INPUT
         said = capsys.readouterr().err
-        assert why in said or "leaves out nothing" in said
+        assert why in said or "selects nothing" in said
 
 
 def test_places_that_jobs_reach_by_chance_are_not_missed(tmp_path):

@@ -1,6 +1,7 @@
 """The command `isthmus`: one way in, one sentence for what went wrong."""
 
 import argparse
+import gzip
 import importlib
 import itertools
 import json
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 
+import histories
 import pytest
 from commands import run
 
@@ -22,7 +24,7 @@ from isthmus import cli, exits
 from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "analysis/data/h200/medium.jsonl"
+EXAMPLE = ROOT / "papers/data/h200/medium.jsonl"
 
 
 def test_help_names_every_command():
@@ -115,7 +117,7 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
         (["regress", "x", "--form", "driver=570"], "there is no option --form; did you mean --from?"),
         (["site", "probe", "x", "--wirte"], "did you mean --write? (`isthmus site probe --help` says more)"),
         (["regress", "x", "--from"], "isthmus regress: argument --from: expected one argument"),
-        (["regress", "x", "--delta", "3"], "'3' is no share between 0 and 1; write 0.03 or 3%"),
+        (["regress", "x", "--delta", "3"], "'3' is no share between 0 and 1; 3% is written 0.03 or 3%"),
         (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),
         (["trial", "read", "x", "--dleta=3%"], "there is no option --dleta; did you mean --delta?"),
         (["trial", "plan", "--form=x"], "did you mean --from? (`isthmus trial plan --help` says more)"),
@@ -182,6 +184,40 @@ def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
     assert "takes one value" in refused(["regress", "--delta=1%", "--delta=30%", "x"], capsys)
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_no_option_takes_an_empty_value(capsys, empty):
+    """A script's variable that was not set would choose all, nothing, or the default."""
+    for words, action in options_with_values():
+        option = action.option_strings[-1]
+        why = f"{'/'.join(action.option_strings)}: was given an empty value; leave it out, or write one"
+        assert why in refused([*words, option, empty], capsys), words
+        if not empty and option.startswith("--"):
+            assert why in refused([*words, f"{option}="], capsys), words
+    assert "was given an empty value" in refused(["table", empty], capsys)
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["regress", EXAMPLE, "--from", "driver=", "--to", "driver=580"], "'driver=' lacks its value"),
+        (["regress", EXAMPLE, "--from", "", "--to", "driver=580"], "was given an empty value"),
+        (["regress", EXAMPLE, "--from", "driver=570,", "--to", "driver=580"], "'' selects nothing"),
+        (["noise", EXAMPLE, "--from", "driver=570,uvm.x="], "'uvm.x=' lacks its value"),
+        (["nodes", EXAMPLE, "--without", "node="], "--without 'node=' selects nothing"),
+        (["nodes", EXAMPLE, "--without", "node=n1,node=n2"], "names node twice"),
+        (["nodes", EXAMPLE, "--expect", "n1,,n2"], "--expect 'n1,,n2' has an empty place"),
+        (["advise", "staging", EXAMPLE, "--where", "device="], "--where 'device=' selects nothing"),
+        (
+            ["trial", "plan", "x", "--from", "driver=1", "--to", "driver=2", "--nodes", "n1,,n2", "--command", "x"],
+            "has an empty place",
+        ),
+    ],
+)
+def test_no_selection_takes_an_empty_value(capsys, tmp_path, monkeypatch, command, why):
+    monkeypatch.chdir(tmp_path)
+    assert why in refused(command, capsys)
+
+
 def test_options_may_be_given_again_where_that_means_something(capsys):
     assert "nosuch: no such file" in refused(["nodes", "--metric", "a", "--metric", "b", "nosuch"], capsys)
     assert cli.main(["site", "check", "--quiet", "--quiet", "--root", str(ROOT)]) == exits.PASSED
@@ -200,7 +236,7 @@ def test_a_text_that_is_not_utf_8_is_refused_by_every_option_but_those_of_paths(
                      "--output", "--records", "--root", "--select", "--timeline", "--weights"}  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["site", "check"], ["site", "probe"], ["figure"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["site", "check"], ["site", "probe"]], ids=" ".join)
 def test_a_positional_text_that_is_not_utf_8_is_one_sentence(words, capsys):
     assert "\\xdcff" in refused([*words, "a\udcff"], capsys)
 
@@ -214,22 +250,24 @@ def test_paths_may_have_any_bytes(tmp_path, capsys):
 
 
 def programs_with_options():
-    listed = subprocess.run(["git", "ls-files", "analysis", "reframe", "scripts"], cwd=ROOT, capture_output=True,
-                            text=True, check=True)  # fmt: skip
+    command = ["git", "ls-files", "analysis", "papers", "reframe", "scripts"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
-        if (ROOT / name).suffix in ("", ".py") and "argparse.ArgumentParser(" in (ROOT / name).read_text(
-            errors="replace"
+        if (
+            "notebooks/" not in name
+            and (ROOT / name).suffix in ("", ".py")
+            and "argparse.ArgumentParser(" in (ROOT / name).read_text(errors="replace")
         ):
             yield name
 
 
 def test_no_other_program_takes_an_abbreviated_option():
     names = list(programs_with_options())
-    assert "scripts/papers" in names
+    assert "papers/exhibits" in names
     for name in names:
         made = (ROOT / name).read_text().count("argparse.ArgumentParser(")
         assert (ROOT / name).read_text().count("allow_abbrev=False") == made, name
-    refusal = subprocess.run([sys.executable, ROOT / "scripts/papers", "--chec"], capture_output=True, text=True)
+    refusal = subprocess.run([sys.executable, ROOT / "papers/exhibits", "--chec"], capture_output=True, text=True)
     assert refusal.returncode == 2 and "unrecognized arguments: --chec" in refusal.stderr
 
 
@@ -254,7 +292,7 @@ def test_a_folder_without_a_record_is_one_sentence(command, name, contents, tmp_
     assert str(tmp_path) in refused([*words, tmp_path], capsys)
 
 
-@pytest.mark.parametrize("command", [["faults", "report"], ["faults", "model"], ["night"]])
+@pytest.mark.parametrize("command", [["faults", "report"], ["night"]])
 def test_what_would_never_end_is_refused(tmp_path, command):
     pipe, zeros = tmp_path / "pipe.uvm", tmp_path / "zeros.uvm"
     os.mkfifo(pipe)
@@ -270,19 +308,44 @@ def test_records_from_a_pipe_and_of_an_empty_file(tmp_path, capsys):
     assert "a FIFO, not a file; records are read from files and folders" in refused(
         ["table", tmp_path / "pipe"], capsys
     )
-    (tmp_path / "empty.jsonl").touch()
-    (tmp_path / "other.jsonl").touch()
+    for name in ("empty.jsonl", "other.jsonl"):
+        (tmp_path / name).touch()
     for command in ("table", "noise"):
-        assert "empty.jsonl: no record in it; name files" in refused([command, tmp_path / "empty.jsonl"], capsys)
-        both = [command, tmp_path / "empty.jsonl", tmp_path / "other.jsonl"]
-        assert "other.jsonl: no record in them; name files" in refused(both, capsys)
-        assert "no record in any .jsonl or .jsonl.gz file" in refused([command, tmp_path], capsys)
+        for paths in (["empty.jsonl"], ["empty.jsonl", "other.jsonl"], [""]):
+            assert "empty.jsonl: holds no record, since" in refused([command, *(tmp_path / p for p in paths)], capsys)
+
+
+@pytest.mark.parametrize("name, content", [
+    ("b.jsonl", b""), ("b.jsonl.gz", gzip.compress(b"", mtime=0)), ("b.jsonl", b"\n\n"), ("b.jsonl.bz2", b"BZh9"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["table", "noise", "report", "nodes", "compact"])
+def test_a_file_without_a_record_is_named_and_nothing_passes(tmp_path, capsys, command, name, content):
+    histories.write(tmp_path, histories.jobs_of(histories.History(), 1, 6), "a.jsonl")
+    (tmp_path / name).write_bytes(content)
+    more = {"report": ["-o", str(tmp_path / "x.html")]}.get(command, [])
+    code = cli.main([command, str(tmp_path), *more])
+    err = capsys.readouterr().err
+    assert code == (exits.FOUND if command == "compact" else exits.UNDECIDED)
+    assert f"{name}: " in err and "1 of 2 files skipped" in err
+    assert "bz2" not in name or "packed by bzip2, which is not read; unpack it" in err
+    if command == "compact":  # a later command reads the table, and the file again
+        assert cli.main(["noise", str(tmp_path)]) == exits.UNDECIDED
+        assert f"{name}: " in capsys.readouterr().err
+
+
+def test_a_folder_without_a_record_among_others_is_named(tmp_path, capsys):
+    histories.write(tmp_path, histories.jobs_of(histories.History(), 1, 6), "a.jsonl")
+    (tmp_path / "none").mkdir()
+    for command in ("table", "noise"):
+        assert cli.main([command, str(tmp_path / "a.jsonl"), str(tmp_path / "none")]) == exits.UNDECIDED
+        assert "none: a folder without any .jsonl or .jsonl.gz file" in capsys.readouterr().err
 
 
 def test_compacting_no_record(tmp_path, capsys):
     assert str(tmp_path) in refused(["compact", tmp_path], capsys)
     (tmp_path / "empty.jsonl").touch()  # of a job that ended early
-    assert cli.main(["compact", str(tmp_path)]) == 0
+    assert cli.main(["compact", str(tmp_path)]) == 1
+    assert "empty.jsonl: holds no record" in capsys.readouterr().err
     (tmp_path / "text.jsonl").write_text("text\n")
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "text.jsonl" in capsys.readouterr().err
@@ -362,7 +425,7 @@ def test_a_closed_pipe_is_silent_and_passes_no_gate():
     assert piped(f"table {EXAMPLE} | head -n 1")[1] == ""
 
 
-OUTPUTS = [f"table {EXAMPLE}", f"report {EXAMPLE}", "figure --list",
+OUTPUTS = [f"table {EXAMPLE}", f"report {EXAMPLE}",
            f"table {EXAMPLE} --format parquet", "--version", "--help", "table --help"]  # fmt: skip
 
 
@@ -393,6 +456,35 @@ def test_a_note_that_is_lost_changes_neither_exit_code_nor_answer(to, tmp_path):
     assert piped(f"{command} {to}") == (exits.UNDECIDED, "") and answer.read_text() == whole
     for refused_one in ("nodes nosuch", "regress nosuch --from a=1 --to a=2", "night nosuch", "table --bogus", "bogus"):
         assert piped(f"{refused_one} {to}") == (exits.BAD_INPUT, ""), refused_one
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_is_slow_gets_all(stream):
+    """A pipe that does not block, as those of ssh and node.js: what it does not take at once is not lost."""
+    script = (
+        "import sys; from isthmus import streams; streams.guard(); "
+        f"print('x' * 3_000_000, file=sys.{stream}); sys.stdout.buffer.write(b'end')"
+    )
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    other = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | {stream: writer}
+    with subprocess.Popen([sys.executable, "-c", script], **other) as program:
+        os.close(writer)
+        time.sleep(0.5)
+        with open(reader, "rb") as file:
+            said = file.read()
+    assert program.returncode == 0 and said == b"x" * 3_000_000 + b"\n" + (b"end" if stream == "stdout" else b"")
+
+
+def test_a_reader_that_leaves_is_not_waited_for():
+    script = "from isthmus import streams; streams.guard(); print('x' * 3_000_000)"
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE) as program:
+        os.close(writer)
+        os.read(reader, 10)
+        os.close(reader)
+        assert b"LostOutput" in program.communicate(timeout=60)[1]
 
 
 @NEEDS_FULL
@@ -477,7 +569,7 @@ def interrupted(words, delay, whole_group):
         return process.returncode, said
 
 
-@pytest.mark.parametrize("words", [["drift", ROOT / "analysis/data"], ["report", EXAMPLE, "-o", "page.html"]],
+@pytest.mark.parametrize("words", [["drift", ROOT / "papers/data"], ["report", EXAMPLE, "-o", "page.html"]],
                          ids=lambda words: words[0])  # fmt: skip
 def test_an_interrupt_at_any_moment_is_one_sentence(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

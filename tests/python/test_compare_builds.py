@@ -17,6 +17,7 @@ runs = pathlib.Path(__file__).with_suffix(".runs")
 seen = int(runs.read_text()) if runs.exists() else 0
 runs.write_text(str(seen + 1))
 record = {{"metrics": [{{"name": "kernel", "median": {factor} * random.Random(seen).gauss(1, 1e-3)}}]}}
+record |= {{"skipped": None, "error": None, "emulated": False, "verify": {{"status": "pass"}}, "warnings": []}}
 record.update({more})
 if "two" in sys.argv:
     print(json.dumps(record), file=open(sys.argv[-1], "w"))
@@ -71,7 +72,48 @@ def test_what_the_pairs_cannot_tell_is_undecided_and_more_of_them_may(tmp_path, 
     assert more.returncode == 3 and len(rows[1]) == 8 and rows[1][:6] == rows[0]
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '[{"metric": "kernel"}]'])
+def earlier(tmp_path, *rows, ratios=(1.0,) * 4):
+    path = tmp_path / "earlier"
+    path.write_text(
+        json.dumps([{"metric": "kernel", "arguments": row.split(), "ratios": list(ratios)} for row in rows])
+    )
+    return path
+
+
+def test_pairs_are_added_to_a_row_whose_options_stand_in_another_order(tmp_path, build):
+    add = earlier(tmp_path, "a --placement pinned --size=medium")
+    rows = "1% kernel a --size medium --placement pinned\n"
+    done = compare(tmp_path, build("old"), build("new"), rows, "--add", add, pairs=2)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("row", ["b", "a --size small", "a --set y=1 --set x=2", "--fast a"])
+def test_pairs_of_none_of_the_rows_are_refused(tmp_path, build, row):
+    old = build("old")
+    done = compare(tmp_path, old, build("new"), "1% kernel a --set x=2 --set y=1\n", "--add", earlier(tmp_path, row))
+    assert done.returncode == 2 and "has none of the rows that are asked for" in done.stderr
+    assert not old.with_suffix(".runs").exists()
+
+
+def test_rows_in_one_of_the_files_only_are_named(tmp_path, build):
+    done = compare(
+        tmp_path, build("old"), build("new"), "1% kernel a\n1% kernel b\n", "--add", earlier(tmp_path, "a", "c")
+    )
+    assert "has no pairs of 'kernel b'" in done.stderr and "'kernel c' of" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["none/j", "."])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, build, name):
+    old = build("old")
+    done = compare(tmp_path, old, build("new"), "1% kernel a\n", "--json", tmp_path / name)
+    assert done.returncode == 2 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not old.with_suffix(".runs").exists()
+
+
+NO_RATIO = '[{"metric": "kernel", "arguments": ["a"], "ratios": [0.0]}]'
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '[{"metric": "kernel"}]', NO_RATIO])
 def test_pairs_to_add_that_are_none_are_one_sentence(tmp_path, build, text):
     (tmp_path / "j").write_text(text)
     done = compare(tmp_path, build("old"), build("new"), "1% kernel a\n", "--add", tmp_path / "j")
@@ -84,6 +126,14 @@ def test_pairs_to_add_that_are_none_are_one_sentence(tmp_path, build, text):
         ({"code": 1}, "1% kernel a\n", "ended with 1: no word"),
         ({"more": "{'skipped': 'no GPU'}"}, "1% kernel a\n", "skipped the case: no GPU"),
         ({}, "1% wall a\n", "no metric 'wall' there"),
+        ({"more": "{'emulated': True}"}, "1% kernel a\n", "the record is emulated"),
+        (
+            {"more": "{'warnings': [{'code': 'xid_errors', 'message': 'Xid 31'}]}"},
+            "1% kernel a\n",
+            "spoilt by xid_errors: Xid 31",
+        ),
+        ({"more": "{'verify': {'status': 'fail'}}"}, "1% kernel a\n", "does not count: wrong result"),
+        ({"more": "{'metrics': 1}"}, "1% kernel a\n", "wrote no record of this version"),
         ({}, "1% kernel two\n", "wrote 2 records: the arguments must select one case"),
     ],
 )
@@ -97,7 +147,19 @@ def test_too_few_pairs_are_no_success(tmp_path, build):
     assert done.returncode == 3 and "5 pairs: 6 are the least" in done.stdout
 
 
-@pytest.mark.parametrize("rows", ["", "kernel a\n", "1 kernel a\n", "x% kernel a\n", "1% kernel\n", "nan% kernel a\n"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "",
+        "kernel a\n",
+        "1 kernel a\n",
+        "x% kernel a\n",
+        "1% kernel\n",
+        "nan% kernel a\n",
+        "100% kernel a\n",
+        "1% kernel a\n2% kernel a\n",
+    ],
+)
 def test_wrong_rows_are_one_sentence(tmp_path, build, rows):
     done = compare(tmp_path, build("old"), build("new"), rows)
     assert done.returncode == 2 and done.stderr.startswith("compare-builds: ") and len(done.stderr.splitlines()) == 1

@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from histories import record, write
+from histories import record, tell, write
 
 from isthmus import cli, exits
-from isthmus.statistics import change_points
+from isthmus.records import measurements
+from isthmus.statistics import change_points, series
+from isthmus.verdicts import absent
 
 START = datetime.datetime(2026, 1, 1)
 
@@ -143,6 +145,78 @@ def without(cases, since, *, node="n1", gpu="", workload="", every=1):
 def test_what_a_node_or_a_gpu_lost_is_named_once(tmp_path, capsys, of, said):
     code, text, answer, rows = asked(tmp_path, capsys, without(fleet(), 10, **of))
     assert code == exits.FOUND and said in text and answer[0].startswith("1 gone") and len(rows) == 1
+
+
+def skipped(case):
+    return case | {"metrics": [], "skipped": "cannot map host memory", "skip_kind": "unsupported"}
+
+
+@pytest.mark.parametrize(
+    "nodes, where", [(["n1", "n2"], "on all nodes"), (["n1"], "on n1, after")], ids=["all nodes", "one node"]
+)
+@pytest.mark.parametrize("left", [None, skipped], ids=["absent", "skipped"])
+@pytest.mark.parametrize("days", [(8, 8), (7, 7), (12, 8)], ids=str)
+def test_what_was_always_there_is_soon_missed(tmp_path, capsys, nodes, where, left, days):
+    """Of itself, eight days with and eight without is not sure of one series of so many: all the others stayed."""
+    cases = []
+    for case in fleet(sum(days)):
+        fits = case["run"]["node"] in nodes and case["workload"].endswith("w1")
+        if not fits or int(case["run"]["job"][-3:]) < days[0]:
+            cases.append(case)
+        elif left:
+            cases.append(left(case))
+    code, text, answer, rows = asked(tmp_path, capsys, cases)
+    assert code == exits.FOUND and answer[0].startswith("1 gone")
+    assert sum(row["direction"] == "gone" for row in rows) == 1
+    assert f"gone for {days[1]} days: microbench/w1 pm tiny time {where}" in text
+
+
+def test_cases_that_begin_to_be_skipped_are_a_change(tmp_path, capsys):
+    """A third of the cases from day 30 on, others in each job, so that none is gone."""
+    cases = [
+        skipped(case) if day >= 30 and (day + workload) % 3 == 0 else case
+        for workload in range(6) for day, case in enumerate(history(steady(), workload=f"microbench/w{workload}"))
+    ]  # fmt: skip
+    code, text, *_ = asked(tmp_path, capsys, cases)
+    assert code == exits.FOUND and "machine skipped_cases on n1" in text
+
+
+class Rows:
+    """Stands for a store whose only answer is these rows."""
+
+    def __init__(self, rows):
+        self.sql, self.fetchall = lambda query: self, lambda: rows
+
+
+def by_chance(there):
+    """A store and the series of workloads that were there on a node and day, or not: (workloads, nodes, days)."""
+    start, every = datetime.datetime(2026, 1, 1), []
+    jobs = {
+        (node, day): series.Job(f"{node}-{day}", {(f"n{node}", ""): 1.0}, frozenset(),
+                                start + datetime.timedelta(days=day, minutes=node))
+        for node, day in np.argwhere(there.any(axis=0)).tolist()
+    }  # fmt: skip
+    for number, had in enumerate(there):
+        key = tuple({"workload": f"w{number}", "version": 1}.get(name) for name in measurements.SERIES)
+        of = [jobs[node, day] for node, day in np.argwhere(had).tolist()]
+        every += [series.Series(key, "lower", None, {"A": of})] if of else []
+    rows = sorted(jobs.items(), key=lambda each: each[0][1])
+    return Rows([(f"n{node}", "", job.name, job.time) for (node, _), job in rows]), every
+
+
+@pytest.mark.parametrize("kind", ["on each node", "on all nodes", "most are always there"])
+def test_suites_that_come_by_chance_are_seldom_gone(kind, capsys, record_property):
+    """Looked at after each day; shares of 50 to 90% by workload, or 100% for four in five of them."""
+    false, trials = 0, 40
+    for seed in range(trials):
+        chance = np.random.default_rng(seed)
+        shares = chance.choice([0.5, 0.6, 0.7, 0.9], (8, 1, 1))
+        shares[chance.random(8) < (0.8 if kind == "most are always there" else 0)] = 1
+        drawn = chance.random((8, 1 if kind == "on all nodes" else 3, 26)) < shares
+        there = np.broadcast_to(drawn, (8, 3, 26))
+        false += any(absent.gone(*by_chance(there[:, :, :now])) for now in range(12, 27, 2))
+    tell(capsys, record_property, f"histories of suites by chance {kind} with one said to be gone: {false} of {trials}")
+    assert false <= 0.05 * trials
 
 
 def test_half_of_the_days_is_a_loss(tmp_path, capsys):

@@ -8,7 +8,7 @@ import pytest
 from fault_streams import BLOCK, PAGE, dense
 
 from isthmus import cli
-from isthmus.batches import tracefile
+from isthmus.faults import tracefile
 from isthmus.faults.evictions import evictions_of
 
 BASE = 0x7F0000000000

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from test_report import EVIL, Page
 
 from isthmus import cli, exits
-from isthmus.batches import tracefile
-from isthmus.faults import charts, report
+from isthmus.faults import charts, memory, report, tracefile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -313,8 +312,6 @@ def test_an_emulated_trace_is_marked(tmp_path, capsys):
     trace = write(tmp_path / "a.7.uvm", swept(16 * MIB).rows(), facts={"driver": "580.0 (emulated)"})
     assert "no GPU ran" in reported(trace, capsys, 0)[0]
     assert "no GPU ran" in Page(page_of(trace, tmp_path)).text
-    assert cli.main(["faults", "model", str(trace)]) == exits.BAD_INPUT
-    assert "emulated" in capsys.readouterr().err
 
 
 def page_of(trace, tmp_path, *more):
@@ -372,3 +369,32 @@ def test_a_million_events_are_reported_within_twenty_seconds_and_ten_megabytes(t
     begin = time.process_time()
     page = page_of(trace, tmp_path)
     assert time.process_time() - begin < 20 and len(page.encode()) < 10e6
+
+
+def test_no_more_events_are_held_than_memory_has_room_for(tmp_path, monkeypatch, capsys):
+    """A file of some megabytes unpacks to gigabytes; all files of a report are held together."""
+    path = fault_streams.write(tmp_path / "a.uvm", fault_streams.program().rows())
+    events = len(tracefile.read(path).entries)
+    monkeypatch.setattr(memory, "most_events", lambda: events + 10)
+    trace = tracefile.read(path, events - 1)
+    assert "has more events than the" in trace.problem and len(trace.entries) < events
+    assert cli.main(["faults", "report", str(path)]) == exits.PASSED
+    assert cli.main(["faults", "report", str(path), str(path)]) == exits.UNDECIDED
+    assert "has more events than the 10 that half of the free memory holds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    1024 kB\n"}, 1 << 20),
+        ({"proc/meminfo": "MemAvailable:    1024 kB\n", "proc/self/cgroup": "0::/a/b\n",
+          "sys/fs/cgroup/a/memory.max": "5000\n", "sys/fs/cgroup/a/memory.current": "1000\n",
+          "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "0\n"}, 4000),
+        ({}, 2 * memory.MOST_BYTES),
+    ],
+)  # fmt: skip
+def test_what_is_free_is_what_every_limit_leaves(tmp_path, files, free):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory.free(tmp_path) == free

@@ -15,13 +15,14 @@ import sys
 import time
 import zlib
 
+import hypothesis
 import numpy
 import pytest
+from hypothesis import strategies as st
 
 import isthmus
 from isthmus import Error, cli, exits
-from isthmus.batches import tracefile
-from isthmus.faults import processes
+from isthmus.faults import processes, tracefile
 from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -214,6 +215,17 @@ def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capf
     assert "mine.7.uvm" in said.err
 
 
+def test_a_program_has_the_descriptors_that_it_was_given(library, capfd):
+    """As the shell gives them: `isthmus faults run -- cat <(…)`, `… 9>file`."""
+    ends = os.pipe()
+    os.set_inheritable(ends[1], True)
+    script = f"import os; os.write({ends[1]}, b'hi')"
+    cli.main(["faults", "run", "--", sys.executable, "-c", script])
+    os.close(ends[1])
+    with open(ends[0], "rb") as reader:
+        assert reader.read() == b"hi"
+
+
 def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, capfd):
     """Of the tree that the command belongs to, of the one where it is called, or beside the program."""
     tree = tmp_path / "tree"
@@ -235,9 +247,13 @@ def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, ca
         place.parent.mkdir(parents=True)
         place.write_bytes(b"")
         if folder == bench.parent:
+            bench.touch(0o755)
             monkeypatch.setenv("ISTHMUS_BENCH", str(bench))
         cli.main(program)
         assert capfd.readouterr().out == f"{place}\n"
+    bench.unlink()
+    assert cli.main(program) == exits.BAD_INPUT
+    assert f"ISTHMUS_BENCH is {bench}, which is no program" in capfd.readouterr().err
 
 
 def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkeypatch, capsys):
@@ -252,6 +268,16 @@ def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkey
 def test_a_program_without_unified_memory_is_undecided(library, capfd):
     assert cli.main(["faults", "run", "--", sys.executable, "-c", "pass"]) == exits.UNDECIDED
     assert "no unified memory" in capfd.readouterr().err
+
+
+def test_a_file_of_which_events_were_dropped_makes_the_run_undecided(library, tmp_path, capfd):
+    (tmp_path / "source").write_bytes(packed([TWO_BATCHES], dropped=3))
+    for source, code in (("source", exits.UNDECIDED), ("whole", exits.PASSED)):
+        (tmp_path / "whole").write_bytes(packed([TWO_BATCHES]))
+        script = f"import shutil; shutil.copy({str(tmp_path / source)!r}, {str(tmp_path / source)!r} + '.1.uvm')"
+        words = ["faults", "run", "-o", str(tmp_path / source), "--", sys.executable, "-c", script]
+        assert cli.main(words) == code
+        assert ("dropped 3 events" in capfd.readouterr().err) == (code != exits.PASSED)
 
 
 def test_children_are_watched_unless_they_are_left_out(library, monkeypatch, capfd):
@@ -296,10 +322,61 @@ def test_what_cannot_be_watched_is_refused(library, tmp_path, monkeypatch, capsy
 def fully_static(folder):
     """An ELF file of 64 bits with one program header, which loads and names no interpreter."""
     static = folder / "static"
-    head = b"\x7fELF\x02\x01\x01" + bytes(25) + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, 1) + bytes(6)
-    static.write_bytes(head + struct.pack("<I", 1) + bytes(52))
+    static.write_bytes(elf(kinds=(1,)))
     static.chmod(0o755)
     return static
+
+
+def elf(*, table=64, size=56, count=1, kinds=(3,), length=None):
+    """A 64-bit program: its header, and program headers of these kinds."""
+    data = bytearray(max(64, length or 64 + 56 * len(kinds)))
+    struct.pack_into("<4sB", data, 0, b"\x7fELF", 2)
+    struct.pack_into("<Q", data, 32, table)
+    struct.pack_into("<HH", data, 54, size, count)
+    for number, kind in enumerate(kinds):
+        struct.pack_into("<I", data, 64 + 56 * number, kind)
+    return bytes(data)
+
+
+def test_a_program_is_static_that_names_no_interpreter(tmp_path):
+    program = tmp_path / "program"
+    for data, is_static in [
+        (elf(), False), (elf(kinds=(1,)), True), (elf(count=2, kinds=(1, 3)), False),
+        (elf(count=2, kinds=(1, 1)), True), (elf(size=0), False), (elf(size=3), False), (elf(size=55), False),
+        (elf(count=0), False),
+        (elf(table=2**64 - 1), False), (elf(table=65), False), (elf(count=2000, length=1 << 20), False),
+        (b"#!/bin/sh\n", False), (elf()[:63], False),
+    ]:  # fmt: skip
+        program.write_bytes(data)
+        assert processes.is_static(program) is is_static, data[:64]
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=300)
+def test_no_program_header_stops_a_run(tmp_path_factory, data):
+    program = tmp_path_factory.getbasetemp() / "mutated"
+    head = bytearray(elf(kinds=(1, 3), count=2))
+    for at, form in ((4, "B"), (32, "Q"), (54, "H"), (56, "H"), (64, "I")):
+        if data.draw(st.booleans()):
+            bits = struct.calcsize(form) * 8
+            interesting = [0, 1, 2, 3, 4, 55, 56, 57, 64, 2**bits - 1, 2 ** (bits - 1)]
+            value = data.draw(st.sampled_from(interesting) | st.integers(0, 2**bits - 1))
+            struct.pack_into(f"<{form}", head, at, value & (2**bits - 1))
+    program.write_bytes(head[: data.draw(st.integers(0, len(head)))])
+    program.chmod(data.draw(st.sampled_from([0o755, 0o4755, 0o2755])))
+    assert processes.is_static(program) in (True, False) and processes.has_privileges(program) in (True, False)
+
+
+def test_an_object_file_is_one_sentence(tmp_path, capsys):
+    """`./solver.o` for `./solver`: its count of program headers, and their size, are 0."""
+    program, library = tmp_path / "solver.o", tmp_path / "libisthmus-uvm.so"
+    program.write_bytes(elf(size=0, count=0, kinds=()))
+    program.chmod(0o755)
+    library.touch()
+    words = ["faults", "run", "--library", library, "-o", tmp_path / "t", "--", program]
+    assert cli.main([str(word) for word in words]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "solver.o" in said and "Traceback" not in said
 
 
 # --- processes: of programs that use a driver's memory, which a library plays ---
@@ -344,7 +421,7 @@ def test_a_forked_process_and_a_program_that_becomes_another_have_files(device, 
     for path in pathlib.Path().glob("*.uvm"):
         path.unlink()
     code, counts, said = watched(capfd, "--", device, "100", "exec", device, "100")
-    assert (code, counts) == (0, [10, 20]) and "its end is missing" in said and "-2.uvm" in said
+    assert (code, counts) == (3, [10, 20]) and "its end is missing" in said and "-2.uvm" in said
 
 
 def test_an_earlier_runs_files_are_neither_overwritten_nor_listed(device, capfd):
@@ -393,7 +470,7 @@ def test_an_inherited_descriptor_is_no_use_of_memory(device, tmp_path, monkeypat
 
 def test_processes_that_still_run_are_named(device, capfd):
     code, counts, said = watched(capfd, "--", "bash", "-c", f"{device} 3000 & sleep 1; exit 0")
-    assert (code, counts) == (0, [10])
+    assert (code, counts) == (3, [10])
     assert re.search(r"still running, .*: \d+\n", said) and "its end is missing" in said
 
 

@@ -16,7 +16,7 @@ from isthmus import cli, exits
 from isthmus.records import load
 from isthmus.tables import output
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "analysis/data/h200"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "papers/data/h200"
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
 

@@ -11,7 +11,7 @@ import isthmus
 from isthmus.tables import output, readings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "analysis/data/h200/stream.jsonl.gz"
+EXAMPLE = ROOT / "papers/data/h200/stream.jsonl.gz"
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -1,6 +1,7 @@
 """Files that a user names: none is overwritten by an output, waited for, read without limit, or passed over."""
 
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -9,6 +10,9 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import time
 import tracemalloc
 import types
 
@@ -45,7 +49,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/records/saxpy.jsonl"
 REPORT = {
     "session_info": {"uuid": "1", "cmdline": "reframe -r"},
-    "runs": [{"testcases": [{"result": "pass", "name": "a", "system": "s", "partition": "p", "environ": "e"}]}],
+    "runs": [
+        {
+            "testcases": [
+                {
+                    "result": "pass",
+                    "name": "a",
+                    "system": "s",
+                    "partition": "p",
+                    "environ": "e",
+                    "perfvalues": {"s:p:time": [1, 0, None, None, "s"]},
+                }
+            ]
+        }
+    ],
 }
 
 
@@ -91,7 +108,6 @@ SIDES = ["--from", "driver=570", "--to", "driver=580"]
         (["night", "rep.json", "--json"], "rep.json"),
         (["night", "rep.json", "--junit"], "rep.json"),
         (["score", "c", "--weights", "w.json", "--reference", "c", "-o"], "w.json"),
-        (["figure", "transfer-managed", "c", "--format", "svg", "-o"], "a.jsonl"),
         (["profile", "perf", "p", "--format", "json", "-o"], "p/a.perf"),
         (["site", "budget", "generic", "--select"], "a.jsonl"),
     ],
@@ -188,6 +204,7 @@ def test_every_reader_refuses_what_it_cannot_hold(kept, tmp_path, monkeypatch, n
 #: Modules that open files otherwise, and which: none that a user names.
 OTHER_FILES = {
     "inputs.py": "this is the place",
+    "faults/memory.py": "/proc and control groups",
     "faults/processes.py": "the ELF head of the program that is run, which the system has to open anyway",
     "records/compact.py": "a manifest that it writes",
     "records/store.py": "copies in a temporary folder",
@@ -279,6 +296,75 @@ def files(folder):
     return [os.path.relpath(each, folder) for each in found], [os.path.relpath(each.path, folder) for each in skipped]
 
 
+def large_files(folder):
+    """Files that are so large that several processes check them."""
+    for number in range(4):
+        with (folder / f"{number}.jsonl").open("wb") as file:
+            file.truncate(load._ALONE // 3)
+    return sorted(map(str, folder.iterdir()))
+
+
+def workers(parent):
+    """Processes that another one started."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            state, above = pathlib.Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
+            found += [int(name)] if int(above) == parent and state != "Z" else []
+    return found
+
+
+def wait_until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def kills_once(mark, path):
+    """The signature of a file; the first process that is asked dies as by the OOM killer."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load.signature(path), None
+
+
+def test_what_a_killed_worker_was_to_check_is_checked_again(tmp_path, capsys, monkeypatch):
+    (tmp_path / "r").mkdir()
+    paths = large_files(tmp_path / "r")
+    check = functools.partial(kills_once, str(tmp_path / "mark"))
+    with load.checker(paths, 2) as apply:
+        assert apply is not map
+        for _ in range(2):  # as for each batch that is compacted
+            assert list(apply(check, paths)) == [(load.signature(path), None) for path in paths]
+    assert "a process that checked records was killed, as for want of memory" in capsys.readouterr().err
+
+    def refuse(*_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with load.checker(paths, 2) as apply:
+        assert list(apply(load.signature, paths)) == [load.signature(path) for path in paths]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_workers_end_with_their_command(tmp_path, number):
+    """Else they keep its output open, for which whoever started it waits."""
+    script = (
+        "import sys, time; from isthmus import start; start.listen(); from isthmus.records import load\n"
+        "with load.checker(sys.argv[1:], 2) as apply:\n    print('ready', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", script, *large_files(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+        assert program.stdout.readline() == b"ready\n"
+        started = wait_until(lambda: (found := workers(program.pid)) and len(found) >= 2 and found)
+        program.send_signal(number)
+        assert program.wait(30) == -number
+        wait_until(lambda: not any(os.path.exists(f"/proc/{each}/fd/1") for each in started))
+        assert program.stdout.read() == b""
+
+
 def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
     (tmp_path / "r/own").mkdir(parents=True)
     (tmp_path / "far/deep").mkdir(parents=True)
@@ -293,6 +379,55 @@ def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
     assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], ["gone"])
     done = run("table", tmp_path / "r")
     assert done.returncode == exits.UNDECIDED and "gone: a link whose target is missing" in done.stderr
+
+
+@contextlib.contextmanager
+def nested(folder, depth, name="a"):
+    """The last of folders in each other, made and removed without recursion and long paths."""
+
+    def enter(name):
+        before = here[0]
+        here[0] = os.open(name, os.O_RDONLY, dir_fd=before)
+        os.close(before)
+
+    here = [os.open(folder, os.O_RDONLY)]
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here[0])
+        enter(name)
+    try:
+        yield f"/proc/self/fd/{here[0]}"
+    finally:
+        for file in os.listdir(here[0]):
+            os.unlink(file, dir_fd=here[0])
+        for _ in range(depth):
+            enter("..")
+            os.rmdir(name, dir_fd=here[0])
+        os.close(here[0])
+
+
+def test_folders_that_are_deeper_than_python_calls_are_read(kept, tmp_path, monkeypatch):
+    (tmp_path / "r").mkdir()
+    with nested(tmp_path / "r", 1100) as last:
+        shutil.copy(kept / "c/000.jsonl", tmp_path / "r/0.jsonl")
+        shutil.copy(kept / "c/001.jsonl", f"{last}/1.jsonl")
+        monkeypatch.chdir(tmp_path)
+        found, skipped = load.find("r")
+        assert found == ["r/0.jsonl", f"r/{'a/' * 1100}1.jsonl"] and not skipped
+        shutil.copy(kept / "p/a.perf", f"{last}/b.perf")
+        for words in (["table", "r"], ["compact", "r"], ["profile", "perf", "r"]):
+            done = run(*words)
+            assert "Traceback" not in done.stderr and "skipped" not in done.stderr, (words, done.stderr)
+        shutil.rmtree("r/compacted")
+
+
+def test_folders_that_are_deeper_than_a_path_may_be_are_named(kept, tmp_path):
+    (tmp_path / "r").mkdir()
+    with nested(tmp_path / "r", 20, "a" * 255) as last:
+        shutil.copy(kept / "c/000.jsonl", tmp_path / "r/0.jsonl")
+        shutil.copy(kept / "c/001.jsonl", f"{last}/1.jsonl")
+        done = run("table", tmp_path / "r")
+    assert done.returncode == exits.UNDECIDED and "saxpy" in done.stdout
+    assert "a folder that cannot be read (File name too long)" in done.stderr and done.stderr.count("skipped ") == 1
 
 
 @pytest.mark.parametrize(
@@ -310,7 +445,9 @@ def test_records_under_another_name_are_named(kept, tmp_path, name):
     shutil.copy(kept / "c/001.jsonl", tmp_path / name)
     assert files(tmp_path) == (["0.jsonl"], [name])
     done = run("table", tmp_path)
-    assert done.returncode == exits.UNDECIDED and f"{name}: not read under this name; rename it" in done.stderr
+    is_packed = name.endswith(".xz")
+    why = "packed by xz, which is not read; unpack it" if is_packed else "not read under this name; rename it"
+    assert done.returncode == exits.UNDECIDED and f"{name}: {why}" in done.stderr
 
 
 def test_packed_records_under_another_name_are_named_and_other_files_are_not(kept, tmp_path):

@@ -295,8 +295,13 @@ def test_no_batch_is_simulated_twice():
 
 
 def test_committed_records_fit_80_columns():
-    done = run(ROOT / "analysis/data/h200/interjob.jsonl.gz")
+    done = run(ROOT / "papers/data/h200/interjob.jsonl.gz")
     assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
     assert "gemm 4096² ×16 device: recycled, depth 2, 161 ms instead of 230 ms, 1.42×\n" in done.stdout
-    declared = run(ROOT / "analysis/data/h200/interjob.jsonl.gz", "--job", "in=64MiB", "out=16KiB", "flops=33.5e6")
+    declared = run(ROOT / "papers/data/h200/interjob.jsonl.gz", "--job", "in=64MiB", "out=16KiB", "flops=33.5e6")
     assert declared.returncode == 0 and max(map(len, declared.stdout.splitlines())) <= 80
+    two = [ROOT / f"papers/data/{name}/interjob.jsonl.gz" for name in ("h100", "h200")]
+    for words in ((), ("--job", "in=64MiB", "out=16KiB", "flops=33.5e6")):
+        mixed = run(*two, *words)
+        assert mixed.returncode == 2 and "advice is for one kind of machine, and device is NVIDIA H100" in mixed.stderr
+        assert run(*two, *words, "--where", "device=*H200").returncode == 0

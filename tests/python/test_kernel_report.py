@@ -106,6 +106,54 @@ def test_nothing_reported_is_a_failure(tmp_path):
     assert "nothing was checked" in elsewhere.stderr
 
 
+WHOLE = PTXAS.format(stack=0, stores=0, loads=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "why"),
+    [
+        (WHOLE[: WHOLE.rindex("ptxas info    : Used 16")], SOURCE, "says nothing of the registers of _Z5saxpyifPKfPf"),
+        (WHOLE[: WHOLE.rindex("    0 bytes stack")], SOURCE, "says nothing of the registers and spills of _Z5saxpy"),
+        (WHOLE[:-9], SOURCE, "is cut short, so what it says is not all"),
+        (WHOLE, "", "is cut short, so what it says is not all"),
+        ("", "", "is empty, so what it says is not all"),
+        (amd(0, 0)[: amd(0, 0).index("gemm.cpp:9:1: remark:     VGPRs Spill")], SOURCE, "of the shared and spills of"),
+        (amd(0, 0) * 3 + amd(0, 0).replace("gemm", "gemv"), SOURCE, "has _Z4gemvPf for 1 of 3 architectures"),
+    ],
+)
+def test_a_report_that_is_not_whole_fails(tmp_path, text, source, why):
+    """The table was shorter, and nothing was amiss."""
+    other = tmp_path / "build/objects/gemv.cpp.o.report"
+    other.parent.mkdir(parents=True)
+    other.write_text(SOURCE + WHOLE)
+    done = report(tmp_path, text, source=source)
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_each_build_and_each_object_with_kernels_needs_its_report(tmp_path):
+    (tmp_path / "other").mkdir()
+    done = report(tmp_path, WHOLE, tmp_path / "other")
+    assert done.returncode == 1 and f"was reported in {tmp_path}/other: nothing was checked there" in done.stderr
+    (tmp_path / "build/objects/choices.cpp.o").write_bytes(b"\x7fELF host code")
+    assert report(tmp_path, WHOLE).returncode == 0
+    (tmp_path / "build/objects/gemv.cpp.o").write_bytes(b"\x7fELF \0.nv_fatbin\0")
+    done = report(tmp_path, WHOLE)
+    assert done.returncode == 1 and "gemv.cpp.o has kernels and no report: build it anew" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--hot", ""), ("--architectures", "gfx90a,"), ("",)])
+def test_empty_words_are_refused(tmp_path, words):
+    done = report(tmp_path, WHOLE, *words)
+    assert done.returncode == 1 and "is empty: leave it out, or name it" in done.stderr
+
+
+def test_an_allowance_for_a_kernel_that_no_report_has_fails(tmp_path):
+    allow = tmp_path / "allowed.txt"
+    allow.write_text("sm_80 gemn<*> large tiles\n")
+    done = report(tmp_path, WHOLE, "--allow", allow)
+    assert done.returncode == 1 and "allows gemn<*>, which no report has: build it, or remove the line" in done.stderr
+
+
 def test_the_launcher_keeps_reports_and_shows_errors(tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho 'ptxas info    : said something' >&2\nexit $CODE\n")

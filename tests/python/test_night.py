@@ -39,6 +39,10 @@ def case(result="pass", **fields):
     } | fields
 
 
+#: What a check has that passed and measured nothing, in a dry run or without its sanity check.
+NOTHING = {"perfvalues": {}, "kept": [], "jobid": None, "job_nodelist": []}
+
+
 def report(*runs, cmdline="reframe -r"):
     return {"session_info": {"uuid": "u", "cmdline": cmdline}, "runs": [{"testcases": list(run)} for run in runs]}
 
@@ -46,7 +50,9 @@ def report(*runs, cmdline="reframe -r"):
 def test_a_green_night():
     summary = night.summarise([report([case(), case("skip", skip_reason="no GPU")]), report([case("xfail")])])
     assert summary["verdict"] == "green"
-    assert summary["counts"] == {"green": 2, "red": 0, "skipped": 1, "interrupted": 0, "records": 0}
+    assert summary["counts"] == {
+        "green": 2, "unmeasured": 0, "red": 0, "skipped": 1, "interrupted": 0, "records": 0
+    }  # fmt: skip
     first = summary["checks"][0]
     assert first["figures"]["in"] == {"value": 0.25, "unit": "s", "reference": 0.2, "lower": -0.1, "upper": 0.1}
     assert first["figures"]["out"] == {"value": 1, "unit": "s"}
@@ -65,7 +71,13 @@ def test_a_green_night():
         ([[case("skip")]], "nothing was measured, 1 check was skipped"),
         ([[case(fixture=True)]], "nothing was measured"),
         ([[]], "nothing was measured"),
-        ([[case(kept=["/no/such/record.jsonl"])]], "1 record is gone, the first is /no/such/record.jsonl"),
+        (
+            [[case(**NOTHING), case("skip")]],
+            "1 check was skipped, 1 passed without a figure (as in a dry run)",
+        ),
+        ([[case(**NOTHING | {"kept": [__file__]})]], "1 passed without a figure"),
+        ([[case(), case(unjudged="--skip-performance-check")]], "was told not to judge (--skip-performance-check)"),
+        ([[case(kept=["/no/such/record.jsonl"])]], "1 record is gone or empty, the first is /no/such/record.jsonl"),
         ([[case("fail")], [case()]], "1 of 2 checks are red"),  # --reruns: each run counts
     ],
 )
@@ -74,7 +86,13 @@ def test_a_red_night(runs, why):
     assert summary["verdict"] == "red" and why in summary["why"]
 
 
-@pytest.mark.parametrize("runs", [[[case("skip")]], [[case(fixture=True)]], [[]], []])
+def test_an_empty_record_is_red(tmp_path):
+    (tmp_path / "full-disk.jsonl").touch()
+    summary = night.summarise([report([case(kept=[str(tmp_path / "full-disk.jsonl")])])])
+    assert summary["verdict"] == "red" and "1 record is gone or empty, the first is" in summary["why"]
+
+
+@pytest.mark.parametrize("runs", [[[case("skip")]], [[case(fixture=True)]], [[case(**NOTHING)]], [[]], []])
 def test_a_session_that_measured_nothing_is_red_whatever_others_measured(runs):
     summary = night.summarise([report([case()]), report(*runs, cmdline="reframe -r -t gpu")])
     assert summary["verdict"] == "red"
@@ -109,9 +127,42 @@ def test_of_what_was_tried_again_the_last_try_counts():
     assert night.summarise([tried])["counts"]["red"] == 1
 
 
+@pytest.mark.parametrize(
+    "options, runs",
+    [
+        ("--reruns=2 --max-retries=1", [[case()], [case("fail")], [case()]]),
+        ("--max-retries=1 --reruns 1", [[case("fail")], [case()]]),
+        ("--max-retries 1 --dur=6s", [[case("fail")], [case()]]),  # the session ended right after the second try
+        ("--max-ret=1 --rerun=1", [[case("fail")], [case()]]),
+        ("--max-retries=2 --mode=twice", [[case()], [case("fail")], [case()]]),  # a mode of the configuration
+        ("--max-retries=1 --mode=twice", [[case("fail")], [case("fail")], [case()]]),
+        ("--reruns=1 -S 'note=--max-retries=1'", [[case("fail")], [case()]]),
+        ("-S 'note=--max-retries=1'", [[case("fail")], [case()]]),
+    ],
+)
+def test_each_run_of_a_session_that_repeats_everything_counts(options, runs):
+    """ReFrame 4.10 ends with 1 where any run of --reruns or --duration failed, whatever --max-retries says."""
+    summary = night.summarise([report(*runs, cmdline=f"/usr/bin/reframe -c checks -r {options}")])
+    assert summary["verdict"] == "red" and len(summary["checks"]) == len(runs)
+
+
+@pytest.mark.parametrize(
+    "options", ["--max-retries=1 --reruns=0", "--max-retries 2", "--reruns=1 --reruns=0 --max-r=1"]
+)
+def test_tries_of_a_session_that_runs_once_are_told_from_its_repetitions(options):
+    runs = [case("fail"), case(unique_name="b"), case("skip", unique_name="c")], [case(), case(unique_name="c")]
+    summary = night.summarise([report(*runs, cmdline=f"reframe -r {options}")])
+    assert summary["verdict"] == "green" and summary["counts"]["green"] == 3
+
+
+def test_a_passed_check_without_a_figure_is_told_of_a_green_night():
+    summary = night.summarise([report([case(), case(**NOTHING)])])
+    assert summary["why"] == "2 checks are green (1 without a figure), 0 skipped"
+
+
 def test_files_are_written_and_the_exit_code_is_the_verdict(tmp_path, capsys):
     record = tmp_path / "a.jsonl"
-    record.touch()
+    record.write_text("{}\n")
     reports = [tmp_path / "one.json", tmp_path / "two.json"]
     reports[0].write_text(json.dumps(report([case(kept=[str(record)]), case("skip", skip_reason="no GPU")])))
     second = report([case("fail", fail_reason="sanity error: \x1b[2J <&>"), case("abort")])
@@ -173,3 +224,12 @@ def test_any_report_is_read_or_refused(tmp_path, field, value):
     path = tmp_path / "report.json"
     path.write_text(json.dumps(made))
     assert cli.main(["night", str(path), "--junit", os.devnull]) in (exits.PASSED, exits.FOUND, exits.BAD_INPUT)
+
+
+def test_a_report_that_lacks_cases_which_it_counts_is_refused(tmp_path, capsys):
+    whole = report([case(), case()])
+    whole["runs"][0]["num_cases"] = 3
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(whole))
+    assert cli.main(["night", str(path)]) == exits.BAD_INPUT
+    assert "a run has 2 of its 3 cases" in capsys.readouterr().err

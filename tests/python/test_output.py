@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from isthmus import Error, cli, exits
 from isthmus.tables import output
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "analysis/data/h200/stream.jsonl.gz"
+EXAMPLE = ROOT / "papers/data/h200/stream.jsonl.gz"
 EVIL = 'a,"b"\n\x1b[2J{{7*7}}\u2028'
 
 
@@ -35,8 +36,8 @@ def tables(tmp_path, *words):
 
 COMMANDS = [
     ["table", EXAMPLE],
-    ["table", ROOT / "analysis/data/h200/latency-fig2.jsonl.gz", "--view", "levels"],
-    ["table", ROOT / "analysis/data/h200/accounting.jsonl.gz", "--view", "accounting"],
+    ["table", ROOT / "papers/data/h200/latency-fig2.jsonl.gz", "--view", "levels"],
+    ["table", ROOT / "papers/data/h200/accounting.jsonl.gz", "--view", "accounting"],
 ]
 
 
@@ -82,6 +83,64 @@ def test_an_answer_is_not_added_to_what_it_is_of(tmp_path):
         assert done.stderr.count("\n") == 1 and records.read_bytes() == before
     with (tmp_path / "t.txt").open("wb") as file:
         assert subprocess.run(command, stdout=file).returncode == 0
+
+
+def table_to(where, *, stdout, **words):
+    """`isthmus table` that writes to `where`."""
+    command = [sys.executable, "-m", "isthmus", "table", str(EXAMPLE), "--format", "csv", "-o", str(where)]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, **words)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1", "link", "-"])
+def test_a_name_of_standard_output_is_standard_output(tmp_path, name):
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    where, log = name if name != "link" else tmp_path / name, tmp_path / "night.log"
+    log.write_text("before\n")
+    with log.open("ab") as file:
+        assert table_to(where, stdout=file).returncode == exits.PASSED
+    said = log.read_text()
+    assert said.startswith("before\nworkload,") and said.count("\n") > 5
+    done = table_to(where, stdout=subprocess.PIPE)
+    assert done.returncode == exits.PASSED and f"before\n{done.stdout.decode()}" == said
+    with open("/dev/full", "wb") as full:
+        assert table_to(where, stdout=full).returncode == exits.LOST_OUTPUT
+    assert {each.name for each in tmp_path.iterdir()} == {"link", "night.log"}
+
+
+def test_a_name_of_another_descriptor_is_that_descriptor(tmp_path):
+    log, expected = tmp_path / "log", table_to("-", stdout=subprocess.PIPE).stdout.decode()
+    log.write_text("before\n")
+    with log.open("ab") as file:
+        where = f"/dev/fd/{file.fileno()}"
+        assert table_to(where, stdout=subprocess.DEVNULL, pass_fds=[file.fileno()]).returncode == exits.PASSED
+    assert log.read_text() == f"before\n{expected}"
+    done = table_to("/dev/stderr", stdout=subprocess.DEVNULL)
+    assert done.returncode == exits.PASSED and done.stderr.decode() == expected
+    done = table_to("/dev/fd/77", stdout=subprocess.DEVNULL)
+    assert done.returncode == exits.BAD_INPUT and done.stderr.count(b"\n") == 1
+
+
+def test_an_open_file_of_another_process_is_not_replaced(tmp_path):
+    """As /proc/1/fd/1 in a container."""
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with log.open("ab") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        output.deliver("mine\n", f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        done = table_to(f"/proc/{os.getpid()}/fd/{file.fileno()}", stdout=subprocess.DEVNULL)
+    assert done.returncode == exits.PASSED and log.stat().st_ino == inode
+    assert log.read_text().startswith("before\nmine\nworkload,") and list(tmp_path.iterdir()) == [log]
+
+
+def test_what_is_no_file_is_written_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    output.deliver("text\n", str(tmp_path / "fifo"))
+    assert os.read(reader, 99) == b"text\n" and (tmp_path / "fifo").is_fifo()
+    os.close(reader)
+    output.deliver("text\n", "/dev/null")
+    with pytest.raises(Error, match="No space left"):
+        output.deliver("text\n", "/dev/full")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +321,7 @@ def test_long_names_are_folded_and_none_is_cut():
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_verdicts_fit_80_columns(words, told, capsys):
-    cli.main([*words, str(ROOT / "analysis/data/chain/measured.jsonl.gz"), "--workload", "alloc/*"])
+    cli.main([*words, str(ROOT / "papers/data/chain/measured.jsonl.gz"), "--workload", "alloc/*"])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80 and said.startswith(told)
 
@@ -275,7 +334,7 @@ def test_headings_stand_over_their_rows():
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "analysis/data").glob("h200*/*.jsonl*")), ids=lambda path: f"{path.parent.name}-{path.name}"
+    "path", sorted((ROOT / "papers/data").glob("h200*/*.jsonl*")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )
 def test_committed_records_fit_80_columns(path, capsys):
     run("table", path)

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import json
 import pathlib
+import re
+import shlex
 import sys
 
 import pytest
@@ -20,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
 import fake_bench  # noqa: E402
 
-H200 = ROOT / "analysis/data/h200"
+H200 = ROOT / "papers/data/h200"
 GB = 1e9
 #: A machine: rates in B/s and flop/s, seconds of calls.
 LINK, SLOW, FAULTS, MEMORY, FLOPS, LOCK, CALL = 50 * GB, 10 * GB, 5 * GB, 4000 * GB, 50e12, 4 * GB, 1e-5
@@ -262,7 +264,7 @@ def test_bad_files_and_records(tmp_path, capsys):
     (tmp_path / "table.toml").write_text("[in]\nx = 1\n")
     with pytest.raises(Error, match="is not understood"):
         footprint_.declared([str(tmp_path / "table.toml")])
-    for paths in ([ROOT / "analysis/data/cpu-only"], [tmp_path / "none"], [H200 / "fault.jsonl.gz"]):
+    for paths in ([ROOT / "papers/data/cpu-only"], [tmp_path / "none"], [H200 / "fault.jsonl.gz"]):
         assert cli.main(["advise", "placement", *map(str, paths), "--check"]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert cli.main(["advise", "placement", str(H200), "--like", str(H200 / "fault.jsonl.gz")]) == 2
@@ -272,4 +274,45 @@ def test_bad_files_and_records(tmp_path, capsys):
     capsys.readouterr()
     assert cli.main(["advise", "placement", str(tmp_path / "two.jsonl"), "--check"]) == 2
     said = capsys.readouterr().err
-    assert "these records are of 2" in said and "\x1b" not in said
+    assert "device is Another GPU\\x1b[2J and Simple GPU in these records" in said and "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("run.system", "other"), ("devices.0.driver", "590.1"), ("host.cpu", "other"), ("devices.0.state.mig", True),
+     ("devices.0.state.power_limit_w", 350.0)],
+)  # fmt: skip
+def test_records_of_unlike_places_are_refused_with_the_means_to_choose(tmp_path, capsys, path, value):
+    """The commonest of them would decide, and nobody would know."""
+    cases, others = ([*load.iterate(H200 / "medium.jsonl"), *load.iterate(H200 / "reference.jsonl")] for _ in "ab")
+    for case in cases:
+        case["run"]["system"] = "ours"
+    *outer, last = path.split(".")
+    for case in others:
+        case["run"]["system"], case["run"]["id"] = "ours", "0123456789abcdef"
+        inner = case
+        for name in outer:
+            inner = inner[int(name)] if name.isdigit() else inner.setdefault(name, {})
+        inner[last] = value
+    file = tmp_path / "two.jsonl"
+    file.write_text("".join(json.dumps(case) + "\n" for case in [*cases, *others]))
+    advise = ["advise", "placement", str(file), "--program", "in=1GiB", "flops=1e9"]
+    assert cli.main(advise) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "advice is for one kind of machine, and " in said and said.count("\n") == 1
+    chosen = shlex.split(re.search(r"choose one by (--where .*), or leave", said)[1])
+    assert cli.main([*advise, *chosen]) == 0
+    there = capsys.readouterr().out
+    assert cli.main([*advise, "--without", chosen[1]]) == 0
+    assert capsys.readouterr().out and there
+    assert cli.main([*advise, "--where", "system=none"]) == exits.BAD_INPUT
+    assert "--where 'system=none' is met by no record; system is o" in capsys.readouterr().err
+
+
+def test_a_program_of_another_machine_is_no_pattern_for_this_one(tmp_path, capsys):
+    """Its kernel's time would be taken for one of this machine."""
+    like = next(case for case in copy.deepcopy(machine()) if footprint_.of_program(case))
+    like["devices"][0]["name"] = "Another GPU"
+    (tmp_path / "like.jsonl").write_text(json.dumps(like) + "\n")
+    assert cli.main(["advise", "placement", str(H200), "--like", str(tmp_path / "like.jsonl")]) == exits.BAD_INPUT
+    assert "cpu is not that of the machine (Intel(R) Xeon(R) Processor and fake)" in capsys.readouterr().err

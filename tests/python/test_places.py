@@ -9,7 +9,7 @@ import pytest
 from histories import record, write
 
 from isthmus import cli
-from isthmus.records import load, places, store
+from isthmus.records import places, reading, store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DAY = datetime.datetime(2026, 1, 1)
@@ -28,7 +28,7 @@ def measured(gpu="GPU-00000000-a", *, boot="b0", hour=0, node="vm", slot="0000:0
 def nodes_of(folder, cases):
     """Nodes of the cases in their order, as both readers name them."""
     path = write(folder, cases) / "records.jsonl"
-    read, _ = load.read_files([path])
+    read, _ = reading.read_files([path])
     with store.open_store([path], wanted={"node", "job"}) as opened:
         by_job = dict(opened.sql("SELECT job, node FROM measurements WHERE metric_index = 0").fetchall())
     found = [case["run"]["node"] for case in read]
@@ -57,7 +57,7 @@ def test_a_record_of_the_cpu_belongs_to_the_host_of_its_boot_or_job(tmp_path):
         rows = opened.sql("SELECT DISTINCT job, node FROM measurements ORDER BY ALL").fetchall()
         assert opened.names == {"vm#aaaaaaaa": "vm", "vm#bbbbbbbb": "vm", "vm": "vm"}
     assert sorted(node for _, node in rows) == ["vm", "vm#aaaaaaaa", "vm#aaaaaaaa", "vm#bbbbbbbb"]
-    assert [case["run"]["node"] for case in load.read_files([path])[0]] == [
+    assert [case["run"]["node"] for case in reading.read_files([path])[0]] == [
         "vm#aaaaaaaa", "vm#aaaaaaaa", "vm#bbbbbbbb", "vm#bbbbbbbb", "vm",
     ]  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_a_name_selects_all_hosts_that_have_it(tmp_path, capsys):
 
 def test_the_kept_records_are_of_many_hosts():
     """Of H200 hosts, one after the other, all named vm."""
-    paths = sorted((ROOT / "analysis/data/h200").glob("*.jsonl*"))
+    paths = sorted((ROOT / "papers/data/h200").glob("*.jsonl*"))
     with store.open_store(paths, wanted={"node", "gpus"}) as opened:
         rows = opened.sql("SELECT DISTINCT node, gpus FROM measurements WHERE gpus <> ''").fetchall()
     assert len(rows) == len({node for node, _ in rows}) == len({gpus for _, gpus in rows}) >= 22

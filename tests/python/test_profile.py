@@ -1,9 +1,12 @@
 """Outputs of profilers: what is read of them, what is refused, what becomes of a record."""
 
 import copy
+import faulthandler
 import gc
 import json
+import os
 import pathlib
+import shutil
 import sqlite3
 import tracemalloc
 
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.profiles import as_record, command, cupti, ncu, nsys, numerals, perf, profile, rocprofv3
+from isthmus.profiles import as_record, command, cupti, database, ncu, nsys, numerals, perf, profile, rocprofv3
 from isthmus.records import content, validate
 
 SAXPY = "saxpy(float*, float*)"
@@ -72,8 +75,10 @@ def test_ncu(tmp_path):
 def test_ncu_says_where_it_stopped(tmp_path):
     launch = profiles.NCU.splitlines()[-1]
     fewer = profiles.NCU + f"{launch}\n" * (ncu.LAUNCHES - 3)
-    assert not read_text(tmp_path, ncu.read, fewer).notes
-    assert read_text(tmp_path, ncu.read, f"{fewer}{launch}\n").notes == ["only the first 200 launches were counted"]
+    assert not read_text(tmp_path, ncu.read, fewer).all_notes()
+    [limit] = read_text(tmp_path, ncu.read, f"{fewer}{launch}\n").all_notes()
+    assert limit.startswith("only the first 200 launches were counted")
+    assert not read_text(tmp_path, ncu.read, f"{fewer}{launch}\n{launch}\n").all_notes(), "a user's own, of any number"
 
 
 def test_ncu_of_an_h200():
@@ -104,20 +109,82 @@ def test_ncu_in_other_units(tmp_path):
 def test_ncu_without_permission(tmp_path):
     text = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     assert "only administrators" in refused(tmp_path, ncu.read, text)
-    assert "no kernel was profiled" in refused(tmp_path, ncu.read, "==WARNING== No kernels were profiled.")
+    assert "no kernel was profiled" in refused(tmp_path, ncu.read, "==WARNING== No kernels were profiled.\n")
 
 
 def test_perf(tmp_path):
     seen = read_text(tmp_path, perf.read, profiles.PERF, "stat.perf")
     assert seen.page_faults == {"cpu": 5243}
     assert seen.counters["cpu_seconds"] == pytest.approx(0.09852)
-    assert seen.notes == ["not supported here: dTLB-load-misses, cycles"]
+    assert seen.notes == ["not supported here: dTLB-load-misses",
+                          "never counted, as the run was too short or others were: cycles"]  # fmt: skip
     assert as_record.figures(seen)["cpu_major_faults"] == (3, "1")
 
 
 def test_perf_that_counted_some_of_the_time(tmp_path):
     seen = read_text(tmp_path, perf.read, "100;;instructions;1;50.00;;\n", "stat.perf")
-    assert seen.notes == ["instructions was counted 50.00% of the time only"]
+    [limit] = seen.all_notes()
+    assert limit.startswith("instructions was counted 50.00% of the time only")
+
+
+@pytest.mark.parametrize("share, limits", [("100.00", 0), ("25.00", 1)])
+def test_perf_of_several_runs_has_the_share_behind_the_time(tmp_path, share, limits):
+    """As `perf stat -r` writes it: the deviation before the time."""
+    text = f"50;;page-faults;1.33%;573887;{share};;\n<not counted>;;cycles;0.00%;0;0.00;;\n"
+    seen = read_text(tmp_path, perf.read, text, "stat.perf")
+    assert seen.page_faults == {"cpu": 50} and len(seen.limits) == limits and not seen.missing
+    assert all(f"page-faults was counted {share}% of the time only" in limit for limit in seen.limits)
+    assert "means of several runs (perf stat -r), with their deviation: page-faults (1.33%)" in seen.notes
+
+
+def test_a_second_run_in_a_file_of_perf_is_named_and_not_added(tmp_path):
+    """As `perf stat --append` writes it."""
+    once = read_text(tmp_path, perf.read, profiles.PERF, "one.perf")
+    twice = read_text(tmp_path, perf.read, profiles.PERF * 2, "two.perf")
+    assert (twice.page_faults, twice.counters) == (once.page_faults, once.counters) and not once.missing
+    [why] = twice.missing
+    assert "two.perf has a second run, which is not read" in why
+
+
+@pytest.mark.parametrize("again", ["page-faults", "faults", "page-faults:u"])
+def test_an_event_that_perf_counted_before_is_named_and_not_added(tmp_path, again):
+    seen = read_text(tmp_path, perf.read, f"5;;page-faults;1;100.00;;\n5;;{again};1;100.00;;\n", "stat.perf")
+    assert seen.page_faults == {"cpu": 5} and not seen.limits
+    [why] = seen.missing
+    assert f"stat.perf, line 2: {again.removesuffix(':u')} was counted before in this file" in why
+
+
+def test_parts_of_an_event_that_perf_counted_apart_are_added(tmp_path):
+    text = "5;;page-faults:u;1;100.00;;\n2;;page-faults:k;1;100.00;;\n"
+    seen = read_text(tmp_path, perf.read, text, "stat.perf")
+    assert seen.page_faults == {"cpu": 7} and len(seen.limits) == 2 and not seen.missing
+
+
+def test_perf_of_groups_is_refused(tmp_path):
+    text = "5;;page-faults;user.slice;573887;25.00;;\n"
+    assert "as perf stat -G writes groups" in refused(tmp_path, perf.read, text, "x.perf")
+
+
+@pytest.mark.parametrize("before", ["     1.000105821;", "CPU0;"])
+def test_perf_by_time_or_by_processor_is_no_perf_that_saw_nothing(tmp_path, before):
+    """As `perf stat -I` and `-A` write it."""
+    assert "perf stat -I and -A" in refused(tmp_path, perf.read, f"{before}1000;;page-faults;1;100.00;;\n", "x.perf")
+
+
+def test_a_second_table_of_ncu_is_named_and_not_read_as_kernels(tmp_path):
+    once = read_text(tmp_path, ncu.read, profiles.NCU)
+    twice = read_text(tmp_path, ncu.read, profiles.NCU + profiles.NCU[profiles.NCU.index('"ID"') :], "two.csv")
+    assert (twice.kernels, twice.counters) == (once.kernels, once.counters)
+    assert len(twice.missing) == 1 and "two.csv has a second table" in twice.missing[0]
+
+
+def test_perf_that_counted_a_part_says_which(tmp_path):
+    """An ordinary user's perf adds :u itself."""
+    text = "10;;page-faults:u;1;100.00;;\n20;;cycles:u;1;100.00;;\n30;;instructions:pp;1;100.00;;\n"
+    seen = read_text(tmp_path, perf.read, text, "stat.perf")
+    assert (seen.page_faults, seen.counters) == ({"cpu": 10}, {"cycles": 20.0, "instructions": 30.0})
+    [note] = seen.all_notes()
+    assert note.startswith("counted in user mode only, and not as a whole: page-faults, cycles;")
 
 
 def test_perf_in_another_language(tmp_path):
@@ -137,9 +204,12 @@ def test_a_line_of_perf_that_cannot_be_read_costs_its_own_figure_only(tmp_path):
     text = "5;;page-faults;1;;;\n1,234;msec;task-clock;1;;;\n7;furlong;cycles;1;;;\nx;;instructions;1;;;\n8;;minor-fa"
     seen = read_text(tmp_path, perf.read, f"{text}\n9;", "stat.perf")
     assert seen.page_faults == {"cpu": 5} and seen.counters == {"minor-fa": 8}
-    assert [note.partition(":")[0] for note in seen.notes] == ["left out"] * 4
-    assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in seen.notes[0]
-    assert "'furlong'" in seen.notes[1] and "'x' is no number" in seen.notes[2] and "cut short" in seen.notes[3]
+    assert seen.notes == ["left out: stat.perf, line 3: cycles is in 'furlong', which is not known"]
+    cut, *lines = seen.missing
+    assert cut == "not the whole run: stat.perf is cut short, as its last line has no end; write it anew"
+    assert [said.split(": ")[:2] for said in lines] == [["not the whole run", "left out"]] * 3
+    assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in lines[0]
+    assert "'x' is no number" in lines[1] and "cut short" in lines[2]
     assert "'x' is no number" in refused(tmp_path, perf.read, "x;;page-faults;1;;;\n", "stat.perf")
 
 
@@ -174,6 +244,15 @@ def test_numbers_that_can_be_two_or_are_none_are_refused(others, text, whole):
 # --- what a reader does not know is said ---
 
 
+def test_a_database_that_another_program_locks_is_named_as_that(tmp_path):
+    connection = sqlite3.connect(profiles.write_nsys(tmp_path / "run.sqlite"))
+    connection.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(profile.ProfileError, match="another program writes in it"):
+        nsys.read(tmp_path / "run.sqlite")
+    connection.rollback()
+    connection.close()
+
+
 def with_tables(path, **tables):
     connection = sqlite3.connect(path)
     for name, rows in tables.items():
@@ -203,7 +282,7 @@ def test_nsys_names_what_it_left_out(tmp_path):
     path = with_tables(profiles.write_nsys(tmp_path / "a.sqlite"), CUPTI_ACTIVITY_KIND_MEMSET=rows * 3,
                        MPI_P2P_EVENTS=rows, ENUM_NSYS_X=rows, OSRT_API=[], DIAGNOSTIC_EVENT=rows)  # fmt: skip
     notes = nsys.read(path).all_notes()
-    assert notes[0] == "nsys says: Not all CUDA events were collected"
+    assert notes[0].startswith("not the whole run: a.sqlite says Not all CUDA events were collected; profile it again")
     assert notes[1] == (
         "left out, since no figure here comes from it: CUPTI_ACTIVITY_KIND_MEMSET (3 rows), MPI_P2P_EVENTS (1 row), "
         "NVTX_EVENTS without a name or an end (1 row)"
@@ -236,9 +315,11 @@ def test_cupti_and_ncu_name_what_they_left_out(tmp_path):
     assert "graphs (1 row)" in strange.all_notes()[-1]
     other = profiles.NCU.replace("dram__bytes_read.sum", "sm__throughput.avg").replace('"2000"', '"n/a"')
     seen = read_text(tmp_path, ncu.read, f"==WARNING== some launches were not profiled\n{other}")
-    assert seen.all_notes()[0] == "==WARNING== some launches were not profiled"
+    assert seen.missing[0].startswith("not the whole run: a.csv says ==WARNING== some launches were not profiled;")
     assert "sm__throughput.avg (1 row)" in seen.all_notes()[1]
     assert "sm__cycles_elapsed.max, which was not available (1 row)" in seen.all_notes()[1]
+    seen = read_text(tmp_path, ncu.read, f'{other}==ERROR== LaunchFailed\n==ERROR== Failed to profile "gemm"\n')
+    assert len(seen.missing) == 2 and "says ==ERROR== LaunchFailed; profile it again" in seen.missing[0]
 
 
 def test_a_sum_that_lacks_a_launch_is_left_out(tmp_path):
@@ -339,6 +420,61 @@ def test_a_report_that_was_never_converted_is_missing(tmp_path, capsys, tool, re
         command.read(tool, tmp_path)
 
 
+def aged(path, seconds):
+    """Makes a file older, or newer where that is negative."""
+    status = path.stat()
+    os.utime(path, (status.st_atime - seconds, status.st_mtime - seconds))
+
+
+@pytest.mark.parametrize("tool, report, export", [
+    ("nsys", "nsys.nsys-rep", "nsys.sqlite"), ("nsys", "nsys.qdrep", "nsys.sqlite"), ("ncu", "ncu.ncu-rep", "ncu.csv"),
+])  # fmt: skip
+def test_an_export_that_is_older_than_its_report_is_not_read(tmp_path, capsys, tool, report, export):
+    for rank in range(2):
+        profiles.write(tmp_path / f"rank{rank}", tool)
+        (tmp_path / f"rank{rank}" / report).touch()
+        os.utime(tmp_path / f"rank{rank}" / report, ns=(0, (tmp_path / f"rank{rank}" / export).stat().st_mtime_ns))
+    aged(tmp_path / "rank1" / export, 1.5)
+    assert len(command.read(tool, tmp_path).files) == 2 and not command.read(tool, tmp_path).missing
+    aged(tmp_path / "rank1" / export, 3600)
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    seen = command.read(tool, tmp_path)
+    why = (
+        f"rank1/{report} is newer than rank1/{export}, so that export shows an earlier run and is not read; delete it "
+        f"and convert the report again: {tool} "
+    )
+    assert len(seen.missing) == 1 and seen.missing[0].startswith(f"not the whole run: {why}")
+    assert (
+        seen.files == [f"rank0/{export}"] == [str(path.relative_to(tmp_path)) for path in command.files(tool, tmp_path)]
+    )
+    capsys.readouterr()
+    aged(tmp_path / "rank0" / export, 3600)
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.BAD_INPUT
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"rank0/{report}, rank1/{report} are newer than rank0/{export}, rank1/{export}, so those show" in error
+    for rank in range(2):
+        aged(tmp_path / f"rank{rank}" / report, 7200)
+    assert not command.read(tool, tmp_path).missing
+
+
+def test_a_stale_export_is_read_under_no_other_name(tmp_path):
+    profiles.write(tmp_path / "exports", "nsys")
+    profiles.write(tmp_path / "rank1", "nsys")
+    (tmp_path / "rank0").mkdir()
+    (tmp_path / "rank0" / "nsys.nsys-rep").touch()
+    (tmp_path / "rank0" / "nsys.sqlite").symlink_to("../exports/nsys.sqlite")
+    aged(tmp_path / "exports" / "nsys.sqlite", 60)
+    seen = command.read("nsys", tmp_path)
+    assert seen.files == ["rank1/nsys.sqlite"] and len(seen.missing) == 1
+
+
+def test_the_formats_of_rocprofv3_are_written_in_any_order(tmp_path):
+    profiles.write(tmp_path, "rocprofv3")
+    (tmp_path / "out_results.pftrace").touch()
+    aged(tmp_path / "out_results.json", 60)
+    assert not command.read("rocprofv3", tmp_path).missing
+
+
 @pytest.mark.parametrize("tool", command.TOOLS)
 def test_a_rank_without_a_figure_is_missing(tmp_path, capsys, tool):
     for rank in range(2):
@@ -353,6 +489,94 @@ def test_a_rank_without_a_figure_is_missing(tmp_path, capsys, tool):
     assert first == "not the whole run: rank1 has no figure, unlike those next to it"
     (record,) = as_record.amend([case()], command.read(tool, tmp_path), unprofiled=[])
     assert record["profile"]["notes"][0] == first
+
+
+@pytest.mark.parametrize("tool", command.TOOLS)
+def test_a_rank_whose_number_is_missing_is_named(tmp_path, capsys, tool):
+    for rank in (0, 2):
+        profiles.write(tmp_path / f"rank{rank}", tool)
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    assert " ".join(capsys.readouterr().out.split()).startswith(
+        "not the whole run: no output of rank 1, and there is rank 2; put its output next to the others, or profile "
+        "the run again "
+    )
+    (tmp_path / "rank1").mkdir()
+    assert command.read(tool, tmp_path).missing == [
+        "not the whole run: rank1 has no figure, unlike those next to it"
+    ]  # fmt: skip
+    profiles.write(tmp_path / "rank1", tool)
+    assert not command.read(tool, tmp_path).missing
+
+
+@pytest.mark.parametrize("names, missing", [
+    ("run_rank0 run_rank3", "ranks 1-2, and there is rank 3"),
+    ("rank-00.a rank-01.b rank-03.c rank-06.d", "ranks 2, 4-5, and there is rank 6"),
+    ("rank1/x rank2/x", "rank 0, and there is rank 2"),
+    ("rank0of3 rank1of3", "rank 2, and the run had 3"),
+    ("MPI_Rank0_pid71 MPI_Rank0_pid72 MPI_Rank2_pid73", "rank 1, and there is rank 2"),
+    ("alpha_rank0 beta_rank2 alpha_rank3", "rank 1, and there is rank 3"),
+    ("node1/rank0 node1/rank1 node2/rank3", "rank 2, and there is rank 3"),
+    ("node1/local_rank0 node1/local_rank2 node2/local_rank0", "rank 1 in node1, and there is rank 2"),
+    ("a/node1/rank0/x a/node2/rank1/x b/node1/rank0/x b/node1/rank2/x", "rank 1 in b/node1, and there is rank 2"),
+    ("rank0 rank1000000000 rank999999999", "ranks 1-999999998, and there is rank 999999999"),
+    ("rank0 rank1 rank2", ""),
+    ("node1/rank0 node1/rank2 node2/rank1 node2/rank3", ""),
+    ("a/node1/rank0 a/node2/rank1 b/node1/rank0 b/node2/rank1", ""),
+    ("rank8 rank16 rank32", ""),  # of matrices
+    ("rank1", ""), ("rank0", ""), ("run.0 run.2", ""), ("job0/x job2/x", ""), ("4711 4713", ""),
+    ("size0 size8", ""), ("2026-11-26 2026-11-28", ""), ("ranks0 ranks2 nrank4", ""), ("frank0 frank2", ""),
+])  # fmt: skip
+def test_which_numbers_are_ranks(tmp_path, names, missing):
+    for name in names.split():
+        path = tmp_path / f"{name}.perf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(profiles.PERF)
+    sentences = [sentence.partition(";")[0] for sentence in command.read("perf", tmp_path).missing]
+    assert sentences == ([f"not the whole run: no output of {missing}"] if missing else [])
+
+
+def with_mpi(path, ranks, size):
+    connection = sqlite3.connect(profiles.write_nsys(path))
+    connection.execute("CREATE TABLE MPI_RANKS (globalTid, rank)")
+    connection.executemany("INSERT INTO MPI_RANKS VALUES (1, ?)", [(rank,) for rank in ranks])
+    connection.execute("CREATE TABLE MPI_COMMUNICATORS (rank, size)")
+    connection.executemany("INSERT INTO MPI_COMMUNICATORS VALUES (?, ?)", [(ranks[0], size), (None, "x"), (-1, 1)])
+    connection.commit()
+    connection.close()
+
+
+def test_a_report_says_how_many_ranks_there_were(tmp_path):
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        with_mpi(tmp_path / f"rank{rank}" / "nsys.sqlite", [rank], 4)
+    (sentence,) = command.read("nsys", tmp_path).missing
+    assert sentence.startswith("not the whole run: no output of ranks 2-3, and the run had 4; put theirs next to")
+    (tmp_path / "rank2").mkdir()
+    with_mpi(tmp_path / "rank2" / "nsys.sqlite", [2, 3], 4)
+    assert not command.read("nsys", tmp_path).missing, "one report may be of several ranks"
+
+
+def test_a_rank_that_cannot_be_read_is_named_once(tmp_path):
+    for name in ("x_rank0", "x_rank3"):
+        profiles.write_nsys(tmp_path / f"{name}.sqlite")
+    (tmp_path / "x_rank1.nsys-rep").touch()
+    profiles.write_nsys(tmp_path / "x_rank2.sqlite")
+    (tmp_path / "x_rank2.nsys-rep").touch()
+    aged(tmp_path / "x_rank2.sqlite", 60)
+    never, stale = command.read("nsys", tmp_path).missing
+    assert "x_rank1.nsys-rep was never converted" in never and "x_rank2.nsys-rep is newer" in stale
+    for rank in (0, 2):
+        profiles.write(tmp_path / "linked" / f"rank{rank}", "perf")
+    (tmp_path / "linked" / "rank1").symlink_to("gone")
+    (sentence,) = command.read("perf", tmp_path / "linked").missing
+    assert "rank1: a link whose target is missing" in sentence
+
+
+def test_kinds_of_events_are_no_ranks(tmp_path):
+    for rank, kinds in ((0, ("kernel", "hip_api", "memory_copy")), (1, ("kernel", "hip_api")), (2, ("memory_copy",))):
+        for kind in kinds:
+            (tmp_path / f"rank{rank}_{kind}_trace.csv").write_text(profiles.ROCM_CSV[f"1_{kind}_trace.csv"])
+    assert not command.read("rocprofv3", tmp_path).missing
 
 
 def test_a_rank_that_did_nothing_is_missing(tmp_path):
@@ -383,6 +607,60 @@ def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
     assert "rank0/2_results.json, rank0/a_results.db have different names" in seen.notes[0]
 
 
+def in_passes(folder, *counters):
+    """Two passes, as rocprofv3 leaves them: the program runs once for each line of counters, under another number."""
+    for number, names in enumerate(counters, 1):
+        for name, text in profiles.ROCM_CSV.items():
+            if name == "1_counter_collection.csv":
+                rows = [line for line in text.splitlines() if line.startswith('"') or "TCP_UTCL1" in line]
+                rows = [line.replace("TCP_UTCL1_TRANSLATION_MISS_sum", names) for line in rows]
+                head = text[: text.index("1,1,4,1")]
+                text = head + "".join(f"{row}\n" for row in rows if "," in row and not row.startswith('"'))
+            place = folder / f"pmc_{number}/node"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / name.replace("1_", f"{4000 + number}_", 1)).write_text(text)
+
+
+def test_passes_of_rocprofv3_are_one_run(tmp_path):
+    """Launches were counted once for each pass, or its counters were those of one of them."""
+    in_passes(tmp_path / "two", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
+    in_passes(tmp_path / "one", "SQ_BUSY_CYCLES")
+    seen, alone = command.read("rocprofv3", tmp_path / "two"), command.read("rocprofv3", tmp_path / "one")
+    assert not seen.missing and not alone.missing
+    assert seen.counters == {"cycles": 42.0, "shared_accesses": 42.0} and alone.counters == {"cycles": 42.0}
+    assert seen.kernels == alone.kernels and seen.copies == alone.copies and seen.api_calls == alone.api_calls
+    in_passes(tmp_path / "ranks/rank0", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
+    in_passes(tmp_path / "ranks/rank1", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
+    both = command.read("rocprofv3", tmp_path / "ranks")
+    assert both.counters == {"cycles": 84.0, "shared_accesses": 84.0} and not both.missing
+    assert both.kernels[SAXPY].count == 2 * seen.kernels[SAXPY].count
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda folder: shutil.rmtree(folder / "pmc_1"), "no output of pass 1"),
+        (lambda folder: shutil.rmtree(folder / "pmc_2/node"), "pmc_2 has no figure, unlike those next to it"),
+        (lambda folder: shortened(folder / "pmc_2/node/4002_kernel_trace.csv"),
+         "unlike numbers of launches: 1 in pass 2"),
+        (lambda folder: shortened(folder / "pmc_2/node/4002_counter_collection.csv"),
+         "unlike numbers of launches with counters: 1 in pass 2 and 2 in pass 1"),
+        (lambda folder: (folder / "pmc_2/node/4002_counter_collection.csv").unlink(),
+         "unlike numbers of launches with counters: 0 in pass 2 and 2 in pass 1"),
+    ],
+)  # fmt: skip
+def test_a_pass_that_is_missing_or_cut_is_said(tmp_path, capsys, spoil, why):
+    in_passes(tmp_path / "run", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
+    spoil(tmp_path / "run")
+    assert cli.main(["profile", "rocprofv3", str(tmp_path / "run")]) == exits.UNDECIDED
+    assert why in " ".join(capsys.readouterr().out.split())
+
+
+def shortened(path):
+    """Without its last line, which no reader can see by itself."""
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+
+
 def test_every_process_of_a_rocpd_database_is_read(tmp_path):
     path = tmp_path / "out_results.db"
     profiles.write_rocpd(path)
@@ -390,6 +668,61 @@ def test_every_process_of_a_rocpd_database_is_read(tmp_path):
     seen = rocprofv3.read(path)
     assert {name: kernel.count for name, kernel in seen.kernels.items()} == {SAXPY: 2, "axpy": 2}
     assert seen.copies["h2d"].bytes == 2 * 8192 and not seen.left_out
+
+
+# --- links ---
+
+
+def test_links_are_followed_once_and_loops_end(tmp_path, capsys):
+    folder = tmp_path / "run"
+    profiles.write(folder / "rank0", "perf")
+    profiles.write(tmp_path / "far" / "rank1", "perf")
+    profiles.write(tmp_path / "one", "perf")
+    (folder / "rank2").mkdir()
+    (folder / "rank1").symlink_to(tmp_path / "far" / "rank1")
+    (folder / "rank2" / "stat.perf").symlink_to(tmp_path / "one" / "stat.perf")
+    assert command.read("perf", folder).files == [f"rank{rank}/stat.perf" for rank in range(3)]
+    (folder / "a.perf").symlink_to("rank0/stat.perf")
+    (folder / "latest").symlink_to("rank0")
+    (folder / "rank0" / "up").symlink_to("..")
+    (tmp_path / "far" / "rank1" / "here").symlink_to(".")
+    seen = command.read("perf", folder)
+    assert seen.files == [f"rank{rank}/stat.perf" for rank in range(3)] and not seen.missing
+    (tmp_path / "link").symlink_to("run")
+    assert cli.main(["profile", "perf", str(tmp_path / "link")]) == exits.PASSED
+    assert f"cpu_page_faults {3 * 5243:>29}" in capsys.readouterr().out
+
+
+def test_an_export_that_is_read_under_another_name_converts_its_report(tmp_path):
+    profiles.write(tmp_path / "exports", "nsys")
+    (tmp_path / "rank0").mkdir()
+    (tmp_path / "rank0" / "nsys.nsys-rep").touch()
+    (tmp_path / "rank0" / "nsys.sqlite").symlink_to("../exports/nsys.sqlite")
+    seen = command.read("nsys", tmp_path)
+    assert seen.files == ["exports/nsys.sqlite"] and seen.kernels["saxpy"].count == 2 and not seen.missing
+
+
+def test_a_dangling_link_is_one_sentence(tmp_path, capsys):
+    profiles.write(tmp_path / "rank0", "perf")
+    (tmp_path / "scratch").symlink_to(tmp_path / "unmounted")
+    assert cli.main(["profile", "perf", str(tmp_path)]) == exits.UNDECIDED
+    why = "scratch: a link whose target is missing; restore the target, or remove the link"
+    assert f"not the whole run: {why}" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "again").symlink_to("again")
+    assert [line.partition(";")[0] for line in command.read("perf", tmp_path).missing] == [
+        "not the whole run: again: Too many levels of symbolic links",
+        "not the whole run: scratch: a link whose target is missing",
+    ]
+    (tmp_path / "again").unlink()
+    (tmp_path / "rank0" / "stat.perf").unlink()
+    assert cli.main(["profile", "perf", str(tmp_path)]) == exits.BAD_INPUT
+    assert f"perf left no *.perf; {why}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_called_manifests_hides_no_rank(tmp_path):
+    profiles.write(tmp_path / "rank0", "perf")
+    (tmp_path / "rank0" / "manifests").mkdir()
+    assert command.read("perf", tmp_path).files == ["rank0/stat.perf"]
 
 
 # --- memory ---
@@ -559,8 +892,9 @@ def test_foreign_columns_do_no_harm(tmp_path):
     lines = [
         f'"Guid",{lines}' if i == 0 else f'"00",{lines}' for i, lines in enumerate(profiles.ROCM_KERNELS_7.splitlines())
     ]
-    seen = read_text(tmp_path, rocprofv3.read, "\n".join(lines), "1_kernel_trace.csv")
+    seen = read_text(tmp_path, rocprofv3.read, "\n".join(lines) + "\n", "1_kernel_trace.csv")
     assert seen.kernels[SAXPY].count == 2
+    assert "cut short" in refused(tmp_path, rocprofv3.read, "\n".join(lines)[:-1], "1_kernel_trace.csv")
     assert "no column 'kernel_name'" in refused(tmp_path, rocprofv3.read, '"a","b"\n1,2\n', "1_kernel_trace.csv")
 
 
@@ -572,6 +906,162 @@ def test_a_database_of_another_program(tmp_path):
         connection.close()
         with pytest.raises(profile.ProfileError, match="so not a"):
             reader(tmp_path / name)
+
+
+@pytest.fixture
+def must_end():
+    """Ends the whole run where a reader does not end: SQLite takes no signals."""
+    faulthandler.dump_traceback_later(120, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+ENDLESS = "WITH RECURSIVE s(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM s) SELECT {} FROM s"
+
+
+def changed(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.mark.usefixtures("must_end")
+@pytest.mark.parametrize("table", sorted(profiles.tables_of_nsys()))
+def test_a_view_is_no_table_of_nsys(tmp_path, table):
+    """Rows that a view computes may have no end, nor may the first of them come."""
+    names = profiles.tables_of_nsys()[table][0].split(", ")
+    for number, more in enumerate(("", " WHERE x < 0")):
+        path = profiles.write_nsys(tmp_path / f"{number}.sqlite", without=[table])
+        columns = ", ".join(f'x AS "{name}"' for name in names)
+        changed(path, f"CREATE VIEW {table} AS {ENDLESS.format(columns)}{more}")
+        with pytest.raises(profile.ProfileError, match=f"{table} is a view or a virtual table, so not what"):
+            nsys.read(path)
+
+
+@pytest.mark.usefixtures("must_end")
+def test_views_of_others_are_not_asked(tmp_path):
+    path = changed(profiles.write_nsys(tmp_path / "a.sqlite"), f"CREATE VIEW other AS {ENDLESS.format('x')}")
+    assert nsys.read(path).kernels["saxpy"].count == 2
+    path = changed(
+        profiles.write_rocpd(tmp_path / "a.db"),
+        "DROP VIEW rocpd_kernel_dispatch",
+        f"CREATE VIEW rocpd_kernel_dispatch AS {ENDLESS.format('x AS start')}",
+        f"CREATE VIEW kernels AS {ENDLESS.format('x')}",
+    )
+    assert rocprofv3.read(path).kernels[SAXPY].count == 2
+    path = profiles.write_rocpd(tmp_path / "b.db", suffix="", views=False)
+    changed(path, "DROP TABLE rocpd_region", f"CREATE VIEW rocpd_region AS {ENDLESS.format('x')}")
+    with pytest.raises(profile.ProfileError, match="rocpd_region is a view"):
+        rocprofv3.read(path)
+
+
+@pytest.mark.usefixtures("must_end")
+@pytest.mark.parametrize(
+    "statement, why",
+    [
+        (f"CREATE VIEW NVTX_EVENTS AS {ENDLESS.format('x')}", "no SQLite database"),
+        ("CREATE VIRTUAL TABLE NVTX_EVENTS USING rtree(x, a, b)", "is a view or a virtual table"),
+    ],
+)
+def test_a_schema_that_calls_something_else_a_table(tmp_path, statement, why):
+    path = profiles.write_nsys(tmp_path / "a.sqlite", without=["NVTX_EVENTS"])
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA writable_schema = ON")
+    row = ("table", "NVTX_EVENTS", "NVTX_EVENTS", 2, statement)
+    connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
+    connection.commit()
+    connection.close()
+    with pytest.raises(profile.ProfileError, match=why):
+        nsys.read(path)
+
+
+def test_a_column_that_is_computed_is_not_read(tmp_path):
+    path = profiles.write_nsys(tmp_path / "a.sqlite", without=["CUPTI_ACTIVITY_KIND_RUNTIME"])
+    changed(
+        path,
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, nameId AS (length(zeroblob(900000000))))",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1)",
+    )
+    assert nsys.read(path).api_calls == {"(unnamed)": 1}
+
+
+def pages(path, *bodies):
+    """Replaces the table NVTX_EVENTS, empty until now, by these pages of 512 bytes: its root, and what follows."""
+    data = bytearray(path.read_bytes())
+    root = len(data) // 512  # the last page, made last
+    data[-512:] = b"".join(body(root + number + 1) for number, body in enumerate(bodies))
+    data[28:32] = (len(data) // 512).to_bytes(4, "big")
+    path.write_bytes(data)
+
+
+def page(kind, cells, cell, rightmost=b""):
+    """A page with one cell, which it counts many times."""
+    head = bytes([kind, 0, 0]) + cells.to_bytes(2, "big") + (512 - len(cell)).to_bytes(2, "big") + bytes(1) + rightmost
+    body = head + (512 - len(cell)).to_bytes(2, "big") * cells
+    return body + bytes(512 - len(body) - len(cell)) + cell
+
+
+def below(next_page):
+    """An inner page of which each child is the next page."""
+    child = next_page.to_bytes(4, "big")
+    return page(5, 60, child + b"\x01", child)
+
+
+def row(*values):
+    """A cell: a row of texts."""
+    head = bytes([1 + len(values), *(13 + 2 * len(value) for value in values)])
+    payload = head + "".join(values).encode()
+    return bytes([len(payload), 1]) + payload
+
+
+def varint(number):
+    """A number of two bytes."""
+    return bytes([0x80 | number >> 7, number & 0x7F])
+
+
+def a_long_text(next_page):
+    """A leaf with rows of one text of 3,000 bytes, which an overflow page that follows itself makes up."""
+    head = bytes([3]) + varint(13 + 2 * 3000)
+    size = len(head) + 3000
+    least = (512 - 12) * 32 // 255 - 23  # of a row that lies in the leaf; all by the file format
+    kept = least + (size - least) % (512 - 4)
+    kept = kept if kept <= 512 - 35 else least
+    return page(13, 10, varint(size) + b"\x01" + head + b"x" * (kept - len(head)) + next_page.to_bytes(4, "big"))
+
+
+@pytest.mark.usefixtures("must_end")
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "SOMETHING_ELSE"], ids=["read", "counted"])
+def test_pages_that_lead_in_circles_hold_no_more_than_the_file(tmp_path, table):
+    def written(name):
+        path = tmp_path / name
+        changed(path, "PRAGMA page_size = 512", "VACUUM")
+        profiles.write_nsys(path, without=["NVTX_EVENTS"])
+        return changed(path, f"CREATE TABLE {table} (text)")
+
+    rows = written("rows.sqlite")
+    pages(rows, *[below] * 8, lambda _: page(13, 3, row("in")))
+    with pytest.raises(profile.ProfileError, match=f"{table} has more than .* bytes can hold"):
+        nsys.read(rows)
+    few = written("few.sqlite")
+    pages(few, lambda _: page(13, 3, row("in")))
+    assert nsys.read(few).left_out.popitem()[1] == 3
+    if table == "NVTX_EVENTS":
+        texts = written("texts.sqlite")
+        pages(texts, a_long_text, lambda number: (number - 1).to_bytes(4, "big") + b"x" * 508)
+        with pytest.raises(profile.ProfileError, match=f"{table} has more than .* bytes can hold"):
+            nsys.read(texts)
+
+
+@pytest.mark.usefixtures("must_end")
+def test_no_statement_goes_on_for_ever(tmp_path):
+    with database.Database(profiles.write_nsys(tmp_path / "a.sqlite")) as opened:
+        for _ in range(2):
+            with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+                opened._execute(f"{ENDLESS.format('x')} WHERE x < 0").fetchone()
+        assert opened.count("NVTX_EVENTS") == 3
 
 
 def test_something_that_ends_before_it_begins(tmp_path):
@@ -621,3 +1111,120 @@ def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
     assert "page_faults" in capsys.readouterr().out or tool in ("ncu", "rocprofv3")
     assert cli.main(["profile", tool, str(tmp_path / "none")]) == exits.BAD_INPUT
     assert "no such folder" in capsys.readouterr().err
+
+
+# --- what a profiler admits ---
+
+
+@pytest.mark.parametrize(
+    "severity, text, lost",
+    [
+        (3, "CUDA device 0: 123456 events were lost: buffer overflow", True),
+        (2, "Not all CUDA events might have been collected.", True),
+        (2, "CUDA profiling might have not been started correctly.", True),
+        (2, "The application was terminated before the trace was written", True),
+        (1, "12 CUPTI records were dropped", True),
+        (3, "Something nobody has heard of", True),
+        (2, "CUDA buffers were exhausted", True),
+        (2, "Collection stopped early: file size limit reached", True),
+        (2, "Process 123 exited before its data was flushed", True),
+        (2, "Some CUDA events have invalid timestamps and were ignored", True),
+        (2, "NVTX events dropped: 0, CUDA events dropped: 5", True),
+        (1, "Number of CUPTI events produced: 12, CUPTI buffers: 2.", False),
+        (1, "Number of NVTX events dropped: 0", False),
+        (1, "The target process terminated; profiling ended", False),
+        (2, "0 CUDA events were dropped", False),
+        (2, "No NVTX events collected. Does the process use NVTX?", False),
+        (2, "CPU IP/backtrace sampling not supported, disabling.", False),
+        (3, "Failed to start the collection of CPU context switches", False),
+        (2, "Unified Memory cannot be traced on devices that don't support peer-to-peer transfers.", False),
+        (2, "Device-side CUDA Event completion trace is currently enabled.\nThis may increase overhead.", False),
+    ],
+)
+def test_what_nsys_admits_is_missing_on_every_exit(tmp_path, capsys, severity, text, lost):
+    profiles.add_diagnostics(profiles.write_nsys(tmp_path / "nsys.sqlite"), (severity, text))
+    words = " ".join(text.split())
+    for kind in ("text", "json", "csv"):
+        code = cli.main(["profile", "nsys", str(tmp_path), "--format", kind])
+        assert code == (exits.UNDECIDED if lost else exits.PASSED)
+        out, err = capsys.readouterr()
+        said = " ".join((out if kind == "text" else err).split())
+        assert (words in said) == (severity != 1 or lost), kind
+        assert said.startswith("not the whole run: nsys.sqlite says") == lost
+
+
+def test_the_other_files_of_a_run_are_named_with_their_folder_and_not_all(tmp_path):
+    for rank in range(30):
+        (tmp_path / f"rank{rank}").mkdir()
+        path = profiles.write_nsys(tmp_path / f"rank{rank}" / "nsys.sqlite")
+        profiles.add_diagnostics(path, (2, "1 event was lost"))
+    missing = command.read("nsys", tmp_path).missing
+    assert len(missing) == 21 and "rank0/nsys.sqlite says (Warning) 1 event was lost" in missing[0]
+    assert "there are more such" in missing[-1]
+
+
+@pytest.mark.parametrize("tool, line, lost", [
+    ("ncu", "==ERROR== The application returned an error code (139).", True),
+    ("ncu", "==WARNING== Running with uncontrolled GPU clocks. Profiling results may be inconsistent.", False),
+    ("rocprofv3", "W20261128 10:00:00.1 7 buffer.cpp:12] 12 records dropped", True),
+    ("rocprofv3", "the program itself dropped 12 records", False),
+    ("nsys", "WARNING: 3 CUDA events were lost", True),
+    ("cupti", "anything lost", False),
+])  # fmt: skip
+def test_what_a_profiler_admits_in_its_log_is_missing(tmp_path, tool, line, lost):
+    folder = profiles.write(tmp_path / "rank0", tool)
+    (folder / "log").write_text(f"the program's own words\n{line}\n")
+    missing = command.read(tool, tmp_path).missing
+    assert bool(missing) == lost
+    assert not lost or f"rank0/log says {line}" in missing[0]
+
+
+def test_a_warning_of_ncu_that_admits_no_loss_is_a_note(tmp_path, capsys):
+    warning = "==WARNING== Backing up device memory in system memory. Kernel replay might be slow."
+    (tmp_path / "a.csv").write_text(f"{warning}\n{profiles.NCU}")
+    assert cli.main(["profile", "ncu", str(tmp_path), "--format", "json"]) == exits.PASSED
+    assert warning in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_sum_of_some_launches_is_left_out(tmp_path):
+    seen = read_text(tmp_path, ncu.read, profiles.NCU.replace('"3,000"', '"n/a"'))
+    assert "shared_accesses" not in as_record.figures(seen)
+    assert "which was not available (1 row)" in seen.all_notes()[-1]
+
+
+def test_perf_admits_lost_events(tmp_path):
+    seen = read_text(tmp_path, perf.read, f"Processed 9 events and lost 3 chunks!\n{profiles.PERF}", "stat.perf")
+    assert len(seen.missing) == 1 and "lost 3 chunks" in seen.missing[0]
+
+
+def test_a_sum_over_ranks_of_which_one_was_not_counted_is_not_the_whole(tmp_path):
+    for rank, value in enumerate(("7", "<not counted>", "9")):
+        (tmp_path / f"rank{rank}").mkdir()
+        text = f"{value};;cycles;1;100.00;;\n4;;page-faults;1;100.00;;\n"
+        (tmp_path / f"rank{rank}" / "stat.perf").write_text(text)
+    assert command.read("perf", tmp_path).missing == [
+        "not the whole run: rank1/stat.perf has no cycles, so what it comes to lacks that"
+    ]
+
+
+@pytest.mark.parametrize("more, missing, notes", [
+    ({"dropped": 7}, 1, 0),
+    ({"errors": ["kernels: CUPTI_ERROR_INVALID_KIND"]}, 1, 0),
+    ({"errors": ["cuptiActivityConfigureUnifiedMemoryCounter: CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED"]}, 0, 1),
+])  # fmt: skip
+def test_cupti_admits_what_it_did_not_count(tmp_path, more, missing, notes):
+    seen = read_text(tmp_path, cupti.read, json.dumps(profiles.CUPTI | more), "a.json")
+    assert (len(seen.missing), len(seen.notes)) == (missing, notes)
+    assert not notes or not {"gpu_page_faults", "cpu_page_faults"} & set(as_record.figures(seen)), "zeros are no counts"
+
+
+def test_bytes_of_some_copies_are_no_sum(tmp_path):
+    """rocprofv3's CSV has no bytes, its JSON has."""
+    profiles.write(tmp_path / "rank0", "rocprofv3")
+    (tmp_path / "rank1").mkdir()
+    for name, text in profiles.ROCM_CSV.items():
+        (tmp_path / "rank1" / name).write_text(text)
+    seen = command.read("rocprofv3", tmp_path)
+    figures = as_record.figures(seen)
+    assert figures["h2d_copies"] == (2, "1") and "h2d_bytes" not in figures
+    assert "1 of 2 h2d copies have no size, so their bytes are left out" in seen.limits and not seen.missing

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST = 30
-FOLDERS = ("docs", "src", "site-configs", "analysis/data", "notebooks")
+FOLDERS = ("docs", "src", "site-configs", "papers", "analysis/notebooks")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md")),

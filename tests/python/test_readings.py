@@ -57,7 +57,7 @@ def test_no_figure_that_counts_is_a_sentence(tmp_path):
 
 
 def test_the_committed_records_say_what_their_readme_says():
-    one = readings.load(ROOT / "analysis/data/h200/transfer.jsonl.gz").where(metric="rate", bytes=1 << 30)
+    one = readings.load(ROOT / "papers/data/h200/transfer.jsonl.gz").where(metric="rate", bytes=1 << 30)
     assert one.value(workload="transfer/pinned-gpu0/ce") == pytest.approx(55.2e9, rel=0.002)
     assert 0.8 < one.share(workload="transfer/pinned-gpu0/ce") < 0.95
 

@@ -25,7 +25,7 @@ def test_blocks_are_found():
 
 def run_in(folder, listed):
     """Exit code and output of commands, where the committed records are."""
-    for name in ("examples", "analysis/data/chain"):
+    for name in ("examples", "papers/data/chain"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "bin").mkdir()
     (folder / "bin/isthmus").write_text(f'#!/bin/sh\nexec {sys.executable} -m isthmus "$@"\n')
@@ -56,6 +56,6 @@ def lines(path):
 
 @pytest.mark.parametrize("system", ["h100", "h200"])
 def test_examples_are_kept_records(system):
-    kept = {line for path in (ROOT / "analysis/data" / system).glob("*.jsonl*") for line in lines(path)}
+    kept = {line for path in (ROOT / "papers/data" / system).glob("*.jsonl*") for line in lines(path)}
     examples = lines(ROOT / "examples/records" / system / "pm-medium.jsonl.gz")
     assert len(examples) == 7 and kept.issuperset(examples)

@@ -28,7 +28,6 @@ def site(tmp_path):
     folder = tmp_path / "site"
     (folder / "references").mkdir(parents=True)
     (folder / "reframe.py").write_text(SITE)
-    lookup.load.cache_clear()
     return folder
 
 
@@ -358,13 +357,11 @@ def test_check_says_what_has_none(site, tmp_path, capsys):
     assert isthmus("check", records_, "--site", site) == exits.FOUND
     assert "0 of 4 figures have a reference" in capsys.readouterr().out
     isthmus("update", records_, "--site", site, "--from", "driver=570", "--write")
-    lookup.load.cache_clear()
     capsys.readouterr()
     assert isthmus("check", records_, "--site", site) == exits.FOUND
     shown = capsys.readouterr().out
     assert "local: microbench/gemm: 1 of 2 figures have none: time" in shown
     isthmus("update", records_, "--site", site, "--write")
-    lookup.load.cache_clear()
     assert isthmus("check", records_, "--site", site) == exits.PASSED
 
 
@@ -373,7 +370,6 @@ def test_check_finds_typing_errors(site, capsys):
     assert isthmus("check", "--site", site) == exits.FOUND
     assert "no workload of the catalogue matches" in capsys.readouterr().out
     (site / "references/own.yaml").write_text("- {wrkload: x, metrics: {in: [1.0, null, 0.1, s]}}")
-    lookup.load.cache_clear()
     assert "unknown key 'wrkload'" in refused(capsys, "check", "--site", site)
 
 
@@ -396,7 +392,6 @@ def test_check_without_records_asks_for_what_is_selected_alone(site, capsys):
     assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "first") == exits.FOUND
     own = "- {workload: alloc/device, metrics: {alloc: [1.0, null, 0.1, s]}}\n"
     (site / "references/own.yaml").write_text(own)
-    lookup.load.cache_clear()
     assert isthmus("check", "--site", site, "--workload", "alloc/device") == exits.PASSED
     assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "al*") == exits.PASSED
     assert isthmus("check", "--site", site, "--workload", "alloc/device", "--metric", "first") == exits.FOUND

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import strategies as st
 
 from isthmus.records import load
-from isthmus.references import lookup
+from isthmus.references import lookup, selectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CATALOGUE = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
@@ -81,11 +81,62 @@ def test_what_an_entry_says_and_its_index_must_both_fit(tmp_path):
     assert not lookup.find(found, case(driver="570.1")) and not lookup.find(found, case(driver="x80.1"))
 
 
+def test_files_that_each_name_the_next_one_twice_end(tmp_path, monkeypatch):
+    """Some 2^29 entries from 29 small files; each file is read once."""
+    reads = []
+    read = lookup.read_yaml
+    monkeypatch.setattr(lookup, "read_yaml", lambda path: reads.append(path) or read(path))
+    for width, depth, last, why in (
+        (2, 19, ENTRY, "names files by [$]ref more than 2000 times"),
+        (2001, 1, ENTRY, "names files by [$]ref more than 2000 times"),
+        (30, 2, ENTRY * 100, "more than 50000 bounds, a file counted each time"),
+    ):
+        (tmp_path / f"p{depth}.yaml").write_text(last)
+        for number in range(depth):
+            (tmp_path / f"p{number}.yaml").write_text(f"- $ref: p{number + 1}.yaml\n" * width)
+        reads.clear()
+        with pytest.raises(lookup.BadReference, match=why):
+            lookup.load_file(tmp_path / "p0.yaml")
+        assert len(reads) == len(set(reads)) == depth + 1
+
+
+def test_files_that_name_each_other_in_a_row_end(tmp_path):
+    entries(tmp_path, ENTRY, "p2000.yaml")
+    for number in range(2000):
+        (tmp_path / f"p{number}.yaml").write_text(f"- $ref: p{number + 1}.yaml\n")
+    assert len(lookup.load_file(tmp_path / "p1985.yaml")) == 1
+    with pytest.raises(lookup.BadReference, match="more than 20 files that name each other"):
+        lookup.load_file(tmp_path / "p0.yaml")
+
+
+def aliases(first, each):
+    """A key for each of 40 values of which each has the one before twice."""
+    lines = [f"a0: &a0 {first}", *(f"a{n}: &a{n} {each.replace('*', f'*a{n - 1}')}" for n in range(1, 40))]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$index: [workload]\n$fingerprints:\n" + aliases("[1, 1]", "[*, *]") + "w:\n  - metrics: {in: *a39}\n",
+        "$index: [workload]\n$fingerprints:\n" + aliases("{a: 1}", "{a: *, b: *}") + "w:\n  - {axes: *a39}\n",
+        "$index: [workload]\nw:\n  - &a {metrics: {in: *a}}\n",
+        "$index: [workload]\nw:\n  - &a [*a]\n",
+    ],
+)
+def test_aliases_that_repeat_each_other_are_one_sentence(tmp_path, text):
+    assert "its aliases (*NAME) unfold to more than" in refused(tmp_path, text)
+
+
+def test_aliases_that_repeat_little_are_read(tmp_path):
+    text = "- metrics: {in: &a [1.0, -0.1, null, s], out: *a}\n" + "- metrics: {in: *a}\n" * 500
+    assert len(entries(tmp_path, text)) == 501
+
+
 def test_folders_below_are_read_through_ref_only(tmp_path):
     entries(tmp_path, ENTRY, "shared/h200.yaml")
-    lookup.load.cache_clear()
     assert lookup.load(tmp_path) == ()
-    assert lookup.load(None) == ()
+    assert lookup.load() == ()
 
 
 def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
@@ -104,6 +155,8 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         ("$index: [partition, arch]\nmain: []", "the level of 'arch' is no mapping"),
         ("- {$ref: none.yaml}", "no file beside"),
         ("- {$ref: a.yaml}", "names itself"),
+        ("$index: [workload, workload]\na: {b: []}", "$index names 'workload' twice"),
+        ("- {axes: {size: [1, 2]}, metrics: {in: [1, -0.1, null, s]}}", "axis size is no word or number"),
         ("- {$ref: 3}", "names a file"),
         ("- {$ref: b.yaml, workload: x}", "stands alone"),
         (ENTRY.replace("0.25", "zero"), "is not [value, lower, upper, unit]"),
@@ -111,7 +164,7 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         (ENTRY.replace("0.25", "true"), "not a number"),
         (ENTRY.replace("-0.1", "0.1"), "must be at most 0"),
         (ENTRY.replace(" 0.1", " -0.1"), "must be at least 0"),
-        (ENTRY.replace("-0.1", "-5"), "fractions"),
+        (ENTRY.replace("-0.1", "-5"), "5% is written -0.05"),
         (ENTRY.replace(", s]", ", ms]"), "is in 'ms'"),
         (ENTRY.replace("microbench/saxpy", "'micro(bench'"), "no regular expression"),
         (
@@ -126,7 +179,13 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         ("- {shares: {in: 1.5}}", "write 0.7"),
         ("- {shares: {in: 0.5}, metrics: {in: [1, 0, 0, s]}}", "not a mapping with 'metrics'"),
         ("- {limit: x, metrics: {}}", "unknown key 'limit'"),
-        ("a: &a [*a]", "needs $index"),
+        ("- {limit: pcie, shares: {rate: 0.8}}", "limit 'pcie' is of no limit that a record has; did you mean 'PCIe'?"),
+        ("- {limit: PCI-Express, shares: {rate: 0.8}}", "did you mean 'PCIe'?"),
+        ("- {limit: PCIe 9, shares: {rate: 0.8}}", "did you mean 'PCIe'?"),
+        ("- {limit: HBM, shares: {rate: 0.8}}", "a limit begins with one of PCIe, NVLink, xGMI, peak device memory"),
+        ("- {bytes_least: -1, shares: {rate: 0.8}}", "bytes_least is -1"),
+        ("- {bytes_least: 1.0e+18, shares: {rate: 0.8}}", "and no figure moves so much"),
+        ("a: &a [*a]", "its aliases"),
         ("- !!python/object/apply:os.system ['true']", "no YAML"),
         ("- [", "no YAML"),
     ],
@@ -275,7 +334,7 @@ def test_links_between_gpus_that_are_down():
     assert "18 NVLinks (12 are up)" in verdict(record, stated={"links": 18})
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "analysis/data").rglob("*.jsonl*")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "papers/data").rglob("*.jsonl*")), ids=lambda p: p.name)
 def test_what_was_measured_on_good_machines_is_sane(path):
     cases = collections.defaultdict(list)  # fresh processes with one sample each are one measurement of a host's case
     for record in load.iterate(path):
@@ -307,10 +366,55 @@ def test_the_nominal_share_never_exceeds_that_of_the_trained_link():
         (ENTRY.replace("saxpy", "saxpie"), "no workload of the catalogue"),
         (ENTRY.replace("workload", "mode: pmm, workload"), "no mode matches 'pmm'"),
         (ENTRY.replace("workload", "size: huge, workload"), "no size matches 'huge'"),
-        ("- {workload: alloc/device, metrics: {aloc: [1, null, 1, s]}}", "reports 'aloc'"),
+        ("- {workload: alloc/device, metrics: {aloc: [1, null, 0.9, s]}}", "reports 'aloc'"),
+        *(
+            (ENTRY.replace("workload", f"{selector}, workload"), why)
+            for selector, why in (
+                ("placement: pined", "no placement matches 'pined'; did you mean 'pinned'?"),
+                ("staging: sync", "no staging matches 'sync'"),
+                ("profiler: nsight", "no profiler matches 'nsight'"),
+                ("ranks: 0", "no ranks matches '0'"),
+                ("version: v1", "no version matches 'v1'"),
+                ("driver: R580", "a record's is a version such as '580.159.04'"),
+                ("driver: 570", "a record's is a version such as '580.159.04': write '570[.].*'"),
+                ("driver: '570|580'", "no driver matches '570|580'"),
+                ("driver: '5[78]0'", "no driver matches '5[78]0'; a record's is a version such as"),
+                (r"driver: '5\d+'", "no driver matches"),
+                ("driver: '570[.]'", "no driver matches '570[.]'"),
+                ("compiler: gcc 13.*", "no compiler matches 'gcc 13.*'"),
+                ("arch: sm90", "no arch matches 'sm90'; did you mean 'sm_90'?"),
+                ("axes: {lenght: 3}", "no axis 'lenght' here"),
+                ("axes: {n: many}", "axis n is 'many', a record has values such as"),
+            )
+        ),
+        (ENTRY.replace("microbench", "micorbench"), "no family of workloads called 'micorbench'; did you mean 'microb"),
+        ("- {workload: transfer/pinned-gpu0/ce, shares: {rat: 0.8}}", "no workload of transfer/ reports 'rat'"),
+        *(
+            (ENTRY.replace("workload", f"{selector}, workload"), None)
+            for selector in (
+                "placement: managed.*",
+                "staging: null",
+                "ranks: 2|4",
+                "driver: '5[78]0[.].*'",
+                "driver: 570.86.10",
+                "driver: '570[.]86'",
+                "driver: '580.*'",
+                "driver: '(570|580)[.].*'",
+                "driver: '(?!570).*'",
+                "driver: 'kernel 6[.]1[.]0-site'",
+                "driver: kernel 6.*",
+                "driver: 'CUDA 12[.].*'",
+                "driver: null",
+                "arch: 'gfx9[05]a?.*'",
+                "compiler: 'NVIDIA 12[.]4[.].*'",
+                "compiler: '.*GNU 12[.]2[.]0'",
+                "profiler: null",
+                "axes: {n: 7}",
+            )
+        ),
         (ENTRY, None),
-        ("- {workload: transfer/pinned-gpu0/ce, metrics: {rate: [1, -1, null, B/s]}}", None),
-        ("- {workload: alloc/device, metrics: {alloc: [1, null, 1, s]}}", None),
+        ("- {workload: transfer/pinned-gpu0/ce, metrics: {rate: [1, -0.9, null, B/s]}}", None),
+        ("- {workload: alloc/device, metrics: {alloc: [1, null, 0.9, s]}}", None),
     ],
 )
 def test_typing_errors_are_found_by_the_catalogue(tmp_path, text, why):
@@ -318,5 +422,44 @@ def test_typing_errors_are_found_by_the_catalogue(tmp_path, text, why):
     assert not told if why is None else len(told) == 1 and why in told[0]
 
 
+@pytest.mark.parametrize("level, refused", [("'580'", True), ("580", True), ("'580[.].*'", False)])
+def test_a_level_that_matches_no_driver_is_found(tmp_path, level, refused):
+    told = lookup.problems(entries(tmp_path, f"$index: [driver]\n{level}:\n{ENTRY}"), CATALOGUE)
+    assert ["write '580[.].*'" in each for each in told] == [True] * refused
+
+
 def test_the_shares_of_this_package_name_what_there_is():
     assert lookup.problems(lookup.default_shares(), CATALOGUE) == []
+
+
+def test_a_limit_is_found_by_its_kind_whatever_number_it_begins_with(tmp_path):
+    """`limit: NVLink` was compared with the beginning of "18 NVLinks of 26.56 GB/s", and so never held."""
+    (own,) = entries(tmp_path, "- {limit: NVLink, shares: {rate: 0.9}}")
+    record = copy_at(5, 16, 0.8)
+    record["metrics"][0]["limit"]["source"] = "18 NVLinks of 26.56 GB/s"
+    assert "less than the 90%" in verdict(record, own=[own])
+
+
+def test_every_limit_of_the_records_here_can_be_written():
+    sources = set()
+    for path in (ROOT / "papers/data").glob("h200*/*.jsonl.gz"):
+        for record in load.iterate(path):
+            sources |= {metric["limit"]["source"] for metric in record["metrics"] if metric.get("limit")}
+    assert len(sources) > 5
+    for source in sources:
+        assert selectors.wrong_limit(source) is None
+        assert selectors.wrong_limit(f"{source}$") is None
+        assert any(selectors.meets_limit(kind, source) for kind in selectors.LIMITS)
+
+
+def test_every_metric_of_a_made_family_can_be_written():
+    found = {}
+    for path in (ROOT / "papers/data").glob("*/*.jsonl.gz"):
+        for record in load.iterate(path):
+            family = record["workload"].partition("/")[0]
+            found.setdefault(family, set()).update(metric["name"] for metric in record["metrics"])
+    assert set(selectors.MADE) <= set(found)
+    plain = {family: [n for n in names if not n.startswith(lookup.PROFILED)] for family, names in found.items()}
+    assert {family: selectors.unknown_metrics(family, plain[family]) for family in selectors.MADE} == {
+        family: [] for family in selectors.MADE
+    }

@@ -332,6 +332,38 @@ def test_nothing_compared_is_no_green_verdict(tmp_path, capsys):
     assert "verdict: inconclusive" in capsys.readouterr().out
 
 
+def test_noise_that_has_none_of_the_series_is_refused_and_of_some_is_counted(tmp_path, capsys):
+    history, two = History(between=0.016), ("microbench/saxpy", "microbench/daxpy")
+    quiet = write(tmp_path / "aa", jobs_of(history, 2, 10))
+    out = tmp_path / "noise.json"
+    assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
+    capsys.readouterr()
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8, workloads=two))
+    for kind, place in (("text", 0), ("json", 1), ("csv", 1)):
+        assert cli.main(["regress", str(folder), *SIDES, "--noise", str(out), "--format", kind]) != exits.BAD_INPUT
+        said = " ".join(capsys.readouterr()[place].split())
+        assert "2.25 sd between jobs, of --noise for 1 of 2 series; that is ±1% to ±5%, and ±1% for the 1 that" in said
+    cli.main(["regress", str(folder), *SIDES, "--noise", str(out)])
+    first = capsys.readouterr().out.split("\n\n")[0]
+    assert "\nmargin   2.25 sd between jobs, of --noise for 1 of 2 series\n" in first
+    assert "sure     8 jobs against 8; order of jobs: not testable" in first
+    only = ["regress", str(folder), *SIDES, "--workload", two[1], "--noise", str(out)]
+    for more in ([], ["--delta", "0.02"]):
+        assert cli.main([*only, *more]) == exits.BAD_INPUT
+        assert "--noise has none of the 1 series that are compared, such as" in capsys.readouterr().err
+
+
+def test_noise_of_another_version_of_the_workload_is_named_as_such(tmp_path, capsys):
+    quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 10))
+    out = tmp_path / "noise.json"
+    assert cli.main(["noise", str(quiet), "-o", str(out)]) == 0
+    entries = json.loads(out.read_text())
+    out.write_text(json.dumps([each | {"version": each["version"] + 1} for each in entries]))
+    folder = write(tmp_path / "r", jobs_of(History(), 1, 8))
+    assert cli.main(["regress", str(folder), *SIDES, "--noise", str(out)]) == exits.BAD_INPUT
+    assert "another version of the workload; make it of earlier jobs" in capsys.readouterr().err
+
+
 def test_delta_comes_from_a_noise_file(tmp_path):
     quiet = write(tmp_path / "aa", jobs_of(History(between=0.016), 2, 30))
     out = tmp_path / "noise.json"
@@ -468,7 +500,7 @@ def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):
         (["--baseline", "a", "--from", "driver=570"], "leave out --from"),
         (["--baseline", "a", "--save-baseline", "b"], "leave out --baseline"),
         ([*SIDES, "--save-baseline", "b", "-o", "x.csv"], "leave out --to, --output"),
-        ([*SIDES, "--delta", "3"], "is no share between 0 and 1; write 0.03 or 3%"),
+        ([*SIDES, "--delta", "3"], "is no share between 0 and 1; 3% is written 0.03"),
         ([*SIDES, "--noise", "/none"], "/none: No such file"),
         ([*SIDES, "--workload", "nothing/*"], "no record has the workload 'nothing/*'; there is microbench/saxpy"),
         ([*SIDES, "--metric", "tim"], "no record has the metric 'tim'; did you mean 'time'?"),

@@ -50,8 +50,8 @@ class Page(html.parser.HTMLParser):
 
 
 def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
-    text = made(tmp_path, ROOT / "analysis/data", "--profiled")
-    kept = sum(len(load.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*"))
+    text = made(tmp_path, ROOT / "papers/data", "--profiled")
+    kept = sum(len(load.read(path)) for path in (ROOT / "papers/data").rglob("*.jsonl*"))
     assert f"{kept} records" in capsys.readouterr().out and len(text.encode()) < 10e6
     page = Page(text)
     expected = ["Summary", "NVIDIA H200", "From where to where", "transfer/ce: rate at 1GiB", "Provenance"]
@@ -64,12 +64,12 @@ def test_the_committed_records_make_a_whole_page(tmp_path, capsys):
 
 
 def test_hosts_of_two_and_of_four_gpus_are_not_one_machine(tmp_path):
-    text = Page(made(tmp_path, ROOT / "analysis/data/h200-x2", ROOT / "analysis/data/h200-x4")).text
+    text = Page(made(tmp_path, ROOT / "papers/data/h200-x2", ROOT / "papers/data/h200-x4")).text
     assert "779 GB/s" in text and "940 GB/s" in text and "859 GB/s" not in text
 
 
 def test_the_page_asks_for_nothing(tmp_path):
-    page = Page(made(tmp_path, ROOT / "analysis/data/h200"))
+    page = Page(made(tmp_path, ROOT / "papers/data/h200"))
     assert not [tag for tag, attributes in page.elements if {"src", "data", "action"} & attributes.keys()]
     assert all(attributes["href"].startswith("#") for tag, attributes in page.elements if "href" in attributes)
     policy = next(a["content"] for tag, a in page.elements if "http-equiv" in a)
@@ -97,7 +97,7 @@ def test_hostile_strings_are_only_text(tmp_path):
 
 
 def test_the_terminal_has_a_summary(capsys):
-    assert cli.main(["report", str(ROOT / "analysis/data/h200")]) == 0
+    assert cli.main(["report", str(ROOT / "papers/data/h200")]) == 0
     said = capsys.readouterr().out
     assert said.startswith("1 record is spoilt and left out: others on the GPU.\n28 figures are low:\n- ")
     assert re.search(r"(?m)^NVIDIA H200 +17 +\d+ +\d+ +0 +\d+ +0\.\d+% +\d+%$", said), (
@@ -147,6 +147,18 @@ def test_low_figures_are_named_at_the_top_and_marked_where_they_stand(tmp_path):
     assert text.index("1 figure is low:") < text.index("Figures are medians") and text.count(words) >= 2
 
 
+def test_a_node_far_off_its_equals_is_named(tmp_path, capsys):
+    """The median over nodes hides it."""
+    cases = [
+        record(value * (1 + job / 1000), node=f"n{node}", gpu=f"GPU-{node}", job=f"{node}{job}")
+        for node, value in enumerate([0.001] * 7 + [0.0013])
+        for job in range(4)
+    ]
+    assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 node is far off equals (`isthmus nodes` says more):\n- n7 is 23.1% worse")
+
+
 def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):
     cases = [
         record(0.001 * (1 + job / 1000), job=str(job), workload=f"transfer/gpu{a}-gpu{b}/ce", axes={"bytes": 1 << size})
@@ -163,8 +175,8 @@ def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):
 
 def test_bad_input(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path)]) == 2
-    assert cli.main(["report", str(ROOT / "analysis/data/h200/medium.jsonl"), "-o", "/none/x.html"]) == 2
-    assert cli.main(["report", str(ROOT / "analysis/data/h200"), "--from", "driver=1"]) == 2
+    assert cli.main(["report", str(ROOT / "papers/data/h200/medium.jsonl"), "-o", "/none/x.html"]) == 2
+    assert cli.main(["report", str(ROOT / "papers/data/h200"), "--from", "driver=1"]) == 2
     assert capsys.readouterr().err.count("\n") == 3
 
 

@@ -10,7 +10,19 @@ import isthmus
 
 FOLDER = pathlib.Path(isthmus.__file__).parent
 ROOMS = re.findall(r"^(\w+)  +\S", isthmus.__doc__, re.MULTILINE)
-SHARED = {"exits", "groups", "inputs", "options", "spelling", "start", "streams", "tools", "units", "variables"}
+SHARED = {
+    "exits",
+    "groups",
+    "inputs",
+    "options",
+    "plugins",
+    "spelling",
+    "start",
+    "streams",
+    "tools",
+    "units",
+    "variables",
+}
 
 
 def imported(text: str) -> set[str]:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("site-configs/**/*.md"),
-         *ROOT.glob("src/**/*.md"), *ROOT.glob("analysis/**/*.md"), *ROOT.glob("notebooks/*.md")]  # fmt: skip
+         *ROOT.glob("src/**/*.md"), *ROOT.glob("analysis/**/*.md"), *ROOT.glob("papers/**/*.md")]  # fmt: skip
 
 
 def programs():
@@ -19,7 +19,7 @@ def programs():
     found = {path for path in (ROOT / "scripts").iterdir() if os.access(path, os.X_OK) and path.is_file()}
     for page in PAGES:
         for name in re.findall(
-            r"(?<![\w/.-])(?:scripts|analysis/benchmarks|tests|\.ci)/[\w/.-]*[\w]", page.read_text("utf-8")
+            r"(?<![\w/.-])(?:scripts|papers|analysis/benchmarks|tests|\.ci)/[\w/.-]*[\w]", page.read_text("utf-8")
         ):
             path = ROOT / name
             if path.is_file() and (os.access(path, os.X_OK) or path.parent.name == "benchmarks"):
@@ -46,7 +46,7 @@ def started(name, *words, path, **environment):
 
 
 def test_pages_name_scripts():
-    assert {"scripts/notebooks", "scripts/papers", ".ci/run", "analysis/benchmarks/million_records.py"} <= set(
+    assert {"scripts/notebooks", "papers/exhibits", ".ci/run", "analysis/benchmarks/million_records.py"} <= set(
         programs()
     )
 
@@ -68,19 +68,22 @@ def test_a_script_runs_by_the_trees_own_python(bare):
         shown.stderr
         == "scripts/notebooks: there is no notebook 'drivr-regressions'; did you mean driver-regressions?\n"
     )
-    assert started("scripts/papers", "--missing", "none", path=bare).stderr.startswith("scripts/papers: none: no such")
+    missing = started("papers/exhibits", "--missing", "none", path=bare).stderr
+    assert missing.startswith("papers/exhibits: none: no such")
 
 
 def test_what_is_missing_without_it_is_one_sentence(bare, tmp_path):
     """In a tree that was not set up."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    for name in ("notebooks", "papers"):
-        command = ["python3", tmp_path / "scripts" / name]
+    (tmp_path / "papers").mkdir()
+    shutil.copy(ROOT / "papers/exhibits", tmp_path / "papers")
+    for name in ("scripts/notebooks", "papers/exhibits"):
+        command = ["python3", tmp_path / name]
         done = subprocess.run(command, capture_output=True, text=True, env={"PATH": bare}, check=False)
         assert done.returncode == 1 and done.stderr.count("\n") == 1
-        assert done.stderr.startswith(f"scripts/{name}: ") and "run scripts/setup test" in done.stderr
+        assert done.stderr.startswith(f"{name}: ") and "run scripts/setup test" in done.stderr
         helped = subprocess.run([*command, "--help"], capture_output=True, text=True, env={"PATH": bare}, check=False)
-        assert helped.returncode == 0 and f"Usage: scripts/{name}" in helped.stdout
+        assert helped.returncode == 0 and f"Usage: {name}" in helped.stdout
 
 
 def test_count_tests_without_a_folder_says_how(bare):
@@ -101,6 +104,16 @@ def backend(folder, **tools):
     return done.stdout.strip(), done.stderr
 
 
+ONE_GPU = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'"
+
+
+def test_gpus_that_are_listed_and_nothing_else_work(tmp_path):
+    smi = f"{ONE_GPU}; echo '  MIG 1g.12gb     Device  0: (UUID: MIG-0)'"
+    assert backend(tmp_path, nvcc="exit 0", **{"nvidia-smi": smi}) == (
+        "cuda", "detect-backend: cuda: an NVIDIA GPU and nvcc\n"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("script, why", [
     ("echo 'Failed to initialize NVML: GPU access blocked by the operating system' >&2; exit 17",
      "ends with exit code 17 (Failed to initialize NVML: GPU access blocked by the operating system)"),
@@ -108,6 +121,11 @@ def backend(folder, **tools):
      "(Unable to determine the device handle: Unknown Error)"),
     ("echo 'No devices were found'; exit 255", "ends with exit code 255 (No devices were found)"),
     ("exit 0", "ends with exit code 0 ()"),
+    (f"{ONE_GPU}; echo 'Unable to determine the device handle for GPU3' >&2; exit 15",
+     "ends with exit code 15 (Unable to determine the device handle for GPU3); GPUs that it lists: 1"),
+    (f"{ONE_GPU}; echo 'Unable to determine the device handle for GPU3'",
+     "ends with exit code 0 (Unable to determine the device handle for GPU3)"),
+    (f"{ONE_GPU}; exit 15", "ends with exit code 15 ()"),
 ])  # fmt: skip
 def test_a_driver_that_fails_is_never_replaced_by_the_emulator(tmp_path, script, why):
     found, said = backend(tmp_path, nvcc="exit 0", **{"nvidia-smi": script})
@@ -118,3 +136,43 @@ def test_no_devices_is_no_failing_driver(tmp_path):
     found, said = backend(tmp_path, nvcc="exit 0", **{"nvidia-smi": "echo No devices found.; exit 6"})
     assert "ends with exit code" not in said
     assert found != "cuda" or "on the bus" in said
+
+
+def architectures(folder, script, backend="cuda", name="nvidia-smi"):
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(0o755)
+    return started("scripts/detect-architectures", backend, path=f"{folder}:{os.environ['PATH']}")
+
+
+def test_architectures_are_those_of_all_gpus(tmp_path):
+    done = architectures(tmp_path, "echo 9.0; echo ' 9.0'; echo 10.3")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "103;90\n", "")
+    done = architectures(tmp_path, "echo gfx000; echo gfx942; echo gfx942", "hip", "rocm_agent_enumerator")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "gfx942\n", "")
+    done = architectures(tmp_path, "echo No devices were found; exit 6")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("script, found, why", [
+    ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "",
+     "nvidia-smi ends with exit code 18 (Failed to initialize NVML: Driver/library version mismatch)"),
+    ("echo 9.0; echo '[Unknown Error]'", "90\n", "ends with exit code 0 ([Unknown Error])"),
+    ("echo 'Field \"compute_cap\" is not a valid field to query.' >&2; exit 2", "", "not a valid field to query"),
+    ("exit 0", "", "ends with exit code 0 ()"),
+])  # fmt: skip
+def test_a_driver_that_does_not_answer_is_not_a_machine_without_gpus(tmp_path, script, found, why):
+    done = architectures(tmp_path, script)
+    assert done.returncode == 1 and done.stdout == found
+    assert why in done.stderr and "the architectures of this machine's GPUs are not known" in done.stderr
+
+
+@pytest.mark.parametrize("command", [
+    ["detect-architectures", "nvidia"], ["detect-architectures"], ["detect-backend", "cuda"], ["setup", "run", "test"],
+    ["format", "--chek"], ["format", "no_such_file.py"], ["lint", "--fsat"], ["install-packages", "tset"],
+    ["build", "--backend"], ["build", "--bakend", "x"], ["build-once", "--note"], ["borders", "a", "b"],
+    ["make-catalogue", "a", "b"], ["install-hip-toolchain", "x"], ["test", "pytset"], ["compile-gates", "cdua"],
+])  # fmt: skip
+def test_a_word_without_effect_is_refused(bare, command):
+    name, *words = command
+    done = started(f"scripts/{name}", *words, path=bare)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and name in done.stderr

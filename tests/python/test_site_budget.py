@@ -88,7 +88,7 @@ def test_the_programs_estimate_is_understood(said, expected):
 
 def records_of(tmp_path, name, *, wall=10.0, whole=None, changes=None, **run):
     """A file of two true records of one process."""
-    with gzip.open(ROOT / "analysis/data/h200-x4/latency.jsonl.gz", "rt") as file:
+    with gzip.open(ROOT / "papers/data/h200-x4/latency.jsonl.gz", "rt") as file:
         record = json.loads(file.readline())
     command = ["bench", "run", "transfer/*/chase", "--record", "r"]
     record["run"] |= {"system": "s", "partition": "p", "command": command, "wall": wall} | run

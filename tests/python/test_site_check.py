@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from isthmus import cli, exits
+from isthmus import cli, exits, inputs
 from isthmus.references import site_tree
 from isthmus.site import capabilities
 from isthmus.site import check as site_check
@@ -199,6 +199,20 @@ def gpu(**settings):
         ({"features": ["gpu", "cuda", "Peer"]}, "did you mean 'peer'?"),
         ({"features": ["gpu", "cuda", "manageed"]}, "did you mean 'managed'?"),
         ({"features": ["gpu", "cuda", "maanged"]}, "did you mean 'managed'?"),
+        # variables of ours that nothing reads, wherever a site can set one
+        ({"env_vars": [["ISTHMUS_HOSTMEMORY", "8GiB"]]}, "env_vars names ISTHMUS_HOSTMEMORY, which nothing reads; did"),
+        ({"env_vars": [["ISTHMUS_RESULT", "/s/r"]]}, "which nothing reads; did you mean ISTHMUS_RESULTS?"),
+        ({"env_vars": [["ISTHMUS_RESULTS", "/s/r"]]}, "sets ISTHMUS_RESULTS, which no job reads: leave it out, or"),
+        ({"env_vars": [["ISTHMUS_HOST_MEMORY", "8G"]]}, "sets ISTHMUS_HOST_MEMORY to '8G'; write a number of bytes"),
+        ({"env_vars": [["ISTHMUS_BACKEND", "nvidia"]]}, "to 'nvidia'; choose cuda, hip or host"),
+        ({"prepare_cmds": ["export ISTHMUS_NETWROK=/n"]}, "did you mean ISTHMUS_NETWORK?"),
+        ({"prepare_cmds": ["source x; export A=$ISTHMUS_GRAHP"]}, "did you mean ISTHMUS_GRAPH?"),
+        ({"access": ["--partition=gpu", "--export=ALL,ISTHMUS_HOSTMEM=1"]}, "names ISTHMUS_HOSTMEM, which nothing"),
+        (
+            {"resources": [{"name": "gpu", "options": ["--gpus=4", "--export=ISTHMUS_UVMS=1"]}]},
+            "did you mean ISTHMUS_UVM?",
+        ),
+        ({"container_platforms": [{"type": "Singularity", "env_vars": [["ISTHMUS_NVLM", "/x"]]}]}, "ISTHMUS_NVML?"),
     ],
 )
 def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
@@ -222,6 +236,8 @@ def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
         ({"extras": {"isthmus": {"maintainers": ["t"], "device_memory": "80 GiB"}}}, ""),
         ({"extras": {"isthmus": {"maintainers": ["t"], "pcie": "5 x16", "links": 18}, "rack": 7}}, ""),
         ({"access": ["--partition=gpu", "--acc=p42", "--our-own-plugin=1", "-C nvme"]}, ""),
+        ({"env_vars": [["ISTHMUS_HOST_MEMORY", "8 GiB"], ["ISTHMUS_GRAPH", "$HOME/g"], ["ISTHMUS_ROOT", "/x"]]}, ""),
+        ({"prepare_cmds": ["module load isthmus_tools", "mkdir $ISTHMUS_RESULTS", "isthmus_of_ours=1"]}, ""),
     ],
 )
 def test_what_may_be_meant_is_a_note(tree, capsys, settings, why):
@@ -413,6 +429,15 @@ def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
     assert_refused(tree, capsys, "fits no host")
 
 
+@pytest.mark.parametrize("text", [b"{", b"[" * 100_000, b"\xff", b'{"a":1,"a":1}'])
+def test_a_catalogue_that_is_none_is_one_sentence(tree, capsys, text):
+    put(tree, GOOD)
+    (tree / "reframe/checks/catalogue.json").write_bytes(text)
+    assert cli.main(["site", "check", "atlantis", "--root", str(tree)]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "no list of what the suite measures (" in said and said.count("\n") == 1
+
+
 def test_names_of_login_nodes_are_tried(tree, capsys):
     put(tree, GOOD)
     names = tree / "site-configs/atlantis/login-nodes.txt"
@@ -420,6 +445,10 @@ def test_names_of_login_nodes_are_tried(tree, capsys):
     assert check(tree, capsys) == (exits.PASSED, "1 site, 0 errors\n")
     names.write_text("login07\n")
     assert_refused(tree, capsys, "no pattern of 'hostnames' fits login07")
+    names.write_bytes(b"login\xff\n")
+    assert_refused(tree, capsys, "it cannot be read ('utf-8' codec")
+    names.write_bytes(b"#" * (inputs.MIB + 1))
+    assert_refused(tree, capsys, "it cannot be read (larger than 1 MiB")
     other = copy.deepcopy(GOOD)
     other["systems"][0] |= {"name": "lemuria", "hostnames": ["^a"]}
     other["environments"][0]["target_systems"] = ["lemuria"]
@@ -467,6 +496,9 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
     assert_refused(tree, capsys, why)
 
 
+SHARE = "- {workload: microbench/saxpy, shares: {in: 0.7}}\n"
+
+
 @pytest.mark.parametrize(
     "references, why",
     [
@@ -478,6 +510,11 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tree, capsys, text, why):
         (REFERENCE.replace("0.25", "fast"), "is not [value, lower, upper, unit]"),
         (REFERENCE.replace("-0.1", "0.1"), "lower tolerance is 0.1; it must be at most 0"),
         (REFERENCE.replace("-0.1, 0.1", "null, null"), "bounds nothing"),
+        (REFERENCE.replace("-0.1, 0.1", "-0.1, 10"), "in's upper tolerance is 10; 10% is written 0.1"),
+        (REFERENCE.replace("-0.1, 0.1", "-1, 0.1"), "in's lower tolerance is -1; 1% is written -0.01"),
+        (REFERENCE.replace("-0.1, 0.1", "-5, 0.1"), "in's lower tolerance is -5; 5% is written -0.05"),
+        (SHARE.replace("0.7", "70"), "in's share is 70; 70% is written 0.7"),
+        (SHARE.replace("0.7", "[0.7, 105]"), "in's largest share is 105; 105% is written 1.05"),
         (REFERENCE.replace("workload", "wrkload"), "unknown key 'wrkload'"),
         (REFERENCE.replace("microbench/saxpy", "'('"), "is no regular expression"),
         (REFERENCE.replace("workload:", "partition: gpuu, workload:"), "no partition is called 'gpuu'; did you mean"),
@@ -527,6 +564,44 @@ def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
     assert "more.yml: not read" in check(tree, capsys)[1]
 
 
+UNREADABLE = [
+    (
+        lambda place: place.symlink_to("moved-away"),
+        "references: a link that leads nowhere, so no reference in it would",
+    ),
+    (lambda place: place.symlink_to("references"), "references: Too many levels of symbolic links, so no reference"),
+    (lambda place: place.write_text(REFERENCE), "references: Not a directory, so no reference in it would hold"),
+]
+
+
+@pytest.mark.parametrize("make, why", UNREADABLE)
+def test_references_that_cannot_be_read_are_not_a_site_without_any(tree, capsys, make, why):
+    """Which is a site like others."""
+    put(tree, GOOD)
+    folder = tree / "site-configs/atlantis"
+    (folder / "references").rmdir()
+    assert check(tree, capsys)[0] == exits.PASSED
+    make(folder / "references")
+    assert_refused(tree, capsys, why)
+    for command in (["check"], ["update", str(tree)]):
+        assert cli.main(["references", *command, "--site", str(folder)]) == exits.BAD_INPUT
+        assert why in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["reference", "References", "refrences", "references.yaml", "refernces.yml"])
+def test_a_name_that_is_nearly_that_of_the_references_is_an_error(tree, capsys, name):
+    put(tree, GOOD, references=REFERENCE)
+    (tree / "site-configs/atlantis" / name).mkdir()
+    assert_refused(tree, capsys, f"{name}: not read under this name; did you mean 'references'")
+
+
+@pytest.mark.parametrize("name", ["references.old", "preferred.yaml", "reframe_common.py"])
+def test_other_names_in_a_site_are_its_own(tree, capsys, name):
+    put(tree, GOOD, references=REFERENCE)
+    (tree / "site-configs/atlantis" / name).mkdir()
+    assert check(tree, capsys)[0] == exits.PASSED
+
+
 @pytest.mark.parametrize(
     "reference, why",
     [
@@ -539,7 +614,8 @@ def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
 def test_with_the_program_references_of_made_workloads_are_looked_at(tree, capsys, reference, why, monkeypatch):
     monkeypatch.setenv("FAKE_CATALOGUE", str(ROOT / "reframe/checks/catalogue.json"))
     put(tree, GOOD, references=f"- {reference}\n")
-    assert check(tree, capsys)[0] == exits.PASSED  # nothing is known of them without the program
+    # Without the program only the metrics of a family are known.
+    assert check(tree, capsys)[0] == (exits.FOUND if "rat:" in reference else exits.PASSED)
     status, shown = check(tree, capsys, "--bench", str(ROOT / "tests/reframe/fake_bench.py"))
     assert status == (exits.FOUND if why else exits.PASSED)
     assert why is None or why in shown
@@ -620,13 +696,43 @@ def test_the_backend_that_was_found_is_said_once(monkeypatch):
     assert said.count("detect-backend: host, as ISTHMUS_BACKEND says") == 1
 
 
+GPU_0 = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'"
+
+
+@pytest.mark.parametrize(
+    "smi, why",
+    [
+        (
+            f"{GPU_0}; echo 'Unable to determine the device handle for GPU1' >&2; exit 15",
+            "ends with exit code 15 (Unable",
+        ),
+        (f"{GPU_0}; echo 'Unable to determine the device handle for GPU1'", "says 'Unable to determine the device"),
+        ("echo 'Failed to initialize NVML' >&2; exit 17", "ends with exit code 17 (Failed to initialize NVML)"),
+        (f"{GPU_0}; echo '  MIG 1g.12gb     Device  0: (UUID: MIG-0)'", None),
+        ("echo No devices were found; exit 6", None),
+    ],
+)
+def test_the_generic_site_states_no_gpus_of_a_list_that_is_cut(tmp_path, smi, why):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/bash\n{smi}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
+    environment |= {"ISTHMUS_BACKEND": "cuda", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = [sys.executable, "-m", "isthmus", "site", "check", "generic", "--root", ROOT]
+    for chosen in ({}, {"CUDA_VISIBLE_DEVICES": "0"}):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment | chosen)
+        shown = " ".join(done.stdout.split())
+        is_refused = why is not None and not chosen
+        assert (f"how many GPUs there are is not known: nvidia-smi -L {why}" in shown) == is_refused, shown
+        assert ("cannot be read" in shown) == is_refused
+
+
 @pytest.mark.parametrize("site", site_tree.sites(ROOT))
 def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
     folder = ROOT / "site-configs" / site
     assert site.startswith(site_check.PATTERNS) or (folder / site_check.LOGIN_NODES).is_file()
     if "Not run there yet" in (folder / "README.md").read_text():
         assert not (folder / "references").exists(), (
-            "figures of another machine are no references: analysis/data/published"
+            "figures of another machine are no references: papers/data/published"
         )
     monkeypatch.setattr(site_check, "no_accounting", lambda: None)
     path = sys.path[:]
@@ -655,3 +761,20 @@ def test_what_follows_is_known_and_of_a_gpu():
     for word, implied in capabilities.IMPLIED.items():
         assert {word, *implied} <= set(capabilities.CAPABILITIES)
         assert capabilities.with_implied({word}) >= {word, *implied}
+
+
+def test_variables_of_systems_environments_and_spack_are_looked_at(tree, capsys):
+    configuration = copy.deepcopy(GOOD)
+    configuration["systems"][0]["env_vars"] = [["ISTHMUS_NETWROK", "/n"]]
+    configuration["environments"][0] |= {
+        "env_vars": [["ISTHMUS_HOSTMEMORY", "8GiB"]], "extras": {"spack_environment": "environments/atlantis"}
+    }  # fmt: skip
+    folder = tree / "environments/atlantis"
+    folder.mkdir(parents=True)
+    (folder / "spack.yaml").write_text("spack:\n  env_vars: {set: {ISTHMUS_LIBARIES: /l}}\n  specs: [isthmus]\n")
+    put(tree, configuration)
+    _, shown = check(tree, capsys)
+    assert "error: system atlantis: env_vars names ISTHMUS_NETWROK" in shown
+    assert "error: environment gnu: env_vars names ISTHMUS_HOSTMEMORY" in shown
+    assert "error: atlantis/spack.yaml: names ISTHMUS_LIBARIES, which nothing reads; did you mean" in shown
+    assert "3 errors" in shown

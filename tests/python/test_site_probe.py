@@ -429,6 +429,10 @@ def test_a_list_that_ends_early_gives_no_number_of_gpus(machine, tmp_path):
     _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
     assert [d["num_devices"] for d in partitions["local"]["devices"]] == ["FILL_IN"]
     assert "nvidia-smi -L ends with exit code 3" in said(text)
+    smi = OLD_SMI.replace("-L)", "-L) trap 'echo GPU 2 is lost' EXIT;")
+    _, partitions, _, text = written(machine({"nvidia-smi": smi}), tmp_path)
+    assert [d["num_devices"] for d in partitions["local"]["devices"]] == ["FILL_IN"]
+    assert "nvidia-smi -L says 'GPU 2 is lost'" in said(text)
 
 
 def test_links_that_are_told_in_part_state_no_peer(machine, tmp_path):
@@ -472,6 +476,39 @@ def test_a_gpu_without_its_tools_is_a_doubt(machine, tmp_path, device, is_gpu):
 def test_gpus_that_the_job_was_not_given_are_told(machine, tmp_path):
     here = machine({"nvidia-smi": NVIDIA_SMI}, pci(*[("0x10de", "0x030200")] * 4))
     assert "the PCI bus has 4 NVIDIA GPUs: ask for all of a node's" in written(here, tmp_path)[3]
+
+
+KFD = "/sys/class/kfd/kfd/topology/nodes"
+
+
+@pytest.mark.parametrize("given, buses", [(2, 8), (2, 0), (0, 8), (0, 0), (8, 8)])
+def test_amd_gpus_that_the_job_was_not_given_are_told(machine, tmp_path, given, buses):
+    """A control group leaves their folders in the driver's topology, and keeps their properties from the job."""
+    files = {f"{KFD}/0/properties": "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n"}
+    for node in range(1, 9):
+        name = "properties" if node <= given else "properties/unreadable"
+        files[f"{KFD}/{node}/{name}"] = "simd_count 304\ngfx_target_version 90402\n"
+    here = machine(files=files | pci(*[("0x1002", "0x120000")] * buses))
+    _, partitions, _, text = written(here, tmp_path)
+    assert ("the PCI bus has 8 AMD GPUs: ask for all of a node's" in said(text)) == (given == 2 and buses == 8)
+    assert (f"{8 - given} nodes whose properties cannot be read" in said(text)) == (given < 8)
+    if given:
+        assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "gfx942", "num_devices": given}]
+    else:
+        assert partitions["local"]["features"] == ["FILL_IN"]
+
+
+def test_an_old_driver_of_amd_names_no_architecture(machine, tmp_path):
+    files = {f"{KFD}/0/properties": "simd_count 0\n", f"{KFD}/1/properties": "simd_count 304\n"}
+    assert written(machine(files=files), tmp_path)[1]["local"]["devices"] == [
+        {"type": "gpu", "arch": "FILL_IN", "num_devices": 1}
+    ]
+
+
+def test_links_of_amd_that_cannot_be_read_state_no_peer(machine, tmp_path):
+    files = {f"{KFD}/{node}/properties": "simd_count 304\ngfx_target_version 90402\n" for node in (1, 2)}
+    files |= {f"{KFD}/{node}/io_links/0/properties/unreadable": "" for node in (1, 2)}
+    assert "peer" not in written(machine(files=files), tmp_path)[1]["local"]["features"]
 
 
 def test_amd_gpus_that_differ(machine, tmp_path):
@@ -642,6 +679,12 @@ def test_mpi_is_stated_where_two_ranks_start(machine, tmp_path, tools, has_mpi, 
     assert environments[0]["features"] == (["mpi"] if has_mpi else [])
     assert note in said(text)
     assert not [f for f in complaints(tmp_path) if f.level == "error"]
+
+
+def test_a_launcher_that_takes_a_job_is_not_said_to_start_ranks(machine, tmp_path):
+    _, _, environments, text = written(machine({"mpicxx": "true", "mpirun": "true", "sinfo": "exit 1"}), tmp_path)
+    assert environments[0]["features"] == ["mpi"]
+    assert "mpi: mpicxx, to be started by mpirun: that was not tried" in said(text)
 
 
 TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "sinfo", "sacct", "flux", "bsub", "lsid", "qsub", "qstat", "mpirun",

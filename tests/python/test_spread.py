@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from isthmus.records import jobs
 from isthmus.statistics import spread
 
 
@@ -64,7 +65,7 @@ def test_processes_of_one_job_are_no_jobs():
 
 
 def test_job_numbers_of_two_systems_are_two_jobs():
-    assert spread.job_of(record("a", 1.0, job="7", system="x")[0]) != spread.job_of(record("a", 1.0, job="7")[0])
+    assert jobs.id_of(record("a", 1.0, job="7", system="x")[0]) != jobs.id_of(record("a", 1.0, job="7")[0])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from isthmus import Error, cli
 from isthmus.advise import staging
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-H200 = ROOT / "analysis/data/h200"
+H200 = ROOT / "papers/data/h200"
 EXAMPLE_MIX = "kernel,architecture,registers,instructions,flops,shared,global,barrier,integer\n"
 
 
@@ -102,7 +102,7 @@ def test_too_few_workloads_and_two_machines_are_refused():
     other = pairs(pair("c", 0.9))
     for case in other:
         case["devices"][0]["name"] = "Other GPU"
-    with pytest.raises(Error, match="these records are of 2: Other GPU, Simple GPU"):
+    with pytest.raises(Error, match="device is Other GPU and Simple GPU in these records of 2"):
         staging.find(pairs(pair("a", 0.9), pair("b", 0.9)) + other, None)
 
 
@@ -207,7 +207,7 @@ def test_the_page_has_what_the_command_says_of_the_committed_records(capsys):
     page = (ROOT / "docs/advice.md").read_text(encoding="utf-8")
     shown = re.search("```\n(NVIDIA H200: .*?asynchronous.*?)```", page, re.S)[1]
     assert [line.strip() for line in shown.splitlines()] == said, (
-        "docs/advice.md: take over what `isthmus advise staging analysis/data/h200` prints"
+        "docs/advice.md: take over what `isthmus advise staging papers/data/h200` prints"
     )
 
 
@@ -242,10 +242,10 @@ SASS = """
 USAGE = " Function _Z9demo_loopILN7isthmus6device11TileStagingE0ELj1EEvPf:\n  REG:24 STACK:0 SHARED:0\n"
 
 
-def mixed(tmp_path, *options, sass=SASS):
+def mixed(tmp_path, *options, sass=SASS, usage=USAGE):
     tool = tmp_path / "cuobjdump"
     (tmp_path / "sass").write_text(sass)
-    (tmp_path / "usage").write_text(USAGE)
+    (tmp_path / "usage").write_text(usage)
     tool.write_text(f'#!/bin/sh\ncase $1 in -sass) cat "{tmp_path}/sass" ;; *) cat "{tmp_path}/usage" ;; esac\n')
     tool.chmod(0o755)
     return subprocess.run(
@@ -282,6 +282,25 @@ def test_a_jump_back_from_code_that_was_moved_to_the_end_is_no_loop(tmp_path):
 
 def test_no_kernel_of_that_name_is_one_sentence(tmp_path):
     done = mixed(tmp_path, "--kernels", "x*", "--")
+    assert done.returncode == 1 and done.stderr == "instruction-mix: no kernel of these objects is called x*\n"
+
+
+@pytest.mark.parametrize(
+    ("sass", "usage", "why"),
+    [
+        ("", USAGE, "object.o has no kernel: leave it out"),
+        (SASS[: SASS.index("        /*0000*/")], USAGE, "for sm_90 has no end, so cuobjdump was cut short"),
+        (SASS[: SASS.index("        /*00a0*/")], USAGE, "for sm_90 has no end, so cuobjdump was cut short"),
+        (SASS, "", "-res-usage has no registers of _Z9demo_loop"),
+    ],
+)
+def test_what_cuobjdump_did_not_say_whole_is_no_shorter_table(tmp_path, sass, usage, why):
+    done = mixed(tmp_path, sass=sass, usage=usage)
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_each_kernel_that_is_asked_for_is_in_the_table(tmp_path):
+    done = mixed(tmp_path, "--kernels", "demo*", "x*", "--")
     assert done.returncode == 1 and done.stderr == "instruction-mix: no kernel of these objects is called x*\n"
 
 

@@ -11,6 +11,7 @@ import pytest
 from histories import History, medians, p_values, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from isthmus.statistics import rank_test
 
@@ -23,6 +24,15 @@ def rate(found):
 
 
 # --- exactness ---
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 7), (9, 5), (12, 12)])
+def test_without_strata_and_ties_it_is_the_test_of_mann_and_whitney(sizes):
+    chance = np.random.default_rng(3)
+    for _ in range(50):
+        a, b = (chance.permutation(sum(sizes))[:size] + chance.random(size) for size in sizes)
+        known = stats.mannwhitneyu(a, b, method="exact").pvalue
+        assert rank_test.p_value([(a, b)]) == pytest.approx(known, rel=1e-9)
 
 
 def by_counting(strata):

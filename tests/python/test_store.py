@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
-from isthmus.records import compact, compacted, content, copies, load, measurements, selection, store, validate
+from isthmus.records import compact, compacted, content, copies, load, measurements, reading, selection, store, validate
 from isthmus.statistics import series
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -96,15 +96,15 @@ def test_what_failed_is_the_same_in_sql_and_in_python(tmp_path, status, outcome)
 
 
 def test_committed_records_are_all_in_the_table():
-    with store.open_store([ROOT / "analysis/data"], profiled=True) as opened:
+    with store.open_store([ROOT / "papers/data"], profiled=True) as opened:
         assert not opened.skipped
         found = opened.rows("SELECT file, count(*) FILTER (metric_index = 0) AS n FROM measurements GROUP BY file")
         rows = opened.rows(
             "SELECT metric, median, n_samples FROM measurements WHERE file LIKE '%medium.jsonl' ORDER BY ALL"
         )
-    expected = {str(path): len(load.read(path)) for path in (ROOT / "analysis/data").rglob("*.jsonl*")}
+    expected = {str(path): len(load.read(path)) for path in (ROOT / "papers/data").rglob("*.jsonl*")}
     assert {row["file"]: row["n"] for row in found} == expected
-    medium = [m for record in load.read(ROOT / "analysis/data/h200/medium.jsonl") for m in record["metrics"]]
+    medium = [m for record in load.read(ROOT / "papers/data/h200/medium.jsonl") for m in record["metrics"]]
     assert sorted((row["metric"], row["median"], row["n_samples"]) for row in rows) == sorted(
         (m["name"], m["median"], len(m["samples"])) for m in medium
     )
@@ -149,7 +149,7 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
         selection.say_left_out(opened)
     said = capsys.readouterr().err
     assert "1 of 2 files skipped" in said
-    for take in (lambda paths: store.open_store(paths), load.read_files):
+    for take in (lambda paths: store.open_store(paths), reading.read_files):
         with pytest.raises(Error) as alone:
             take([tmp_path / "bad.jsonl"])
         assert str(alone.value).startswith(f"{tmp_path}/bad.jsonl: ") and why in str(alone.value)
@@ -186,8 +186,48 @@ def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
         if not again:
             cli.main(["compact", str(tmp_path)])
             capsys.readouterr()
-    cases, code = load.read_files([tmp_path / "bad.jsonl"])
+    cases, code = reading.read_files([tmp_path / "bad.jsonl"])
     assert (len(cases), code) == (records, exits.UNDECIDED)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_an_end_stops_its_file_and_no_other(tmp_path, monkeypatch, packed):
+    """A sparse file, or a packed one of few bytes, would be read for hours."""
+    write(tmp_path / "good.jsonl", LINE)
+    endless = tmp_path / f"endless.jsonl{'.gz' if packed else ''}"
+    with gzip.open(endless, "wb", 1) if packed else endless.open("wb") as file:
+        file.write(ANOTHER.encode() + b"\n" + b"x" * (80 << 20))
+    if not packed:
+        os.truncate(endless, 1 << 40)
+    with store.open_store([tmp_path]) as opened:
+        assert opened.rows(COUNTS)[0]["records"] == 2
+        [skipped] = opened.skipped
+        assert "64 MiB without an end, so it and what follows is not read" in skipped.why
+    cases, code = reading.read_files([tmp_path])
+    assert (len(cases), code) == (2, exits.UNDECIDED)
+    with pytest.raises(Error, match="longer than 8 MiB"):
+        load.read(endless)
+
+
+@pytest.mark.parametrize("line, why", [("", "line 2: an empty line"), ("{}", "line 2: another schema")])
+def test_of_very_many_bad_lines_no_more_are_read_than_are_worth_it(tmp_path, monkeypatch, line, why):
+    monkeypatch.setattr(load, "_MOST_BAD", 100)
+    few = write(tmp_path / "few.jsonl", LINE, *[line] * 99, ANOTHER)
+    many = write(tmp_path / "many.jsonl", LINE, *[line] * 100, ANOTHER)
+    for file, records in ((few, 2), (many, 1)):
+        with store.open_store([file]) as opened:
+            assert opened.rows(COUNTS)[0]["records"] == records
+            said = opened.skipped[0].why
+            assert why in said and ("the lines after these are not read" in said) is (file is many), said
+
+
+def test_four_gibibytes_of_empty_lines_are_not_read(tmp_path):
+    """Packed, they are 4 MB; what is not read costs neither time nor memory."""
+    block = gzip.compress(b"\n" * (1 << 20), mtime=0)
+    path = tmp_path / "holes.jsonl.gz"
+    path.write_bytes(gzip.compress(LINE.encode() + b"\n") + block * (1 << 12))
+    cases, code = reading.read_files([path])
+    assert (len(cases), code) == (1, exits.UNDECIDED)
 
 
 def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys):
@@ -195,14 +235,14 @@ def test_records_of_a_newer_version_are_refused_not_passed_over(tmp_path, capsys
     write(tmp_path / "new.jsonl", json.dumps({**GOOD, "schema": "isthmus.record/4"}))
     assert cli.main(["nodes", str(tmp_path)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
-    assert "new.jsonl (isthmus.record/4); this Isthmus reads isthmus.record/3 and earlier" in said
+    assert "new.jsonl (isthmus.record/4); this Isthmus reads isthmus.record/3: use" in said
     assert said.count("\n") == 1
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "another schema ('isthmus.record/4')" in capsys.readouterr().err
 
 
 def test_records_of_version_1_and_of_this_one_stand_in_one_table(tmp_path):
-    line = (ROOT / "analysis/data/h200/smoke.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    line = (ROOT / "papers/data/h200/smoke.jsonl").read_text(encoding="utf-8").splitlines()[0]
     graph = changed(submission="graph", host_turns=3)
     write(tmp_path / "r.jsonl", line, json.dumps(graph))
     query = "SELECT DISTINCT submission, host_turns, tables FROM measurements ORDER BY ALL NULLS LAST"
@@ -437,7 +477,7 @@ def test_a_workload_that_is_a_path_is_refused_when_compacting(tmp_path):
 
 
 def test_the_compacted_table_says_the_same_as_the_files(tmp_path):
-    data = ROOT / "analysis/data"
+    data = ROOT / "papers/data"
     for path in [*data.rglob("*.jsonl*"), *data.rglob("*.csv.gz")]:  # records, and their tables beside them
         target = tmp_path / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -482,7 +522,7 @@ def test_a_record_counts_once_wherever_it_stands(tmp_path, capsys, where, compac
     paths = two_records(tmp_path / "r", where)
     if compacts:
         compact.compact(tmp_path / "r", processes=1)
-    found, _ = load.read_files(paths)
+    found, _ = reading.read_files(paths)
     assert len(found) == 3
     said = r"[12] records? stands? (in two|in several files|twice in) .*a\.jsonl.* and counts? once\n"
     assert re.search(said, capsys.readouterr().err)
@@ -517,15 +557,43 @@ def test_a_copy_in_a_compacted_folder_outlives_the_first(tmp_path):
 
 def test_what_copies_are_is_the_same_in_sql_and_in_python():
     """Of real records no two are copies; each is one of itself."""
-    records, _ = load.read_files([ROOT / "examples/records"])
+    records, _ = reading.read_files([ROOT / "examples/records"])
     assert (
         len({copies.identity(record) for record in records})
         == len(records)
         == counts(ROOT / "examples/records", emulated=True, profiled=True)["records"]
     )
-    for change in ("run__id", "run__time", "workload", "preset", "placement", "error"):
-        one = changed(**{change: "another"})
-        assert copies.identity(one) != copies.identity(GOOD)
+    assert set(copies._IDENTITY) < set(measurements.COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run__id": "another-1"},
+        {"run__process": 2},
+        {"run__time": "2026-01-02T03:04:05Z"},
+        {"workload": "apps/other"},
+        {"preset": "another"},
+        {"placement": "another"},
+        {"axes__bytes": 7},
+        {"verify__inputs": "another"},
+        {"verify__checksums": {"a": "0" * 16}},
+        {
+            "ranks": {
+                "count": 2,
+                "library": "MPI",
+                "each": [{"node": "n", "local_rank": i, "device": None} for i in (0, 1)],
+            }
+        },
+    ],
+    ids=str,
+)
+def test_another_measurement_is_no_copy(tmp_path, change):
+    one = changed(**change)
+    assert validate.problem(one) is None
+    assert copies.identity(one) != copies.identity(GOOD)
+    write(tmp_path / "r.jsonl", LINE, json.dumps(one))
+    assert counts(tmp_path)["records"] == 2
 
 
 def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
@@ -586,7 +654,7 @@ OURS = {"files": {}, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
         (json.dumps(OURS | {"parts": {"/etc/x.parquet": [0, 0, 0, ""]}}), "outside of it"),
         (json.dumps(OURS | {"parts": {"x.parquet": [0, 0, 0, ""]}}), "is gone"),
         (json.dumps(OURS | {"parts": {}, "columns": ["x"]}), "another version of Isthmus"),
-        (json.dumps(OURS | {"parts": ["x.parquet"], "schema": validate.VERSIONS[1]}), "another version of Isthmus"),
+        (json.dumps(OURS | {"parts": ["x.parquet"], "schema": "isthmus.record/2"}), "another version of Isthmus"),
     ],
 )
 def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):

@@ -303,7 +303,6 @@ def test_the_spread_of_a_series_is_shrunk_as_far_as_series_are_alike():
     common, worth = nodes._common(alike, 6)
     assert common == pytest.approx(0.01**2, rel=0.1) and worth > 60
     assert nodes._common(alike * np.exp(2 * chance.standard_normal(400)), 6)[1] < 2
-    assert nodes._trigamma(1) == pytest.approx(math.pi**2 / 6) and nodes._digamma(1) == pytest.approx(-0.5772157)
 
 
 # --- nodes: what needs no figures ---
@@ -330,6 +329,24 @@ def drained(folder, capsys, *arguments):
     capsys.readouterr()
     code = cli.main(["nodes", str(folder), "--drain", *arguments])
     return code, capsys.readouterr().out
+
+
+def test_no_node_is_drained_whose_name_another_system_has_too(tmp_path, capsys):
+    cases = []
+    for system in ("a", "b"):
+        for case in fleet_records(days=5):
+            case["run"] |= {"system": system, "job": f"{system}-{case['run']['job']}"}
+            case["devices"][0]["uuid"] = f"GPU-{system}-{case['devices'][0]['uuid']}"
+            cases.append(case)
+    for case in of_node(cases)[-15:]:  # of b
+        case["verify"] = case["verify"] | {"status": "fail"}
+    folder = write(tmp_path / "r", cases)
+    capsys.readouterr()
+    assert cli.main(["nodes", str(folder), "--drain"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "'node02' is a node of several systems" in told.err and "by --system" in told.err
+    assert drained(folder, capsys, "--system", "b")[1].startswith("node02\tfailing")
+    assert drained(folder, capsys, "--system", "a") == (0, "")
 
 
 def test_a_healthy_fleet_has_nothing_to_drain(tmp_path, capsys):
@@ -578,7 +595,7 @@ def test_a_time_and_a_rate_say_which_way_they_are_off(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """What comparing the kept H100 and H200 hosts prints."""
-    folders = [ROOT / "analysis/data" / name for name in ("h100", "h200")]
+    folders = [ROOT / "papers/data" / name for name in ("h100", "h200")]
     command = [sys.executable, "-m", "isthmus", "compare", *map(str, folders)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
@@ -589,7 +606,7 @@ def test_kept_systems_are_answered_in_ten_lines(kept):
     assert len(answer) <= 10 and len(kept) < 120 and max(map(len, kept)) <= 80
     assert re.match(r"h200 against h100: of \d+ series ", told) and re.search(r"not sure: \d+ \(.*\d+ one boot", told)
     assert re.search(r"where: h100: \d\d nodes, vm#\w+, vm#\w+ …; h200: 2\d nodes, vm#", told)
-    assert "furthest from its limit: " in told and "not alike: build " in told
+    assert "furthest from its limit: " in told and "not alike: build" in told
     assert re.search(r"only in h100: \d+ series; only in h200: \d+ series", told)
     assert not any("left out" in line.lower() for line in kept)
 
@@ -828,9 +845,24 @@ def test_other_builds_drivers_and_versions_are_named(tmp_path, capsys):
 
     code, out, _ = compared(tmp_path, capsys, measured("a" * 40, "570.1", 1), measured("b" * 40, "580.1", 2))
     told = " ".join(out.partition("\n\n")[0].split())
-    assert code == 0 and "not alike: driver 570.1 against 580.1; build aaaaaaaaaa against bbbbbbbbbb" in told
+    assert (
+        code == 0
+        and "not alike: driver, build (driver 570.1 against 580.1; build aaaaaaaaaa against bbbbbbbbbb)" in told
+    )
     assert "not compared: microbench/w1 is of version 1 in old and 2 in new" in told
     assert "only in old: 1 series; only in new: 1 series" in told
+
+
+def test_what_a_system_skipped_is_said(tmp_path, capsys):
+    whole = machine(np.random.default_rng(2), 1, jobs=2, workloads=METRICS[:2])
+    part = [json.loads(json.dumps(case)) for case in whole]
+    for case in part:
+        if case["workload"] == METRICS[1]:
+            case.update(metrics=[], skipped="needs 4 GiB of host memory")
+    code, out, _ = compared(tmp_path, capsys, whole, part)
+    told = " ".join(out.partition("\n\n")[0].split())
+    assert "new skipped 2 of 4 cases, most as: needs 4 GiB of host memory" in told and code == 0, told
+    assert "old skipped" not in told
 
 
 def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
@@ -1107,3 +1139,38 @@ def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path,
     assert ("only in a: 1 series" in compared.out) == bool(spoilt)
     assert ("16 records are spoilt" in compared.err) == bool(spoilt)
     assert ("microbench/w1 pm tiny time: missing in b" in scored) == bool(spoilt)
+
+
+# --- what --without leaves out ---
+
+
+@pytest.mark.parametrize("command", ["compare", "score", "trial read"])
+@pytest.mark.parametrize(
+    "without, why",
+    [
+        ("node=n77", "no record has the node 'n77'; there is node0"),
+        ("node=node0*,size=huge", "no record has the size 'huge'"),
+        ("node=node00,gpus=G1", "no record has all of node=node00,gpus=G1"),
+        ("node=node05", ""),  # in one of the folders alone
+    ],
+)
+def test_what_no_folder_has_cannot_be_left_out(tmp_path, capsys, command, without, why):
+    def case(node, driver, number):
+        where = {"job": f"{node}{driver}{number}", "time": datetime.datetime(2026, 1, 1 + number), "driver": driver}
+        return record(0.001, node=f"node0{node}", gpu=f"G{node}", **where)
+
+    plan = ["--nodes", "node00", "--jobs", "5", "--from", "driver=570", "--to", "driver=580", "--command", "true"]
+    assert cli.main(["trial", "plan", str(tmp_path / "t"), *plan]) == 0
+    folders = []
+    for side, driver, ran_on in (("before", "570", (0, 5)), ("after", "580", (0, 1))):
+        cases = [case(node, driver, job) for node in ran_on for job in range(5)]
+        folders.append(str(write(tmp_path / "t/records" / side, cases)))
+    (tmp_path / "w.json").write_text('{"metrics": {"microbench/saxpy time": 1}}')
+    asked = {
+        "compare": ["compare", *folders],
+        "score": ["score", *folders, "--weights", str(tmp_path / "w.json"), "--reference", "before"],
+        "trial read": ["trial", "read", str(tmp_path / "t")],
+    }[command]
+    capsys.readouterr()
+    assert (cli.main([*asked, "--without", without]) == 2) == bool(why)
+    assert why in capsys.readouterr().err

@@ -226,7 +226,7 @@ def test_the_scripts_run_what_was_planned(tmp_path, extra, parts):
     environment = fake_slurm(tmp_path, "x")
     for part in parts * 2:  # what is done is not done again
         subprocess.run([folder / "submit", part], env=environment, check=True, capture_output=True)
-        lines = (folder / "records" / part / "log").read_text().splitlines()
+        lines = (folder / "records" / part / "command2/log").read_text().splitlines()
         assert sorted(lines) == sorted(f"n{n} {task} x it's me" for n in (1, 2) for task in range(3))
     refused = subprocess.run([folder / "submit", "other"], env=environment, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "before" in refused.stderr
@@ -238,7 +238,7 @@ def test_in_turns_each_job_chooses_its_side(tmp_path):
     assert plan(folder, "--nodes", "n1", "--jobs", "4", "--command", COMMAND, *setup) == 0
     subprocess.run([folder / "submit", "both"], env=fake_slurm(tmp_path, "x"), check=True, capture_output=True)
     for side, driver in (("before", "old"), ("after", "new")):
-        lines = (folder / "records" / side / "log").read_text().splitlines()
+        lines = (folder / "records" / side / "command2/log").read_text().splitlines()
         assert len(lines) == 4 and all(f" {driver} " in line for line in lines)
 
 
@@ -268,7 +268,7 @@ def test_a_slurm_without_arrays_is_told(tmp_path):
 def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
     folder, environment = tmp_path / "t", fake_slurm(tmp_path, "x")
     fails = f"[[ -e {tmp_path}/mended || $SLURM_ARRAY_TASK_ID != 4 ]]"
-    plan(folder, "--nodes", "n0", "--jobs", "6", "--command", fails)
+    cli.main(["trial", "plan", str(folder), *PLAN[:-1], fails, "--nodes", "n0", "--jobs", "6"])
     fill(folder, History(between=0.004), 6)
     capsys.readouterr()
     running = "it still runs, or is lost"
@@ -442,6 +442,80 @@ def test_an_unfinished_trial_does_not_pass(tmp_path, capsys):
     fill(folder, History(between=0.004), 8)
     assert cli.main(["trial", "read", str(folder)]) == 3
     assert "1 of 9 jobs before on n0 are missing" in capsys.readouterr().out
+
+
+IDLE = "isthmus-bench run 'transfer/*'"
+
+
+def two_commands(folder, idle):
+    """A trial of two commands on one node, as trial.sbatch leaves it; `idle` is what the second one left."""
+    assert plan(folder, "--nodes", "n0", "--jobs", "6", "--command", IDLE) == 0
+    fill(folder, History(between=0.004), 6)
+    for side in ("before", "after"):
+        first = folder / "records" / side / "command1"
+        first.mkdir()
+        (folder / "records" / side / "records.jsonl").rename(first / "records.jsonl")
+        cases = [json.loads(line) for line in (first / "records.jsonl").read_text().splitlines()]
+        left = [idle(case | {"workload": "transfer/copy"}, number) for number, case in enumerate(cases)]
+        if any(left):
+            write(folder / "records" / side / "command2", [case for case in left if case])
+    return folder
+
+
+def skipped(case):
+    return case | {"metrics": [], "skipped": "no second GPU", "skip_kind": "unsupported"}
+
+
+@pytest.mark.parametrize(
+    "idle, count",
+    [
+        (lambda case, number: None, 6),
+        (lambda case, number: case if number < 5 else None, 1),
+        (lambda case, number: skipped(case), 6),
+        (lambda case, number: case, 0),
+    ],
+    ids=["never", "not in the last job", "skipped", "always"],
+)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_command_that_left_nothing_is_told_and_decides_nothing(tmp_path, capsys, idle, count, compacted):
+    """Both sides lack the same, so no comparison of them shows it."""
+    folder = two_commands(tmp_path / "t", idle)
+    if compacted:
+        assert cli.main(["compact", str(folder / "records")]) == 0
+    for chosen in ([], ["--workload", "microbench/*"]):
+        capsys.readouterr()
+        assert cli.main(["trial", "read", str(folder), *chosen]) == (3 if count else 0)
+        said = " ".join(capsys.readouterr().out.split())
+        for side in ("before", "after"):
+            told = f"note: command 2 ({IDLE}) left no figure in {count} of 6 jobs {side} on n0"
+            assert (told in said) == bool(count)
+        assert "command 1" not in said and "verdict: equivalent" in said
+
+
+def test_records_that_no_command_left_are_those_of_none(tmp_path, capsys):
+    folder = two_commands(tmp_path / "t", lambda case, number: case)
+    for path in (folder / "records").glob("*/command2/records.jsonl"):
+        path.rename(path.parent.parent / "elsewhere.jsonl")
+    assert cli.main(["trial", "read", str(folder)]) == 3
+    assert f"command 2 ({IDLE}) left no figure in 6 of 6 jobs after on n0" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        ("isthmus-bench run x --quiet --record transfer.jsonl", "writes its records to 'transfer.jsonl'"),
+        ("cd a && isthmus-bench run x --record='/b c/d.jsonl'", "writes its records to '/b'"),
+        ('srun bash -c "isthmus-bench run x --record $HOME/x.jsonl"', "writes its records to '$HOME/x.jsonl'"),
+        ("isthmus-bench run x --record $ISTHMUS_RESULTS/../x.jsonl", "writes its records to"),
+        ("isthmus-bench run x --record $ISTHMUS_RESULTS_OLD/x.jsonl", "writes its records to"),
+        ("ISTHMUS_RESULTS=results isthmus-bench run x", "sets ISTHMUS_RESULTS"),
+        ('isthmus-bench run x --record "$ISTHMUS_RESULTS/x.jsonl"', ""),
+        ("isthmus-bench run x --record=${ISTHMUS_RESULTS}/x.jsonl --record-samples", ""),
+    ],
+)
+def test_a_command_whose_records_would_be_lost_is_refused(tmp_path, capsys, command, why):
+    assert plan(tmp_path / "t", "--nodes", "n1", "--command", command) == (2 if why else 0)
+    assert why in capsys.readouterr().err
 
 
 def test_of_a_task_that_ran_again_only_the_last_job_counts(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,12 @@ def test_shares(text, value):
     assert units.share(text) == pytest.approx(value)
 
 
+@pytest.mark.parametrize("text, why", [("5", "5% is written 0.05 or 5%"), ("150%", "write 0.03 or 3%")])
+def test_a_percentage_without_its_sign_is_refused_as_one(text, why):
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(why)):
+        units.share(text)
+
+
 @given(st.text() | st.floats().map(str) | st.from_regex(r"-?[0-9]{1,12}(\.[0-9]*)?(%|[KMG]iB|)", fullmatch=True))
 def test_anything_else_is_refused(text):
     try:
@@ -32,7 +39,7 @@ def test_anything_else_is_refused(text):
     try:
         assert 0 < units.share(text) < 1
     except argparse.ArgumentTypeError as error:
-        assert "write 0.03 or 3%" in str(error)
+        assert "is no share between 0 and 1; " in str(error)
     try:
         assert units.count(text) >= 1
     except argparse.ArgumentTypeError as error:

@@ -22,21 +22,21 @@ UNTESTABLE = [kind.name for kind in UNCHANGED if kind.follows and not kind.turns
 
 
 def test_the_committed_run_is_large_enough_and_of_these_kinds():
-    assert COMMITTED["trials"] >= 200 and COMMITTED["sessions"] >= 8 and COMMITTED["metrics"] == 500
+    assert COMMITTED["trials"] >= 5000 and COMMITTED["sessions"] >= 300 and COMMITTED["metrics"] == 500
     assert [each["kind"] for each in COMMITTED["rates"]] == [dataclasses.asdict(kind) for kind in unkind.KINDS]
     assert [each["margin"] for each in COMMITTED["rates"]] == [unkind.margin(kind) for kind in unkind.KINDS]
 
 
 @pytest.mark.parametrize("kind", UNCHANGED, ids=lambda kind: kind.name)
 def test_false_alarms_are_as_rare_as_promised(kind):
-    """At most 1% of metrics and 5% of sessions, in the committed run."""
+    """At most 1% of metrics and 5% of sessions, these within a standard error, in the committed run."""
     alone, together = RATES[kind.name]["alone"], RATES[kind.name]["together"]
     if kind.name in UNTESTABLE:
         assert alone["order testable"][0] < 0.05
     else:
-        assert alone["alarms"][0] <= 0.01 + 3 * alone["alarms"][1]
+        assert alone["alarms"][0] <= 0.01
     assert together["alarms"][0] <= 0.01
-    assert together["with an alarm"][0] <= 0.05 + 3 * together["with an alarm"][1]
+    assert together["with an alarm"][0] <= 0.05 + together["with an alarm"][1]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in UNCHANGED if kind.margin == "noise"], ids=lambda kind: kind.name)
@@ -58,7 +58,7 @@ def test_independent_histories_are_seldom_inconclusive(kind):
 )
 def test_what_is_to_be_found_is_found(name, least):
     together = RATES[name]["together"]["regressed"]
-    assert together[0] >= least - 3 * together[1]
+    assert together[0] >= least
 
 
 @pytest.mark.parametrize("kind", unkind.KINDS, ids=lambda kind: kind.name)

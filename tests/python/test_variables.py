@@ -59,6 +59,17 @@ def test_the_program_has_the_same_names():
         assert set("".join(re.findall(r'"([^"]*)"', literal)).split()) == set(mine)
 
 
+def test_what_jobs_read_is_some_of_what_anything_reads():
+    assert variables.OF_JOBS < variables.VARIABLES
+    programs = set()
+    for path in (ROOT / "src").rglob("*.[ch]pp"):
+        programs |= names_in(path, rf'getenv\("{NAME}"\)')
+    # Set by checks for each job, or read by the program only where it is asked for no record.
+    assert programs - variables.OF_JOBS == {
+        "ISTHMUS_CUPTI_OUTPUT", "ISTHMUS_RESULTS"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "name, said",
     [
@@ -88,7 +99,7 @@ def test_what_is_read_and_what_modules_set_is_not_named():
 
 
 def test_the_command_says_it_and_goes_on():
-    command = [sys.executable, "-m", "isthmus", "table", str(ROOT / "analysis/data/h200/stream.jsonl.gz")]
+    command = [sys.executable, "-m", "isthmus", "table", str(ROOT / "papers/data/h200/stream.jsonl.gz")]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ISTHMUS_")}
     done = [
         subprocess.run(command, capture_output=True, text=True, env=clean | more)

@@ -68,7 +68,7 @@ def test_what_is_no_pair_ends_in_a_sentence(tmp_path):
 def test_the_page_says_what_the_kept_pairs_say(observer):
     root = SCRIPT.parents[2]
     said = subprocess.run(
-        [sys.executable, SCRIPT, "--show", root / f"analysis/data/h200/watching/{observer}.json"],
+        [sys.executable, SCRIPT, "--show", root / f"papers/data/h200/watching/{observer}.json"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     page = " ".join((root / "docs/uvm.md").read_text().split())

@@ -57,8 +57,15 @@ class Ordinary:
         self.group = NOBODY if os.geteuid() == 0 else os.getegid()
         for folder in ("cmake", "src", "schema", "scripts", "tests"):
             shutil.copytree(ROOT / folder, self.tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in ("CMakeLists.txt", "CMakePresets.json", "pyproject.toml"):
-            shutil.copy(ROOT / file, self.tree)
+        (self.tree / "papers").mkdir()
+        for file in (
+            "CMakeLists.txt",
+            "CMakePresets.json",
+            "pyproject.toml",
+            "papers/pyproject.toml",
+            "papers/requirements.txt",
+        ):
+            shutil.copy(ROOT / file, self.tree / file)
         (home / "empty").mkdir()
         # Whoever runs the tests may have rights that this user has not.
         stub(home / "bin/sudo", "exit 1")
@@ -274,13 +281,13 @@ def test_setup_makes_the_python_tools_and_names_what_it_may_not_install(setup):
     assert "apt-get was called" not in result.stdout
 
 
-def test_what_only_tests_need_is_set_up_for_tests_and_once(setup):
+def test_what_only_the_study_needs_is_set_up_for_it_and_once(setup):
     _, asked = setup()
-    assert "requirements-test.txt" not in asked
-    result, asked = setup("test")
+    assert "papers/requirements.txt" not in asked
+    result, asked = setup("study")
     assert result.returncode == 0, result.stdout
-    assert asked.count("-r scripts/requirements.txt") == asked.count("-r scripts/requirements-test.txt") == 1
-    assert setup("test")[1].count("-r scripts/") == 2
+    assert asked.count("-r scripts/requirements.txt") == asked.count("-r papers/requirements.txt") == 1
+    assert setup("study")[1].count("requirements.txt") == 2
 
 
 def test_with_carried_sources_setup_misses_none_of_their_packages(setup, ordinary):

@@ -1,6 +1,6 @@
 """Unkind histories with known truth, and how often `isthmus regress` is wrong about them.
 
-    python tests/python/unkind.py             writes unkind_rates.json beside this file (a quarter of an hour)
+    python tests/python/unkind.py             writes unkind_rates.json beside this file (an hour of CPU)
     python tests/python/unkind.py --trials 200 --sessions 20 --print
     python tests/python/unkind.py --table     the committed rates as docs/false-alarms.md shows them
 
@@ -368,8 +368,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--sessions", type=int, default=40)
+    parser.add_argument("--trials", type=int, default=5000)
+    parser.add_argument("--sessions", type=int, default=300)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--print", action="store_true", help="write no file")

@@ -61,7 +61,8 @@ def session(tmp_path, reframe, request):
             (folder / "references").mkdir(parents=True, exist_ok=True)
             (folder / "reframe.py").write_text(site_configuration(site, programming))
             if references is not None:
-                (folder / "references/transfer_modes.yaml").write_text(references)
+                made = references.lstrip().startswith("$index")  # as `isthmus references update` does
+                (folder / f"references/{'measured-p' if made else 'transfer_modes'}.yaml").write_text(references)
             command += ["-C", str(folder / "reframe.py")]
         if select:
             command += ["-n", select]

@@ -94,6 +94,7 @@ MISBEHAVIOURS = {
     "sets": "a field of the record, by its path, has another value (sets:verify.tolerance=1e12)",
     "one_sample": "took one sample of kernel, whatever was asked",
     "interrupted": "was told to end before all samples were taken, exit code 3",
+    "mutters": "says TEXT on stderr, with - for blanks",
     "first_try": "misbehaves so once: leaves the file FILE, and is well where it is (first_try:/tmp/x)",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
@@ -646,6 +647,8 @@ def main():
         wanted = {} if os.path.exists(once) else wanted
         pathlib.Path(once).touch()
     argument_of = {what: argument for what, (argument, _) in wanted.items()}
+    if "mutters" in wanted:
+        print(f"isthmus-bench: {argument_of['mutters'].replace('-', ' ')}", file=sys.stderr)
     backend = argument_of.get("gpu", "emulator")
     listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
     if arguments.command == "list":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stands in for the profiler by whose name it is called: runs the program and writes what that profiler would.
 
-$FAKE_PROFILER makes it misbehave: permission, empty, cut, crash (the program is not run).
+$FAKE_PROFILER makes it misbehave: permission, empty, cut, lost (it admits that), crash (the program is not run).
 """
 
 import os
@@ -36,6 +36,16 @@ def program_of(arguments):
     return None
 
 
+def spoil(place, misbehaviour):
+    """Makes of a profiler's whole output what a misbehaving one leaves."""
+    if misbehaviour == "lost" and TOOL == "nsys":
+        profiles.add_diagnostics(place / "nsys.sqlite", (3, "3 events were lost"))
+    if misbehaviour == "cut":
+        for path in place.iterdir():
+            if path.name != "log":
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
 def main():
     arguments, misbehaviour = sys.argv[1:], os.environ.get("FAKE_PROFILER", "")
     if TOOL == "ncu" and "--import" in arguments:
@@ -56,14 +66,12 @@ def main():
     option = {"nsys": "--output", "ncu": "--export", "perf": "-o", "rocprofv3": "--output-directory"}[TOOL]
     output = value_of(arguments, option)
     place = pathlib.Path(output if TOOL == "rocprofv3" else pathlib.Path(output).parent)
+    print({"lost": "==ERROR== 3 results were lost"}.get(misbehaviour, ""))  # as ncu says it
     if TOOL == "ncu":
         pathlib.Path(output + ".ncu-rep").write_text(f"report of a {value_of(arguments, '--replay-mode')} replay")
         return code
     profiles.write(place, TOOL)
-    if misbehaviour == "cut":
-        for path in place.iterdir():
-            if path.name != "log":
-                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    spoil(place, misbehaviour)
     return code
 
 

@@ -76,10 +76,7 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("sets:verify.tolerance=1e12", "tolerates an error of 1e+12, where microbench/saxpy allows 1"),
         ("sets:axes.ghost=1", "the record has the axis 'ghost', which microbench/saxpy does not have"),
         ("sets:emulated=false", "the record says that it is not emulated, but its device is the emulator"),
-        (
-            'sets:schema="isthmus.record/1"',
-            "a record says that it is isthmus.record/1, where this tree's program writes",
-        ),
+        ('sets:schema="isthmus.record/1"', "another schema ('isthmus.record/1'), not isthmus.record/3"),
         ("interrupted", "Reason: interrupted: microbench/saxpy: it was told to end before all samples were taken"),
         ("null_metric:in", "every sample is invalid"),
         ("zero_metric:kernel", "nothing takes no time"),
@@ -390,6 +387,62 @@ def test_a_file_of_references_that_is_not_read_is_red(session, tmp_path):
     assert not outcome.green and "call it own.yaml" in outcome.output
 
 
+@pytest.mark.parametrize(
+    "make, why",
+    [
+        (lambda place: place.symlink_to("moved-away"), "a link that leads nowhere, so no reference in it would hold"),
+        (lambda place: place.write_text(IN_BOUND), "Not a directory, so no reference in it would hold"),
+    ],
+)
+def test_references_that_cannot_be_read_are_not_a_site_without_any(session, tmp_path, make, why):
+    session("-l", site=GPU)
+    (tmp_path / "site/references").rmdir()
+    own = ("-C", str(tmp_path / "site/reframe.py"), "-r")
+    assert session(*own, fake="gpu:cuda").green
+    make(tmp_path / "site/references")
+    outcome = session(*own, fake="gpu:cuda")
+    assert not outcome.green and why in outcome.output
+
+
+EXTRA = "site_configuration = {'general': [{'verbose': 0}]}\n"
+
+
+@pytest.mark.parametrize("extra", [EXTRA, None], ids=["of no system", "of the same system"])
+def test_references_hold_whichever_configuration_file_comes_last(session, tmp_path, extra):
+    (tmp_path / "own").mkdir()
+    last = tmp_path / "own/reframe.py"
+    last.write_text(extra or site_configuration(GPU))
+    outcome = session("-r", "-C", str(last), fake="gpu:cuda,slow", site=GPU, references=IN_BOUND)
+    assert not outcome.green and "in=0.5 s, expected 0.25" in outcome.output
+    files = f"{tmp_path / 'site/reframe.py'}:{last}"
+    outcome = session("-r", fake="gpu:cuda,slow", RFM_CONFIG_FILES=files)
+    assert not outcome.green and "in=0.5 s, expected 0.25" in outcome.output
+    (tmp_path / "site/references/transfer_modes.yaml").write_text(
+        IN_BOUND.replace("workload:", "partition: q, workload:")
+    )
+    assert "no partition is called 'q'" in session("-r", fake="gpu:cuda", RFM_CONFIG_FILES=files).output
+
+
+def test_references_of_another_system_do_not_hold(session, tmp_path):
+    (tmp_path / "other/references").mkdir(parents=True)
+    (tmp_path / "other/reframe.py").write_text(site_configuration(GPU).replace("'name': 's'", "'name': 't'"))
+    (tmp_path / "other/references/own.yaml").write_text(IN_BOUND.replace("0.25", "0.1"))
+    other = ("-r", "-C", str(tmp_path / "other/reframe.py"))
+    assert session(*other, "--system=s", fake="gpu:cuda", site=GPU, references=IN_BOUND).green
+    assert not session(*other, "--system=t", fake="gpu:cuda", site=GPU, references=IN_BOUND).green
+
+
+def test_references_hold_where_the_configuration_is_a_link(session, tmp_path):
+    session("-l", site=GPU, references=IN_BOUND.replace("workload:", "partition: p, workload:"))
+    (tmp_path / "link").symlink_to("site")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/reframe.py").symlink_to(tmp_path / "site/reframe.py")
+    for place in ("link", "own"):
+        own = ("-C", f"{place}/reframe.py", "-r")
+        assert session(*own, fake="gpu:cuda").green
+        assert "in=0.5 s, expected 0.25" in session(*own, fake="gpu:cuda,slow").output
+
+
 MEASURED = """
 $index: [partition, arch, driver, compiler]
 $fingerprints:
@@ -428,6 +481,49 @@ def test_a_site_may_know_better_than_the_usual_share(session):
     assert session(fake="gpu:cuda,lanes:8", site=GPU, references=shares).green
     reference = "- {workload: microbench/saxpy, metrics: {in_rate: [27.7e9, -0.1, null, B/s]}}\n"
     assert session(fake="gpu:cuda,lanes:8", site=GPU, references=reference).green
+
+
+@pytest.mark.parametrize("name", ["executable", "executable_opts", "postrun_cmds", "TransferModes.executable_opts"])
+def test_a_variable_that_checks_overwrite_is_refused(session, name):
+    outcome = session("-r", "-S", f"{name}=x")
+    assert outcome.returncode == 1 and not outcome.ran
+    assert f"-S {name}=… has no effect, as the checks set it themselves: " in outcome.output
+
+
+@pytest.mark.parametrize(
+    "name, instead",
+    [
+        ("device", "choose the partition by --system"),
+        ("TransferModes.compiler", "choose the programming environment by -p"),
+        ("profiled_by", "choose the profiler by -S profiler=NAME"),
+        ("boot", "leave it out"),
+        ("unjudged", "leave it out"),
+    ],
+)
+def test_a_variable_that_is_a_result_is_refused(session, name, instead):
+    outcome = session("-r", "-S", f"{name}=x")
+    assert outcome.returncode == 1 and not outcome.ran
+    assert f"-S {name}=… has no effect, as it is a result of the measurement: {instead}" in outcome.output
+
+
+def test_a_share_of_another_limit_is_named(session):
+    """The usual share holds in its place, which may be less than the site's."""
+    shares = "- {workload: microbench/.*, limit: 'PCIe 4', shares: {in_rate: 0.95}}\n"
+    outcome = session(fake="gpu:cuda,lanes:16", site=GPU, references=shares)
+    assert outcome.green
+    assert "entry 1: its limit 'PCIe 4' is not that of the 1 figure that it is for otherwise (PCIe 5" in outcome.output
+    right = session(fake="gpu:cuda,lanes:16", site=GPU, references=shares.replace("PCIe 4", "PCIe 5"))
+    assert not right.green and "in_rate is 88% of what PCIe 5 x16 allows, less than the 95%" in right.output
+
+
+@pytest.mark.parametrize("references, why", [
+    ("- {workload: microbench/.*, limit: pcie, shares: {in_rate: 0.95}}", "did you mean 'PCIe'?"),
+    ("- {workload: micorbench/.*, shares: {in_rate: 0.95}}", "did you mean 'microbench'?"),
+    ("- {workload: microbench/.*, placement: pined, shares: {in_rate: 0.95}}", "did you mean 'pinned'?"),
+])  # fmt: skip
+def test_a_share_that_holds_nothing_is_red(session, references, why):
+    outcome = session(fake="gpu:cuda,lanes:16", site=GPU, references=references)
+    assert not outcome.green and outcome.ran and why in outcome.output
 
 
 def test_a_link_that_is_less_than_the_site_states_is_red(session):
@@ -621,8 +717,43 @@ BROKEN = "@rfm.simple_test\nclass Broken(rfm.RunOnlyRegressionTest):\n    pass\n
 
 
 def test_dry_run_measures_nothing_and_is_green(session, tmp_path):
-    assert session("--dry-run").green
+    outcome = session("--dry-run")
+    assert outcome.green and "Nothing was measured, and nothing judged (--dry-run)" in outcome.output
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        (["--disable-hook=nothing_dropped"], "--disable-hook=nothing_dropped would leave TransferModes"),
+        (["--disable-hook=look_at_job"], "--disable-hook=look_at_job would leave TransferModes"),
+        (["--disable-hook=nothing_droped"], "--disable-hook=nothing_droped: no chosen check has such a hook"),
+        (["-S", "strict_check=0"], "is not strict, so figures outside of their references would pass"),
+        (["-S", "TransferModes.strict_check=no"], "is not strict, so figures outside of their references would pass"),
+    ],
+)
+def test_a_gate_that_is_switched_off_is_refused_before_anything_runs(session, options, why):
+    outcome = session("-r", *options)
+    assert outcome.returncode == 1 and not outcome.ran and why in outcome.output
+
+
+@pytest.mark.parametrize(
+    "option, returncode, said",
+    [
+        ("--skip-sanity-check", 1, "nothing was judged (--skip-sanity-check): the records are kept"),
+        ("--skip-performance-check", 0, "no figure was judged (--skip-performance-check)"),
+        ("--disable-hook=tag", 0, "without 1 hook of the checks: tag"),
+    ],
+)
+def test_a_session_that_was_told_not_to_judge_says_so(session, tmp_path, option, returncode, said):
+    outcome = session("-r", option, f"--report-file={tmp_path}/report.json")
+    assert outcome.returncode == returncode and said in outcome.output
+    assert len(list((tmp_path / "results").iterdir())) == 1
+    summary = night.summarise([night.load(tmp_path / "report.json")])
+    if option.startswith("--skip"):
+        assert summary["verdict"] == "red" and f"was told not to judge ({option})" in summary["why"]
+    else:
+        assert summary["verdict"] == "green"
 
 
 def test_missing_program_is_red(session, tmp_path):

@@ -104,7 +104,8 @@ def test_a_machine_that_lets_nobody_count_is_a_skip(profiled, tool, why):
 
 
 @pytest.mark.parametrize(
-    "tool, misbehaviour", [("nsys", "cut"), ("ncu", "empty"), ("rocprofv3", "cut"), ("perf", "empty")]
+    "tool, misbehaviour",
+    [("nsys", "cut"), ("ncu", "empty"), ("rocprofv3", "cut"), ("perf", "empty"), ("nsys", "lost"), ("ncu", "lost")],
 )
 def test_a_profiler_that_fails_is_one_sentence_and_loses_nothing(profiled, tool, misbehaviour):
     outcome, plain, seen = profiled(tool, misbehaviour=misbehaviour)
@@ -117,6 +118,25 @@ def test_a_profiler_that_crashes_is_one_sentence_and_loses_nothing(profiled):
     outcome, plain, seen = profiled("nsys", misbehaviour="crash")
     assert not outcome.green and "nsys failed: nsys: internal error 7" in outcome.output
     assert len(plain) == 1 and not seen
+
+
+@pytest.mark.parametrize(
+    "fake, why, number",
+    [
+        ("exit:7", "isthmus-bench ended with exit code 7", 1),
+        ("killed", "isthmus-bench ended with exit code 137 (SIGKILL)", 1),
+        ("no_record", "no record: isthmus-bench ended with exit code 0 and wrote none", 0),
+        ("empty_record", "0 records where 1 were asked for", 0),
+        ("cut_record", "the record cannot be taken", 0),
+        ("wrong_result_exit_0", "microbench/saxpy: wrong result", 1),
+    ],
+)
+def test_a_run_without_the_profiler_that_fails_is_red_and_loses_nothing(profiled, tmp_path, fake, why, number):
+    """The one under the profiler is well."""
+    outcome, plain, seen = profiled("perf", fake=f"first_try:{tmp_path}/once,{fake}", site={})
+    assert not outcome.green and "without perf: " in outcome.output and why in outcome.output
+    assert len(plain) == number and len(seen) == 1
+    assert len(list((tmp_path / "results").glob("*.profile/unprofiled.out"))) == 1
 
 
 def test_a_wrong_result_is_red_whatever_the_profiler_does(profiled):

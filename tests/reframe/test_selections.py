@@ -31,6 +31,23 @@ def test_the_parts_of_a_pattern(pattern, parts):
         re.compile(part)
 
 
+@pytest.mark.parametrize(
+    "pattern, parts",
+    [
+        ("T.*(saxpy|gemm).*", ["T.*(saxpy|gemm).*", "T.*(saxpy).*", "T.*(gemm).*"]),
+        ("(?:a|b)?c|d", ["(?:a|b)?c", "(?:a)?c", "(?:b)?c", "d"]),
+        ("(?P<n>a|b)", ["(?P<n>a|b)", "(?P<n>a)", "(?P<n>b)"]),
+        ("(a(b|c)|d)", ["(a(b|c)|d)", "(a(b|c))", "(a(b))", "(a(c))", "(d)"]),
+        ("x(a|b)+y(a|b){2}", ["x(a|b)+y(a|b){2}"]),  # each repetition may be another one
+        (r"\(a|b[(|)]", [r"\(a", "b[(|)]"]),
+        (r"((a)|(b))\3", [r"((a)|(b))\3"]),
+        ("", []),
+    ],
+)
+def test_the_alternatives_of_groups(pattern, parts):
+    assert selections.narrowed(pattern) == parts
+
+
 def case(name, tags=(), environ="gnu"):
     check = types.SimpleNamespace(
         display_name=name, tags=set(tags), maintainers=["site"], hashcode="1234abcd", unique_name=name,
@@ -51,7 +68,10 @@ def asked(monkeypatch):
 CASES = [case("saxpy tiny", {"smoke"}), case("gemm tiny", {"smoke", "micro"})]
 
 
-@pytest.mark.parametrize("names", [["saxpy", "gemm"], ["saxpy|gemm"], ["/1234abcd"], ["s[a|x]xpy"]])
+@pytest.mark.parametrize(
+    "names",
+    [["saxpy", "gemm"], ["saxpy|gemm"], ["/1234abcd"], ["s[a|x]xpy"], ["(saxpy|gemm).*(tiny|)"], ["(?!conv|gemx)"]],
+)
 def test_names_that_each_select_something(asked, names):
     filters.have_any_name(names)
     selections.refuse_misses(CASES)
@@ -62,6 +82,8 @@ def test_names_that_each_select_something(asked, names):
     [
         (["saxpy", "gem_m"], "-n 'gem_m' selects"),
         (["saxpy|gem_m"], "-n 'gem_m' of -n 'saxpy|gem_m' selects"),
+        (["(saxpy|gem_m).*tiny"], "-n '(gem_m).*tiny' of -n '(saxpy|gem_m).*tiny' selects"),
+        (["((sax|conv)py|gemm)"], "-n '((conv)py)' of"),
         (["/0000abcd", "gemm"], "-n '/0000abcd' selects"),
         (["saxpy", "gemm\r"], "selects no check"),
     ],
@@ -69,6 +91,17 @@ def test_names_that_each_select_something(asked, names):
 def test_a_name_that_selects_nothing_is_refused(asked, names, missed):
     filters.have_any_name(names)
     with pytest.raises(ReframeError, match=re.escape(missed)):
+        selections.refuse_misses(CASES)
+
+
+@pytest.mark.parametrize("option", ["-n", "-t", "-p"])
+def test_an_empty_pattern_is_refused(asked, option):
+    """A script's variable that was not set would select every check."""
+    if option == "-p":
+        asked["general/0/valid_env_names"] = [""]
+    else:
+        {"-n": filters.have_any_name, "-t": filters.have_tag}[option]([""] if option == "-n" else "")
+    with pytest.raises(ReframeError, match=f"{option} was given an empty pattern"):
         selections.refuse_misses(CASES)
 
 
@@ -84,9 +117,11 @@ def test_a_tag_that_selects_nothing_is_refused(asked, tag, missed):
 
 
 def test_an_environment_that_selects_nothing_is_refused(asked):
-    asked["general/0/valid_env_names"] = ["gnu", "clnag"]
-    with pytest.raises(ReframeError, match="-p 'clnag' selects no programming environment"):
-        selections.refuse_misses(CASES)
+    asked_of = ((["gnu", "clnag"], "'clnag'"), (["gnu|clnag"], "'clnag' of"), (["(gnu|clnag)"], "'(clnag)' of"))
+    for names, missed in asked_of:
+        asked["general/0/valid_env_names"] = names
+        with pytest.raises(ReframeError, match=re.escape(f"-p {missed}") + ".*selects no programming environment"):
+            selections.refuse_misses(CASES)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +135,27 @@ def test_a_misspelt_variable_is_refused(monkeypatch, name, meant):
     else:
         with pytest.raises(ReframeError, match=f"{name}: did you mean {meant}"):
             selections.refuse_misspelt_variables()
+
+
+@pytest.mark.parametrize(
+    "options, site, why",
+    [
+        (
+            (),
+            {"env_vars": [["ISTHMUS_HOSTMEMORY", "8GiB"]]},
+            "s:p: env_vars names ISTHMUS_HOSTMEMORY, which nothing reads",
+        ),
+        (
+            ("-S", "env_vars=ISTHMUS_RESULT:/r"),
+            None,
+            "names ISTHMUS_RESULT, which nothing reads; did you mean ISTHMUS_RES",
+        ),
+        (("-S", "prerun_cmds=export ISTHMUS_GRAHP=/g"), None, "did you mean ISTHMUS_GRAPH?"),
+    ],
+)
+def test_a_variable_that_jobs_get_and_nothing_reads_is_refused(session, options, site, why):
+    outcome = session("-r", *options, site=site)
+    assert outcome.returncode == 1 and not outcome.ran and why in outcome.output
 
 
 def test_variables_of_this_tree_are_not_misspelt(monkeypatch):
@@ -126,6 +182,20 @@ def test_a_line_of_a_selection_that_matches_nothing_is_red(tree, wrapper):
     chosen.write_text(chosen.read_text().replace("tin_y", "tiny"))
     result = wrapper("--select", chosen)
     assert result.returncode == 0 and "Ran 2/2" in result.stdout
+
+
+def test_a_selection_takes_lines_as_they_are_listed(tree, wrapper):
+    listed = wrapper("-l", "-n", "saxpy%mode=pm%").stdout
+    [line] = [line for line in listed.splitlines() if line.startswith("- TransferModes")]
+    name, _, _hash = line.removeprefix("- ").rpartition(" /")
+    chosen = tree / "chosen"
+    for text in (line, name, f"\ufeff{name}\r\n", f"{name}  # {line}"):
+        chosen.write_text(text, newline="")
+        assert "Ran 1/1" in wrapper("--select", chosen).stdout, text
+    for text in (name.replace("saxpy", "sapxy"), f"{name}x # a comment"):
+        chosen.write_text(text)
+        result = wrapper("--select", chosen)
+        assert result.returncode == 1 and "no check matches this selection" in result.stdout, text
 
 
 def test_a_path_without_checks_is_red_beside_one_with_some(session, tmp_path):

@@ -51,6 +51,24 @@ def records(tmp_path):
     return list((tmp_path / "stage").rglob("record.jsonl"))
 
 
+def test_records_below_many_folders_are_kept(tmp_path):
+    """A program that made 1,100 folders in each other takes no other check's records with it."""
+    (tmp_path / "check").mkdir()
+    (tmp_path / "check/record.jsonl").write_text("{}\n")
+    folders = [str(tmp_path / "check")]
+    for _ in range(1100):
+        folders.append(f"{folders[-1]}/a")
+        os.mkdir(folders[-1])
+    found = []
+    printer = types.SimpleNamespace(info=found.append)
+    try:
+        session_files.keep_leftovers(tmp_path, lambda path: found.append(path) or 1, printer)
+    finally:
+        for folder in reversed(folders[1:]):
+            os.rmdir(folder)
+    assert found == [tmp_path / "check/record.jsonl", f"Kept 1 record that an earlier session left in {tmp_path}"]
+
+
 def kept(tmp_path):
     return [case for path in (tmp_path / "results").glob("*.jsonl") for case in load.read(path)]
 
@@ -97,6 +115,32 @@ def test_a_job_that_goes_on_where_its_session_was_killed_is_waited_for(tmp_path,
     # Its number may be another's by now.
     (folder / session_files.JOB).write_text(f"local {os.getpid()} 0\n")
     session_files.wait_for_leftover_jobs([folder], printer)
+
+
+@pytest.mark.parametrize(
+    "squeue", ["echo 'Unable to contact slurm controller' >&2; exit 1", None], ids=["fails", "gone"]
+)
+def test_a_job_that_nobody_can_be_asked_for_is_not_one_that_has_ended(tmp_path, monkeypatch, capsys, squeue):
+    if squeue:
+        (tmp_path / "squeue").write_text(f"#!/bin/bash\n{squeue}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if squeue else str(tmp_path))
+    monkeypatch.setattr(session_files.jobs.time, "sleep", lambda _: None)
+    note, printer = tmp_path / session_files.JOB, types.SimpleNamespace(info=print)
+    note.write_text("slurm 4711 600\n")
+    with pytest.raises(
+        ReframeError, match=r"whether job 4711 of an earlier session still writes into .* \(squeue failed: "
+    ):
+        session_files.wait_for_leftover_jobs([tmp_path], printer)
+    assert note.exists() and "Waiting for job 4711" in capsys.readouterr().out
+
+
+def test_a_note_of_a_job_that_was_cut_is_not_one_of_none(tmp_path):
+    (tmp_path / session_files.JOB).touch()
+    with pytest.raises(
+        ReframeError, match="it was cut short, so which job of an earlier session works there is not known"
+    ):
+        session_files.wait_for_leftover_jobs([tmp_path], None)
 
 
 # --- one session at a time ---
@@ -195,6 +239,11 @@ def test_a_report_that_another_session_wrote_meanwhile_is_not_overwritten(sessio
     [aside] = tmp_path.glob("report.*.json")
     assert aside.read_text() == "of the other session\n"
     assert json.loads(report.read_text())["runs"]
+
+
+def test_a_user_without_a_name_has_a_number_in_the_log():
+    assert session_files._naming_users(lambda: None)() == str(os.getuid())
+    assert session_files._naming_users(lambda: "me")() == "me"
 
 
 def test_a_stage_or_output_folder_that_cannot_be_made_is_red(session, tmp_path):

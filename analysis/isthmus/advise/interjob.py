@@ -19,11 +19,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from isthmus import Error, options, units
+from isthmus import Error, options, streams, units
 from isthmus.advise import measured, study
 from isthmus.advise.overlap import MODES, Advice, Batch, advise
 from isthmus.advise.timeline import svg
-from isthmus.records import content, load
+from isthmus.records import content, reading
 from isthmus.tables import output
 
 
@@ -149,12 +149,14 @@ def run(asked: argparse.Namespace) -> int:
         options.refuse_idle({"--mode": asked.mode}, "with --timeline, which it draws the modes of")
     elif asked.job:
         options.refuse_idle({"--job": asked.job}, "without --timeline, which draws records")
-    if asked.timeline and asked.timeline != "-":
+    if asked.timeline and streams.descriptor(asked.timeline) is None:
         output.by_ending(asked.timeline, ("svg",))
-    cases, status = load.read_files(asked.records, asked)
-    cases = content.that_count(study.of_study(cases), emulated=asked.emulated)
+    cases, status = reading.read_files(asked.records, asked)
+    cases = content.that_count(study.of_study(measured.chosen(cases, asked)), emulated=asked.emulated)
     if not cases:
         raise Error("no record of interjob/* counts in these files; measure 'interjob/*' on the GPU")
+    if not asked.timeline:
+        measured.refuse_several_kinds(cases)
     try:
         if asked.timeline:
             notes = cases[0].get("notes", {})

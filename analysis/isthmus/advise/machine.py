@@ -11,7 +11,7 @@ import re
 from isthmus import Error
 from isthmus.advise.costs import Costs, Curve
 from isthmus.advise.footprint import PREFIX, Footprint, footprint_of, of_program
-from isthmus.advise.measured import counts, medians
+from isthmus.advise.measured import counts, medians, refuse_several_kinds
 
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
@@ -89,16 +89,13 @@ class Machine:
 
     def __init__(self, cases: list[dict], without: str | None = None):
         cases = [case for case in cases if counts(case)]
-        kinds = {(case["devices"][0]["name"], case["host"]["cpu"]) for case in cases}
-        if len(kinds) != 1:
-            known = "; ".join(sorted(" with ".join(kind) for kind in kinds))
+        refuse_several_kinds(cases)
+        if not cases:
             raise Error(
-                f"advice is for one kind of machine, these records are of {len(kinds)}: {known}; name folders of one"
-                if kinds
-                else "no record of one GPU counts in these files, so nothing is known of a machine; measure with "
+                "no record of one GPU counts in these files, so nothing is known of a machine; measure with "
                 "isthmus-bench on its GPU"
             )
-        self.name = next(iter(kinds))[0]
+        self.name = cases[0]["devices"][0]["name"]
         device = cases[0]["devices"][0]
         self.memory = device.get("memory_bytes") or math.inf
         self.processors = device.get("multiprocessors") or 1

@@ -3,19 +3,76 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
+import glob
+import shlex
 import sys
 from collections.abc import Callable
 
-from isthmus.records import content, load
-from isthmus.spelling import counted
+from isthmus import Error
+from isthmus.records import content, reading, selection
+from isthmus.spelling import counted, shorten
 from isthmus.tables import output
+
+
+def _device(name: str) -> Callable[[dict], object]:
+    return lambda case: case["devices"][0].get(name) if case["devices"] else None
+
+
+def _state(name: str) -> Callable[[dict], object]:
+    return lambda case: ((case["devices"][0].get("state") or {}) if case["devices"] else {}).get(name)
+
+
+def _run(name: str) -> Callable[[dict], object]:
+    return lambda case: case["run"].get(name)
+
+
+#: Facts of a GPU that advice is for, and those of a machine; records that state unlike ones are not of one kind.
+GPU: dict[str, Callable[[dict], object]] = {
+    "device": _device("name"), "driver": _device("driver"), "mig": _state("mig"),
+    "power_limit": _state("power_limit_w"),
+}  # fmt: skip
+MACHINE = {"system": _run("system"), "cpu": lambda case: case["host"].get("cpu"), **GPU}
+#: Fields of --where and --without.
+FIELDS = {**MACHINE, "partition": _run("partition"), "node": _run("node")}
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     """What every topic asks for: `what` it learns from, and how the advice is written."""
     parser.add_argument("records", nargs="+", metavar="DIR", help=f"folders or files of one kind of {what}")
+    known = f"FIELD is one of {', '.join(FIELDS)}"
+    parser.add_argument("--where", metavar="FIELD=PATTERN,…", action="append", default=[],
+                        help=f"of several kinds only records with all of these: {known} (may be repeated)")  # fmt: skip
+    parser.add_argument("--without", metavar="FIELD=PATTERN,…", action="append", default=[],
+                        help="no records with all of these (may be repeated)")  # fmt: skip
     parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
     output.add_arguments(parser)
+
+
+def chosen(cases: list[dict], asked: argparse.Namespace) -> list[dict]:
+    """Records that --where and --without leave. Raises Error for a selection that no record meets."""
+    for option, texts in (("--where", asked.where), ("--without", asked.without)):
+        for text in texts:
+            wanted = selection.patterns(option, text, tuple(FIELDS))
+            found = [case for case in cases if _meets(case, wanted)]
+            if not found:
+                raise _unmet(option, text, wanted, cases)
+            cases = found if option == "--where" else [case for case in cases if not _meets(case, wanted)]
+    return cases
+
+
+def _text(value: object) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _meets(case: dict, wanted: dict[str, str]) -> bool:
+    return all(fnmatch.fnmatchcase(_text(FIELDS[field](case)), pattern) for field, pattern in wanted.items())
+
+
+def _unmet(option: str, text: str, wanted: dict[str, str], cases: list[dict]) -> Error:
+    known = {field: sorted({_text(FIELDS[field](case)) for case in cases} - {""}) for field in wanted}
+    there = "; ".join(f"{field} is {' or '.join(values[:6]) or 'in no record'}" for field, values in known.items())
+    return Error(f"{option} {shorten(text, 60)!r} is met by no record; {there}")
 
 
 def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
@@ -23,8 +80,8 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
 
     A line on stderr counts those that no machine can have measured.
     """
-    cases, status = load.read_files(asked.records, asked)
-    cases = content.that_count(cases, emulated=asked.emulated)
+    cases, status = reading.read_files(asked.records, asked)
+    cases = content.that_count(chosen(cases, asked), emulated=asked.emulated)
     cases = [case for case in cases if wanted(case) and not case["profiler"] and len(case["devices"]) == 1]
     kept = [case for case in cases if plausible(case)]
     if len(kept) < len(cases):
@@ -33,6 +90,26 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
             file=sys.stderr,
         )
     return kept, status
+
+
+def unlike(cases: list[dict], what: str = "machine") -> tuple[str, list[str]] | None:
+    """The first fact of the machine, or GPU, of which records state unlike values, and these; unknown is like any."""
+    for field, of in (MACHINE if what == "machine" else GPU).items():
+        values = sorted({_text(of(case)) for case in cases} - {""})
+        if len(values) > 1:
+            return field, values
+    return None
+
+
+def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
+    """Raises Error where records are of unlike machines, or GPUs."""
+    if found := unlike(cases, what):
+        field, values = found
+        raise Error(
+            f"advice is for one kind of {what}, and {field} is {' and '.join(values[:4])} in these records of "
+            f"{len(values)}; choose one by --where {field}={shlex.quote(glob.escape(values[0]))}, or leave some out by "
+            "--without"
+        )
 
 
 def medians(case: dict) -> dict[str, float]:

@@ -128,6 +128,7 @@ def run(asked: argparse.Namespace) -> int:
     if program is None:
         output.write(asked, table_of_check(check(cases)))
         return status
+    measured.refuse_several_kinds(cases)
     points = points_of(cases)
     if not points:
         raise Error(NO_PATTERN)

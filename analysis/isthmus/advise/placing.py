@@ -162,6 +162,12 @@ def run(asked: argparse.Namespace) -> int:
         like = next((case for case in load.read(asked.like) if of_program(case)), None)
         if like is None:
             raise Error(f"{asked.like}: no record has the phases of a program")
+        if unlike := measured.unlike([*cases, like]):
+            field, values = unlike
+            raise Error(
+                f"{asked.like}: {field} is not that of the machine ({' and '.join(values[:4])}), so its kernel's time "
+                "is not either; name a record of this machine, or declare the program with --program"
+            )
         footprint, known = footprint_of(like), medians(like)["kernel"]
         if asked.passes:
             footprint = dataclasses.replace(footprint, passes=asked.passes)

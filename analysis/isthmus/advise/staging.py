@@ -355,9 +355,7 @@ class Findings:
 
 def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings, int]:
     """The rules' rates on these records. Raises Error where they are of several machines, or of too few workloads."""
-    kinds = {case["devices"][0]["name"] for case in cases}
-    if len(kinds) != 1:
-        raise Error(f"advice is for one kind of GPU, these records are of {len(kinds)}: {', '.join(sorted(kinds))}")
+    measured.refuse_several_kinds(cases, "GPU")
     kernels, lacking = kernels_of(cases, mix)
     if len({each.workload for each in kernels}) < 3:
         raise Error(
@@ -367,7 +365,7 @@ def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings
     rates = []
     for rule in (ALWAYS, NEVER, *rules_for(kernels)):
         rates.append(Rate(rule.name, *left_out(rule, kernels), rule.fit(kernels)[1]))
-    return Findings(next(iter(kinds)), kernels, rates, Rate("picked", *picked(kernels), "")), lacking
+    return Findings(cases[0]["devices"][0]["name"], kernels, rates, Rate("picked", *picked(kernels), "")), lacking
 
 
 def answer(found: Findings) -> str:

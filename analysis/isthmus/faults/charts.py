@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy
 
 from isthmus import units
-from isthmus.batches.tracefile import BLOCK, CAUSES, Batches, Events, Spans, batch_of_moves, signed, transfers
+from isthmus.faults.tracefile import BLOCK, CAUSES, Batches, Events, Spans, batch_of_moves, signed, transfers
 from isthmus.figures.charts import figure
 
 _BINS, _ROWS, _COLUMNS, _POINTS = 240, 128, 240, 1500

@@ -2,12 +2,12 @@
 
 run     runs a program with libisthmus-uvm.so preloaded: each process leaves PREFIX.<pid>.uvm
 report  what happened, where and why, and what to do about it: text, or one page
-model   what a batch costs the driver: seconds a fault, a block, a byte, by driver version
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import pathlib
 import shutil
@@ -15,9 +15,8 @@ import sys
 from typing import NamedTuple
 
 import isthmus
-from isthmus import Error, exits, spelling, units
-from isthmus.batches import model, tracefile
-from isthmus.faults import processes, report
+from isthmus import Error, exits, plugins, spelling, units
+from isthmus.faults import processes, report, tracefile
 
 #: The library watches only in children of this process, where it is set.
 _ONLY_OF = "ISTHMUS_UVM_PARENT"
@@ -43,7 +42,10 @@ def _library(asked: pathlib.Path | None) -> pathlib.Path:
 
 def _built_library() -> pathlib.Path:
     tree = pathlib.Path(isthmus.__file__).resolve().parents[2]
-    benches = [os.environ.get("ISTHMUS_BENCH"), shutil.which("isthmus-bench")]
+    named = os.environ.get("ISTHMUS_BENCH")
+    if named and not shutil.which(named):
+        raise Error(f"ISTHMUS_BENCH is {named}, which is no program; correct or unset it, or use --library")
+    benches = [shutil.which(name) for name in (named, "isthmus-bench") if name]
     beside = [pathlib.Path(bench).resolve().parent for bench in benches if bench]
     beside.append(pathlib.Path(sys.prefix) / "bin")
     near = [place for folder in beside for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
@@ -104,13 +106,13 @@ def record(asked) -> int:
     if done.interrupted_by:
         kept = "what was recorded until then is kept" if left else "nothing was recorded until then"
         _say(f"interrupted by {done.interrupted_by}; {kept}")
-    _summarize(left, words[0], asked.children)
+    short = _summarize(left, words[0], asked.children)
     unseen = _tell_unwatched(done, left, prefix) if asked.children else []
     if done.left:
         _say(f"still running, so that their files still grow: {_listed(map(str, done.left))}")
     if done.code:
         return 128 - done.code if done.code < 0 else done.code
-    return exits.PASSED if left and not unseen else exits.UNDECIDED
+    return exits.PASSED if left and not unseen and not short else exits.UNDECIDED
 
 
 def _say(sentence: str) -> None:
@@ -140,6 +142,7 @@ class _Line(NamedTuple):
     moved: int = 0
     about: str = ""
     is_read: bool = True
+    is_short: bool = False  # of what the process did, as the trace itself shows
 
     def figures(self) -> str:
         if not self.is_read:
@@ -152,7 +155,7 @@ def _line(path: pathlib.Path) -> _Line:
     try:
         trace = tracefile.read(path)
     except Error as error:
-        return _Line(path, about=str(error), is_read=False)
+        return _Line(path, about=str(error), is_read=False, is_short=True)
     events = tracefile.decode(trace.entries)
     found = tracefile.figures_of(events, tracefile.batches_of(events))
     about = spelling.shorten(spelling.printable(trace.facts.get("command", "")).strip(), 60)
@@ -160,16 +163,17 @@ def _line(path: pathlib.Path) -> _Line:
         about += "; its end is missing: killed, still running, or another program since"
     if trace.dropped:
         about += f"; the driver dropped {trace.dropped} events, so this is too little"
-    return _Line(path, found.faults, found.batches, sum(found.moved.values()), about)
+    is_short = bool(trace.problem or trace.dropped)
+    return _Line(path, found.faults, found.batches, sum(found.moved.values()), about, is_short=is_short)
 
 
-def _summarize(left: list[pathlib.Path], program: str, children: bool) -> None:
-    """A line a file, that with the most faults first, and their sum."""
+def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
+    """A line a file, that with the most faults first, and their sum; whether one of them holds less than happened."""
     if not left:
         who = f"{program} and what it started" if children else program
         more = "" if children else "; without --no-children what it starts is watched, too"
         _say(f"{who} used no unified memory that could be watched{more}")
-        return
+        return False
     _say(f"{spelling.counted(len(left), 'file')} of page faults; `isthmus faults report FILE` shows one")
     lines, size = [], 0
     for path in left:
@@ -189,6 +193,7 @@ def _summarize(left: list[pathlib.Path], program: str, children: bool) -> None:
             else ""
         )
         print(f"  in all: {_Line(left[0], faults, batches, moved).figures()}{but}", file=sys.stderr)
+    return any(line.is_short for line in lines)
 
 
 def _tell_unwatched(done: processes.Run, left: list[pathlib.Path], prefix: pathlib.Path) -> list[processes.Process]:
@@ -220,8 +225,8 @@ def _add_run(parts) -> None:
         "run", help="run a program and record its page faults",
         epilog="example: isthmus faults run -o solver -- ./solver --steps 10\n\n"
         "What the program starts is watched, too: each process has a file of its own.\n"
-        "Ends with the program's exit code; 3 where that is 0 and nothing was recorded,\n"
-        "or a process used unified memory and was not watched.",
+        "Ends with the program's exit code; 3 where that is 0 and nothing was recorded, a process used unified\n"
+        "memory and was not watched, the driver dropped events, or a file lacks its end.",
     )  # fmt: skip
     running.add_argument("-o", "--output", metavar="PREFIX", default="faults", help="of the files (default: faults)")
     running.add_argument("--library", type=pathlib.Path, help="libisthmus-uvm.so (default: what was built)")
@@ -229,10 +234,11 @@ def _add_run(parts) -> None:
         "--no-children", dest="children", action="store_false", help="record the program alone, not what it starts"
     )
     running.add_argument("program", nargs=argparse.REMAINDER, help="after --, with its arguments")
+    running.set_defaults(run_part=record)
 
 
 def add_arguments(parser) -> None:
-    parts = parser.add_subparsers(dest="part", required=True, metavar="run|report|model")
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     _add_run(parts)
     reporting = parts.add_parser(
         "report", help="show what was recorded", description=report.__doc__,
@@ -242,13 +248,13 @@ def add_arguments(parser) -> None:
         "exit code 3: events are missing, or cannot all be believed",
     )  # fmt: skip
     report.add_arguments(reporting)
-    modelling = parts.add_parser(
-        "model", help="what a batch costs the driver", description=model.__doc__,
-        epilog="examples:\n  isthmus faults model results\n  isthmus faults model *.uvm --format csv -o model.csv\n\n"
-        "exit code 3: no coefficient can be estimated, or files could not be read",
-    )  # fmt: skip
-    model.add_arguments(modelling)
+    reporting.set_defaults(run_part=report.run)
+    for name, part in plugins.parts("faults").items():
+        module = importlib.import_module(part.module)
+        added = parts.add_parser(name, help=part.does, description=module.__doc__, epilog=part.epilog)
+        module.add_arguments(added)
+        added.set_defaults(run_part=module.run)
 
 
 def run(asked) -> int:
-    return {"run": record, "report": report.run, "model": model.run}[asked.part](asked)
+    return asked.run_part(asked)

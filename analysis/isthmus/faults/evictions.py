@@ -8,8 +8,8 @@ import dataclasses
 
 import numpy
 
-from isthmus.batches import tracefile
-from isthmus.batches.tracefile import BLOCK, EVICTION, PAGE
+from isthmus.faults import tracefile
+from isthmus.faults.tracefile import BLOCK, EVICTION, PAGE
 
 _PAGES = 1 << (BLOCK - PAGE)
 

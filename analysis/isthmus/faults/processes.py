@@ -20,6 +20,9 @@ from typing import NamedTuple
 MEMORY_NODE = "/dev/nvidia-uvm"
 _EVERY = 0.02  # seconds from one look to the next
 _SHARE = 0.2  # of a core that looking may take
+_ELF_ENTRY = 56  # bytes of a 64-bit program header
+_ELF_MOST = 1 << 16  # bytes of all program headers that Linux takes
+_ELF_INTERPRETER = 3  # PT_INTERP
 _SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
 _FROM_A_PROGRAM = 0  # si_code of a signal that kill() sent, or less; the terminal's is more, and reaches all by itself
 
@@ -31,18 +34,27 @@ ELSEWHERE = frozenset(
 
 
 def is_static(program: str | pathlib.Path) -> bool:
-    """Whether the kernel starts it without a loader, which is what preloads."""
+    """Whether the kernel starts it without a loader, which is what preloads.
+
+    False for what the kernel does not start as a 64-bit program: a script, whose interpreter is loaded, an object file,
+    or a file that was cut short.
+    """
     with open(program, "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
-            return False  # a script: its interpreter is loaded
+            return False
         (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+        # The kernel's own conditions, which bound what is read here.
+        if (
+            size != _ELF_ENTRY
+            or not 0 < size * count <= _ELF_MOST
+            or at + size * count > os.fstat(file.fileno()).st_size
+        ):
+            return False
         file.seek(at)
         table = file.read(size * count)
-    interpreter = 3
-    return not any(
-        struct.unpack_from("<I", table, i * size)[0] == interpreter for i in range(min(count, len(table) // size))
-    )
+    kinds = [kind for (kind,) in struct.iter_unpack(f"<I{_ELF_ENTRY - 4}x", table[: len(table) // size * size])]
+    return _ELF_INTERPRETER not in kinds
 
 
 def has_privileges(program: str | pathlib.Path) -> bool:
@@ -250,6 +262,7 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
             words,
             executable=where,
             env=environment,
+            close_fds=False,  # the program has what this process was given, as `cat <(…)` needs
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,
         )
         pause = 0.0

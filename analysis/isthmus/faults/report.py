@@ -12,10 +12,9 @@ import sys
 
 import numpy
 
-from isthmus import Error, exits, options, spelling, units
-from isthmus.batches import tracefile
-from isthmus.batches.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
-from isthmus.faults import charts, evictions
+from isthmus import Error, exits, options, spelling, streams, units
+from isthmus.faults import charts, evictions, memory, tracefile
+from isthmus.faults.tracefile import BLOCK, BLOCK_BYTES, BY_FAULT, EVICTION, PAGE, READ, blocks_of
 from isthmus.figures import pages
 from isthmus.statistics import series
 from isthmus.tables import output
@@ -310,7 +309,9 @@ def _spread(name: str, spread: tracefile.Spread | None) -> str:
 def text(found: Content) -> str:
     """For a terminal."""
     figures = found.figures
-    lines = [f"{name:<8} {spelling.printable(value)}" for name, value in found.trace.facts.items()]
+    said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
+    lines = [line for problem in said for line in output.fold(problem)]
+    lines += [f"{name:<8} {spelling.printable(value)}" for name, value in found.trace.facts.items()]
     lines += ["", f"{'':<18} {'mean':>9} {'deviation':>9} {'least':>6} {'most':>6}"]
     lines += [_spread(name, getattr(figures, field)) for name, field in _TABLE_3]
     lines.append("")
@@ -335,8 +336,7 @@ def text(found: Content) -> str:
         lines.append(
             f"{spelling.counted(found.trace.foreign_replays, 'replay')} of other processes' faults seen and left out"
         )
-    said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
-    return "\n".join([*lines, *(line for problem in said for line in output.fold(problem))])
+    return "\n".join(lines)
 
 
 _DROP = (0, 0, 0, 2, 3, 0, 0, 1, 4)  # columns that go first where a terminal is narrow
@@ -426,10 +426,12 @@ def run(asked) -> int:
     kind = output.chosen_format(asked, output.PAGE_FORMATS)
     if kind != "html":
         options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
-    found = []
+    found: list[Content] = []
+    most = memory.most_events()
     for path in asked.files:
         try:
-            found.append(content(str(path), tracefile.read(path)))
+            held = sum(len(each.trace.entries) for each in found)
+            found.append(content(str(path), tracefile.read(path, most - held)))
         except MemoryError:
             raise Error(f"{path} holds more events than there is memory for; record a shorter run") from None
     for problem in (problem for each in found for problem in each.problems):
@@ -438,7 +440,7 @@ def run(asked) -> int:
     if kind == "html":
         text_of_page = page(found, asked.title or "Page faults")
         output.deliver(text_of_page, asked.output)
-        if asked.output != "-":
+        if streams.descriptor(asked.output) is None:
             events = sum(len(each.trace.entries) for each in found)
             print(f"{asked.output}: {len(text_of_page.encode()) / 1e6:.1f} MB, {events} events")
     else:

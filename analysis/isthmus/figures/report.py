@@ -9,12 +9,12 @@ from __future__ import annotations
 import collections
 import statistics
 
-from isthmus import Error, exits, options, spelling, units
+from isthmus import Error, exits, options, spelling, streams, units
 from isthmus.figures import charts, pages
 from isthmus.records import content, doubts, hardware, measurements, selection, store
 from isthmus.statistics import series, spread
 from isthmus.tables import matrix, output
-from isthmus.verdicts import judging, two_sides, wording
+from isthmus.verdicts import absent, judging, nodes, two_sides, wording
 
 WANTED = (
     *two_sides.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
@@ -58,10 +58,10 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         f"SELECT machine, {names}, any_value(mode) AS mode, median(value) AS value, median(share) AS share, "
         "any_value(source) AS source, list(medians ORDER BY job) AS of_jobs, any_value(low) AS low, "
         "any_value(high) AS high, any_value(mad) AS mad, any_value(samples) AS samples, "
-        "any_value(moved) AS moved, flatten(list(doubts)) AS doubts "
+        "any_value(moved) AS moved, flatten(list(records)) AS records "
         f"FROM (SELECT machine, {names}, any_value(mode) AS mode, job, median(median) AS value, "
         "list(median) AS medians, median(share) AS share, any_value(limit_source) AS source, any_value(mad) AS mad, "
-        "any_value(moved) AS moved, flatten(list(doubts)) AS doubts, "
+        f"any_value(moved) AS moved, list({doubts.ROW_STRUCT}) AS records, "
         "any_value(n_samples - n_invalid) AS samples, any_value(within_low) AS low, any_value(within_high) AS high "
         f"FROM measured WHERE metric IS NOT NULL AND {series.COUNTS} GROUP BY machine, {names}, job) "
         f"GROUP BY machine, {names} ORDER BY ALL"
@@ -72,8 +72,9 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         row["jobs"] = len(row["of_jobs"])
         alone = spread.of_record(row["value"], (row["low"], row["high"]), row["mad"], row["samples"])
         row["spread"] = spread.of_jobs(row["of_jobs"], alone)
-        found = doubts.of_row(row | {"limit_source": row["source"], "n_samples": row["samples"]})
-        row["low"], row["doubt"] = found.low, doubts.say([found] * min(row["jobs"], 2))
+        found = doubts.of_rows(row.pop("records"))
+        row["low"] = min((each.low for each in found if each.low), key=lambda low: low.part, default=None)
+        row["doubt"] = doubts.say(found)
         row["axes"] = series.axes_of(row["axes"])
         if row["ranks"]:  # what several processes measured together stays apart by their number
             row["axes"]["ranks"] = row["ranks"]
@@ -196,7 +197,7 @@ def _spoilt(opened: store.Store) -> dict[str, int]:
     return {doubts.say([doubts.Doubt((row["code"],))]): row["records"] for row in rows}
 
 
-_NAMED = 5  # low figures that the answer names
+_NAMED = 5  # low figures, and slow places, that the answer names
 
 
 def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome | None) -> list[str]:
@@ -220,6 +221,9 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
         said += [
             f"- {row['label']} {units.quantity(row['value'], row['unit'])}: {row['doubt']}" for row in low[:_NAMED]
         ]
+    if slow := list({each.node: each for each in reversed(nodes.slow(opened))}.values())[::-1]:
+        said.append(f"{spelling.counted(len(slow), 'node', 'are')} far off equals (`isthmus nodes` says more):")
+        said += [f"- {absent.in_words((each.node, each.gpus))} is {each.words}" for each in slow[:_NAMED]]
     others = collections.Counter(row["doubt"] for row in rows if row["doubt"] and not row["low"])
     if others:
         most = ", ".join(f"{words} ({count})" for words, count in others.most_common(3))
@@ -325,7 +329,7 @@ def run(asked) -> int:
         return exits.PASSED
     text = page(found, asked.title or "Isthmus report")
     output.deliver(text, asked.output)
-    if asked.output != "-":
+    if streams.descriptor(asked.output) is None:
         size, count = units.quantity(len(text.encode()), "B"), sum(machine["records"] for machine in found["machines"])
         print(f"{asked.output}: {size}, {spelling.counted(count, 'record')}")
     return exits.PASSED

@@ -31,9 +31,9 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
     }
     for kind, moved in profile.copies.items():
         found[f"{kind}_copies"] = (moved.count, "1")
-        found[f"{kind}_bytes"] = (moved.bytes, "B")
+        found[f"{kind}_bytes"] = (moved.whole_bytes, "B")
     for kind, moved in profile.migrations.items():
-        found[f"migrated_{kind}_bytes"] = (moved.bytes, "B")
+        found[f"migrated_{kind}_bytes"] = (moved.whole_bytes, "B")
     for who, count in profile.page_faults.items():
         found[f"{who}_page_faults"] = (count, "1")
     found |= _counted(profile.counters, seconds)
@@ -85,7 +85,7 @@ def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
 
     def moved(each: dict[str, Moved]) -> dict:
         return {
-            kind: {"count": m.count, "bytes": m.bytes, "seconds": _rounded(m.seconds)}
+            kind: {"count": m.count, "bytes": m.whole_bytes, "seconds": _rounded(m.seconds)}
             for kind, m in sorted(each.items())
         }
 

@@ -9,16 +9,20 @@ record. docs/profiling.md says which figure comes from where.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import pathlib
 import re
+import stat
 import textwrap
 from collections.abc import Callable
 from typing import Any
 
 from isthmus import exits, spelling
 from isthmus.groups import grouped
-from isthmus.profiles import as_record, cupti, ncu, nsys, perf, rocprofv3
-from isthmus.profiles.profile import Profile, ProfileError, added
+from isthmus.profiles import admissions, as_record, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
+from isthmus.profiles.profile import Profile, ProfileError, Ranks, added
+from isthmus.records import load
 from isthmus.tables import output
 
 _READERS: dict[str, tuple[Callable[[pathlib.Path], Profile], tuple[str, ...]]] = {
@@ -35,6 +39,11 @@ _REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
     "ncu": ((".ncu-rep", ".nsight-cuprof-report"), "ncu --import FILE --csv --page raw"),
     "rocprofv3": ((".pftrace", ".otf2"), "rocprofv3 with --output-format rocpd or json"),
 }
+#: Tools that count the same events in each process.
+_COUNTING = ("ncu", "perf")
+#: Tools that make what is read here from a report; rocprofv3 writes all of its formats in one run, in any order.
+_EXPORTERS = ("nsys", "ncu")
+_COPIED_S = 2.0  # seconds that a report may be newer than its export: copies that keep no times
 _NAMED = 6  # files of one kind that are named
 
 
@@ -45,13 +54,51 @@ def _stem(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name.removesuffix(ending).removesuffix("_results").rstrip("_") or "results")
 
 
-def _files_below(folder: pathlib.Path, endings: tuple[str, ...]) -> list[pathlib.Path]:
-    return sorted(path for path in folder.rglob("*") if path.name.endswith(endings) and path.is_file())
+@dataclasses.dataclass
+class _Below:
+    """Folders and files below a folder, links followed, and what cannot be looked at."""
+
+    folder: pathlib.Path
+    folders: list[pathlib.Path] = dataclasses.field(default_factory=list)
+    files: list[pathlib.Path] = dataclasses.field(default_factory=list)
+    unseen: list[load.Skipped] = dataclasses.field(default_factory=list)
+
+    def ending_in(self, endings: tuple[str, ...]) -> list[pathlib.Path]:
+        return [path for path in self.files if path.name.endswith(endings)]
 
 
-def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
-    """What of a folder is to be read; of rocprofv3's formats the fullest of each process, since they say the same."""
-    found = _files_below(folder, _READERS[tool][1])
+def _look_below(folder: pathlib.Path) -> _Below:
+    """Lists a folder; a folder that several links lead to is listed once."""
+    below = _Below(folder)
+    for place, names in load.walk(folder, below.unseen, compacted=True):
+        below.folders.append(pathlib.Path(place))
+        for path in (pathlib.Path(place, name) for name in names):
+            try:
+                below.files += [path] if stat.S_ISREG(os.stat(path).st_mode) else []
+            except OSError as error:
+                why = load.DANGLING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+                below.unseen.append(load.Skipped(str(path), why))
+    del below.folders[:1]  # the folder itself
+    below.files.sort()
+    return below
+
+
+def _real(path: pathlib.Path) -> str:
+    return os.path.realpath(path)
+
+
+def _once(folder: pathlib.Path, paths: list[pathlib.Path]) -> list[pathlib.Path]:
+    """Paths without those that links give to a file a second time; its own name is kept where it is one of them."""
+    top = _real(folder)
+    own_first = sorted(paths, key=lambda path: os.path.join(top, path.relative_to(folder)) != _real(path))
+    first = {_real(path): path for path in reversed(own_first)}
+    return sorted(first.values())
+
+
+def _outputs(tool: str, below: _Below) -> list[pathlib.Path]:
+    """Files to read, under each of their names; of rocprofv3's formats the fullest of each process, since they say the
+    same."""
+    found = below.ending_in(_READERS[tool][1])
     if tool != "rocprofv3":
         return found
     formats = grouped((_stem(path), path.suffix) for path in found)
@@ -59,55 +106,158 @@ def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in found if path.suffix == fullest[_stem(path)]]
 
 
+def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
+    """Files of a folder that are read, each once."""
+    below = _look_below(folder)
+    return _once(folder, _current(_outputs(tool, below), _stale(tool, below)))
+
+
 def read(tool: str, folder: pathlib.Path) -> Profile:
     """All that a profiler left in a folder, added up; its `missing` says where that is not the whole run. Raises
     ProfileError where that is nothing."""
     if tool not in TOOLS:
         raise ProfileError(f"{tool!r} is no profiler that is known; choose from {', '.join(TOOLS)}")
-    whole = Profile(tool)
-    found = files(tool, folder)
-    unconverted = _unconverted(tool, folder, found)
+    below = _look_below(folder)
+    every = _outputs(tool, below)
+    stale = _stale(tool, below)
+    outputs = _current(every, stale)
+    found = _once(folder, outputs)
+    unconverted = _unconverted(tool, below, every)
+    reasons = [*_convert(tool, folder, unconverted), *_convert_again(tool, folder, stale), *_unseen(below)]
     if not found:
-        if tool == "nsys" and unconverted and all(path.suffix == ".qdstrm" for path in unconverted):
+        if not stale and tool == "nsys" and unconverted and all(path.suffix == ".qdstrm" for path in unconverted):
             raise ProfileError(
                 "nsys left a *.qdstrm only, since it found no importer; use an Nsight Systems that was installed whole"
             )
         endings = " nor ".join(f"*{ending}" for ending in _READERS[tool][1][:3])
-        raise ProfileError(f"{tool} left no {endings}{_convert(tool, folder, unconverted, '; ')}")
-    empty: list[pathlib.Path] = []
+        raise ProfileError("; ".join([f"{tool} left no {endings}{' of its last run' if stale else ''}", *reasons]))
+    empty: set[str] = set()
+    of_ranks: dict[str, Ranks] = {}
+    counted: dict[pathlib.Path, set[str]] = {}
+    parts: list[passes.Part] = []
     for path in found:
         seen = _READERS[tool][0](path)
-        empty += [path] if seen.empty() else []
-        whole = added(whole, seen)
+        empty |= {_real(path)} if seen.empty() else set()
+        of_ranks[_real(path)] = seen.ranks
+        counted[path] = set(seen.counters) | {f"{who}_page_faults" for who in seen.page_faults}
+        seen.missing = [_in_folder(folder, path, sentence) for sentence in seen.missing]
+        parts.append((path, added(Profile(tool), seen)))
+    whole = passes.united(folder, parts)
+    _read_logs(whole, below)
     if whole.empty():
-        raise ProfileError(f"{tool} saw nothing{_convert(tool, folder, unconverted, '; ')}")
-    if unconverted:
-        whole.missing.append(f"not the whole run: {_convert(tool, folder, unconverted)}")
-    if silent := _silent(tool, folder, found, empty):
+        raise ProfileError("; ".join([f"{tool} saw nothing", *reasons]))
+    whole.missing += [f"not the whole run: {reason}" for reason in reasons]
+    _lack_bytes(whole)
+    if tool in _COUNTING:
+        _lack_counts(whole, folder, {path: names for path, names in counted.items() if _real(path) not in empty})
+    with_figures = [path for path in outputs if _real(path) not in empty]
+    if silent := _silent(tool, below, outputs, with_figures, [*unconverted, *stale.values()]):
         verb = "has" if len(silent) == 1 else "have"
         whole.missing.append(f"not the whole run: {_names(folder, silent)} {verb} no figure, unlike those next to it")
+    whole.missing += _lacking(tool, below, every, {path: of_ranks[_real(path)] for path in outputs})
     if tool == "rocprofv3":
-        _say_formats(whole, folder, found)
+        _say_formats(whole, below, found)
     whole.files = [str(path.relative_to(folder)) for path in found]
     return whole
 
 
-def _unconverted(tool: str, folder: pathlib.Path, found: list[pathlib.Path]) -> list[pathlib.Path]:
+def _in_folder(folder: pathlib.Path, path: pathlib.Path, sentence: str) -> str:
+    """A sentence on a file with the name that tells it from those of other ranks."""
+    return sentence.replace(path.name, _names(folder, [path]), 1)
+
+
+def _read_logs(whole: Profile, below: _Below) -> None:
+    """Adds what the profiler admits in the logs next to its output."""
+    for path in below.files:
+        if path.name == admissions.LOG:
+            log = Profile(whole.tool)
+            admissions.read_log(log, path)
+            whole.missing += [_in_folder(below.folder, path, sentence) for sentence in log.missing]
+
+
+def _lack_bytes(whole: Profile) -> None:
+    """Says of which copies only some have a size, as where ranks left different formats."""
+    for what, moves in (("copies", whole.copies), ("migrations", whole.migrations)):
+        for kind, moved in moves.items():
+            if moved.unsized and moved.bytes is not None:
+                whole.limit(f"{moved.unsized} of {moved.count} {kind} {what} have no size, so their bytes are left out")
+
+
+def _lack_counts(whole: Profile, folder: pathlib.Path, counted: dict[pathlib.Path, set[str]]) -> None:
+    """Says which sums lack some ranks, since only the others counted their events."""
+    for name in sorted(set().union(*counted.values())):
+        without = [path for path, names in counted.items() if name not in names]
+        if without:
+            verb = "has" if len(without) == 1 else "have"
+            whole.lack(f"{_names(folder, without)} {verb} no {name}, so what it comes to lacks that")
+
+
+def _unconverted(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[pathlib.Path]:
     """Reports of which nothing that is read has the name."""
-    converted = {_stem(path) for path in found}
-    reports = _files_below(folder, _REPORTS[tool][0]) if tool in _REPORTS else []
+    converted = {_stem(path) for path in outputs}
+    reports = below.ending_in(_REPORTS[tool][0]) if tool in _REPORTS else []
     return list({_stem(path): path for path in reports if _stem(path) not in converted}.values())
 
 
-def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path], before: str = "") -> str:
-    """A clause that names reports and what makes them readable; empty where there are none."""
+def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path]) -> list[str]:
+    """A clause that names reports and what makes them readable; none where there are no reports."""
     if not reports:
-        return ""
+        return []
     verb = "was" if len(reports) == 1 else "were"
-    return (
-        f"{before}{_names(folder, reports)} {verb} never converted; write each under its own name next to it: "
+    return [
+        f"{_names(folder, reports)} {verb} never converted; write each under its own name next to it: "
         f"{_REPORTS[tool][1]}"
-    )
+    ]
+
+
+def _stale(tool: str, below: _Below) -> dict[pathlib.Path, pathlib.Path]:
+    """Exports that are older than the report of their name, and these reports."""
+    if tool not in _EXPORTERS:
+        return {}
+    reports = {_stem(path): path for path in sorted(below.ending_in(_REPORTS[tool][0]), key=_changed)}  # the newest
+    exports = {path: reports.get(_stem(path)) for path in _outputs(tool, below)}
+    return {
+        path: report
+        for path, report in exports.items()
+        if report is not None and _changed(report) > _changed(path) + _COPIED_S
+    }
+
+
+def _changed(path: pathlib.Path) -> float:
+    """When a file was last written, in seconds; 0 where it is gone."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _current(outputs: list[pathlib.Path], stale: dict[pathlib.Path, pathlib.Path]) -> list[pathlib.Path]:
+    """Outputs without stale exports, whatever the name that a link gives them."""
+    old = {_real(path) for path in stale}
+    return [path for path in outputs if _real(path) not in old]
+
+
+def _convert_again(tool: str, folder: pathlib.Path, stale: dict[pathlib.Path, pathlib.Path]) -> list[str]:
+    """A clause that names reports whose exports are stale, and what to do; none where there are no such reports."""
+    if not stale:
+        return []
+    exports, reports = _names(folder, list(stale)), _names(folder, list(stale.values()))
+    one = len(stale) == 1
+    return [
+        f"{reports} {'is' if one else 'are'} newer than {exports}, so {'that export shows' if one else 'those show'} "
+        f"an earlier run and {'is' if one else 'are'} not read; delete {'it' if one else 'them'} and convert the "
+        f"{'report' if one else 'reports'} again: {_REPORTS[tool][1]}"
+    ]
+
+
+def _unseen(below: _Below) -> list[str]:
+    """A clause for each reason why something cannot be looked at."""
+    reasons = grouped((each.why, pathlib.Path(each.path)) for each in below.unseen)
+    return [
+        f"{_names(below.folder, paths)}: {why}; "
+        + ("restore the target, or remove the link" if why == load.DANGLING else "make it readable, or move it away")
+        for why, paths in reasons.items()
+    ]
 
 
 def _names(folder: pathlib.Path, paths: list[pathlib.Path]) -> str:
@@ -117,25 +267,41 @@ def _names(folder: pathlib.Path, paths: list[pathlib.Path]) -> str:
 
 
 def _silent(
-    tool: str, folder: pathlib.Path, found: list[pathlib.Path], empty: list[pathlib.Path]
+    tool: str, below: _Below, outputs: list[pathlib.Path], with_figures: list[pathlib.Path], known: list[pathlib.Path]
 ) -> list[pathlib.Path]:
-    """Folders and files without a figure where others have some, whose names differ in a number only: ranks, nodes."""
-    speaking = {place for path in set(found) - set(empty) for place in (path, *path.parents)}
-    places = [path for path in folder.rglob("*") if path.is_dir()]
+    """Folders and files without a figure where others have some, whose names differ in a number only: ranks, nodes.
+
+    Those in which some file is `known` to be missing are not named again.
+    """
+    speaking = {place for path in with_figures for place in (path, *path.parents)}
+    places = [*below.folders]
     if tool != "rocprofv3":  # which writes a file for each kind of event, and for each process that a rank starts
-        places += found
+        places += outputs
     families = grouped((place.with_name(re.sub(r"\d+", "#", place.name)), place) for place in places)
+    explained = {place for path in known for place in (path, *path.parents)}
     return sorted(
-        place for family in families.values() if speaking & set(family) for place in set(family) - speaking
-    )  # fmt: skip
+        place for family in families.values() if speaking & set(family) for place in set(family) - speaking - explained
+    )
 
 
-def _say_formats(whole: Profile, folder: pathlib.Path, found: list[pathlib.Path]) -> None:
+def _lacking(tool: str, below: _Below, outputs: list[pathlib.Path], seen: dict[pathlib.Path, Ranks]) -> list[str]:
+    """Sentences on ranks of which there is nothing; what is there and cannot be read is named elsewhere."""
+    reports = below.ending_in(_REPORTS[tool][0]) if tool in _REPORTS else []
+    unseen = [pathlib.Path(each.path) for each in below.unseen]
+    files = [(path, _stem(path)) for path in [*outputs, *reports]]
+    return [
+        f"not the whole run: {clause}" for clause in ranks.lacking(below.folder, [*below.folders, *unseen], files, seen)
+    ]
+
+
+def _say_formats(whole: Profile, below: _Below, found: list[pathlib.Path]) -> None:
     """What of rocprofv3's output was not read, and what may have been read twice."""
+    folder = below.folder
     held = [_stem(path) for path in found if path.suffix != ".csv"]  # these formats hold it all
-    for path in sorted(folder.rglob("*_trace.csv")):
+    read_here = {_real(path) for path in found}
+    for path in below.ending_in(("_trace.csv",)):
         mine = any(path.parent == stem.parent and path.name.startswith(f"{stem.name}_") for stem in held)
-        if path not in found and not mine:
+        if _real(path) not in read_here and not mine:
             whole.leave_out(f"the file {path.name}")
     for place, paths in grouped((path.parent, path) for path in found).items():
         kinds = {path.suffix: path for path in paths}
@@ -172,7 +338,8 @@ def table(seen: Profile) -> output.Table:
         *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
           for name, moved in phases),
     ]  # fmt: skip
-    lines = output.fold_each(seen.missing)
+    first = [*seen.missing, *seen.limits]
+    lines = output.fold_each(first)
     lines += [
         f"{row['name']:<28} {row['value']:>16.9g} {row['unit'] if row['unit'] != '1' else ''}".rstrip()
         for row in [*figure_rows, *counters]
@@ -185,9 +352,9 @@ def table(seen: Profile) -> output.Table:
         lines.append(f"{len(kernels) - as_record.KERNELS} shorter kernels left out; --format csv has them")
     for name, moved in phases:
         lines += _named(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s", name)
-    notes = seen.all_notes()[len(seen.missing) :]
-    lines += [line for note in notes for line in output.fold(f"note: {note}")]
-    return output.Table(_COLUMNS, rows, "\n".join(lines), seen.missing)
+    notes = [f"note: {note}" for note in seen.all_notes()[len(first) :]]
+    lines += output.fold_each(notes)
+    return output.Table(_COLUMNS, rows, "\n".join(lines), [*first, *notes])
 
 
 def _named(head: str, name: str) -> list[str]:

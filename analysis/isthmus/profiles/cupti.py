@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 from isthmus import inputs, spelling
 from isthmus.profiles.profile import Kernel, Moved, Profile, ProfileError, real, text_of, whole
@@ -44,14 +45,32 @@ def read(path: pathlib.Path) -> Profile:
         profile.busy = [(busy, total, longest)]
         for name in content.keys() - _KNOWN:
             profile.leave_out(spelling.shorten(str(name), 60))
-        profile.notes = [str(error) for error in content["errors"]]
+        _add_errors(profile, path.name, [str(error) for error in content["errors"]])
         if whole(content["dropped"], path.name):
-            profile.notes.append(f"{content['dropped']} activities were dropped, so counts are too low")
+            profile.lack(
+                f"{path.name} says that {content['dropped']} activities were dropped, so counts are too low; profile a "
+                "shorter run"
+            )
     except ProfileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProfileError(f"{path.name}: cut short, or not what libisthmus-cupti writes ({error})") from None
     if not profile.api_calls and not profile.kernels:
-        reason = f" ({profile.notes[0]})" if profile.notes else ""
+        reason = f" ({'; '.join(map(str, content['errors'][:1]))})" if content["errors"] else ""
         raise ProfileError(f"{path.name}: CUPTI saw nothing{reason}")
     return profile
+
+
+def _add_errors(profile: Profile, where: str, errors: list[str]) -> None:
+    """Files what CUPTI refused to count. Where that is unified memory, its zeros are no figures.
+
+    A machine without such counters is no loss, since then there is no figure of it.
+    """
+    for error in errors:
+        of_memory = "unified" in error.lower()
+        if of_memory:
+            profile.page_faults, profile.migrations = {}, {}
+        if of_memory and re.search("NOT_SUPPORTED|not supported", error):
+            profile.note(f"no page fault or migration was counted: {error}")
+        else:
+            profile.lack(f"{where} says that CUPTI refused {error}")

@@ -16,29 +16,55 @@ from isthmus.tables import output
 _SUFFIX = re.compile(r"_[0-9a-f_]{8,}$")
 
 
+_ROW = 6  # bytes that a row takes at least: a cell and the pointer to it
+_STEPS = 1_000_000  # instructions of SQLite from one look at their number to the next
+
+
+def _locked(error: Exception) -> str | None:
+    """What to say of an error that another program's lock is the cause of."""
+    if isinstance(error, sqlite3.OperationalError) and "is locked" in str(error):
+        return "another program writes in it, as the profiler does until it ends; wait for that, or copy the file"
+    return None
+
+
 class Database:
     """Tables of an SQLite file that may be absent or lack columns; every value is given as it stands.
 
     Some tools write each table once for every process, with the process behind its name: `suffixes` lists these ends,
     and "" for tables without one. A view that joins such tables is not read beside them.
+
+    Whatever the file holds, reading ends: views and virtual tables, which compute their rows, are never asked, and
+    neither the rows of a table nor its texts can be more than the bytes of the file allow.
     """
 
     def __init__(self, path: pathlib.Path):
         self.path = path
+        self._steps = 0  # millions that the statement that is running has done
         try:
             inputs.open_file(path).close()  # SQLite would wait for a FIFO
-            self.connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            real = path.resolve()
+            parts = (real, real.with_name(f"{real.name}-wal"))  # what was written last
+            self._size = sum(part.stat().st_size for part in parts if part.exists())
+            self.connection = sqlite3.connect(f"{real.as_uri()}?mode=ro", uri=True)
+            self.connection.set_progress_handler(self._goes_on_too_long, _STEPS)
             self.connection.execute("PRAGMA query_only = 1")
-            found = self.connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')")
-            kinds = dict(found.fetchall())
+            # SQLite refuses a schema whose type and name are not those of the SQL.
+            found = self.connection.execute(
+                "SELECT name, type = 'table' AND sql LIKE 'CREATE TABLE%' FROM sqlite_master "
+                "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            )
+            are_tables = dict(found.fetchall())
         except OSError as error:
             raise ProfileError(f"{path}: {error.strerror}") from None
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise ProfileError(f"{path.name}: no SQLite database, or cut short ({error})") from None
-        ends = {name: match[0] for name in kinds if (match := _SUFFIX.search(name))}
-        joined = {name.removesuffix(end) for name, end in ends.items()}
-        self.tables = [name for name, kind in kinds.items() if kind == "table" or name not in joined]
+            raise ProfileError(
+                f"{path.name}: {_locked(error) or f'no SQLite database, or cut short ({error})'}"
+            ) from None
+        self.tables = [name for name, is_table in are_tables.items() if is_table]
+        ends = {name: match[0] for name in self.tables if (match := _SUFFIX.search(name))}
         self.suffixes = sorted({ends.get(name, "") for name in self.tables})
+        joined = {name.removesuffix(end) for name, end in ends.items()}
+        self._computed = {name for name, is_table in are_tables.items() if not is_table} - joined
 
     def __enter__(self) -> Database:
         return self
@@ -57,35 +83,63 @@ class Database:
                 found[plain] = found.get(plain, 0) + rows
         return found
 
+    def has(self, table: str) -> bool:
+        """Whether there is such a table. Raises ProfileError for a view or a virtual table of this name."""
+        if table in self._computed:
+            raise ProfileError(
+                f"{self.path.name}: {table} is a view or a virtual table, so not what the profiler writes"
+            )
+        return table in self.tables
+
     def count(self, table: str) -> int:
         """Rows of a table; 0 where there is no such table."""
-        if table not in self.tables:
+        if not self.has(table):
             return 0
         with self._readable(table):
-            return self.connection.execute(f"SELECT count(*) FROM {output.identifier(table)}").fetchone()[0]
+            limited = f"SELECT 1 FROM {output.identifier(table)} LIMIT {self._most_rows() + 1}"
+            [rows] = self._execute(f"SELECT count(*) FROM ({limited})").fetchone()
+        self._refuse(table, rows > self._most_rows())
+        return rows
 
     def rows(self, table: str, columns) -> Iterator[dict]:
         """The columns of a table that it has, null for those it lacks; none where there is no such table.
 
         One row at a time, so that memory does not grow with the table.
         """
-        if table not in self.tables:
+        if not self.has(table):
             return
         quoted = output.identifier(table)
         with self._readable(table):
-            there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({quoted})")}
+            there = {row[1] for row in self._execute(f"PRAGMA table_info({quoted})")}
             selected = ", ".join(f'"{c}"' if c in there else "NULL" for c in columns)
-            found = iter(self.connection.execute(f"SELECT {selected} FROM {quoted}"))
-        while True:
-            with self._readable(table):
-                row = next(found, None)
-            if row is None:
-                return
-            yield dict(zip(columns, row))
+            length = 0
+            found = self._execute(f"SELECT {selected} FROM {quoted} LIMIT {self._most_rows() + 1}")
+            for number, row in enumerate(found, 1):
+                length += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+                self._refuse(table, number > self._most_rows() or length > self._size)
+                yield dict(zip(columns, row))
+
+    def _most_rows(self) -> int:
+        return self._size // _ROW
+
+    def _refuse(self, table: str, is_more: bool) -> None:
+        if is_more:
+            raise ProfileError(f"{self.path.name}: {table} has more than {self._size} bytes can hold, so its pages "
+                               "lead in circles; export it again")  # fmt: skip
+
+    def _execute(self, statement: str) -> sqlite3.Cursor:
+        self._steps = 0
+        return self.connection.execute(statement)
+
+    def _goes_on_too_long(self) -> bool:
+        """Counts millions of instructions of one statement: a row takes fewer than 50."""
+        self._steps += 1
+        return self._steps > 10 + 50 * self._most_rows() // _STEPS
 
     @contextlib.contextmanager
     def _readable(self, table: str):
         try:
             yield
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-            raise ProfileError(f"{self.path.name}: {table} cannot be read, cut short perhaps ({error})") from None
+            why = _locked(error) or f"{table} cannot be read, cut short perhaps ({error})"
+            raise ProfileError(f"{self.path.name}: {why}") from None

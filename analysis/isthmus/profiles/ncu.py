@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import itertools
 import pathlib
 from collections.abc import Iterator
 
+from isthmus.profiles import admissions
 from isthmus.profiles.numerals import Numerals
 from isthmus.profiles.profile import Profile, ProfileError, lines_of, whole
 
@@ -62,13 +64,16 @@ def read(path: pathlib.Path) -> Profile:
     weighted: dict[str, float] = {}
     unread: set[str] = set()
     number = 0
+    lacking: collections.Counter[str] = collections.Counter()
     for number, row in enumerate(page.rows(), 1):
         where = f"{path.name}, kernel {number}"
         if len(row) != len(page.header):
             raise ProfileError(f"{where}: {len(row)} columns of {len(page.header)}: the file is cut short")
         values = _values(profile, {name: row[i] for name, i in place.items()}, units, numerals, where, unread)
+        lacking.update(metric for metric in METRICS if metric in place and metric not in values)
         _add_kernel(profile, row[place["Kernel Name"]], values, weighted, where)
     _conclude(profile, weighted, number)
+    unread |= {metric for metric, launches in lacking.items() if launches < number}
     for metric in unread:  # a sum over the other launches would be too low
         profile.counters.pop(METRICS[metric], None)
         for kernel in profile.kernels.values():
@@ -81,15 +86,13 @@ class _Page:
     """The table of a file: names of columns, their units, and rows that are read anew each time."""
 
     def __init__(self, path: pathlib.Path, profile: Profile):
-        self.path, self.start = path, 0
+        self.path, self.profile, self.start = path, profile, 0
         no_kernels = False
         for line in self._lines():
             if '"Kernel Name"' in line and '"ID"' in line:
                 break
             self.start += 1
             no_kernels |= "No kernels were profiled" in line
-            if line.startswith("==WARNING=="):
-                profile.note(line.strip())
         else:
             why = "no kernel was profiled" if no_kernels else "no table in it"
             raise ProfileError(f"{path.name}: {why}")
@@ -102,6 +105,10 @@ class _Page:
         for line in lines_of(self.path):
             if "ERR_NVGPUCTRPERM" in line:
                 raise ProfileError(f"{self.path.name}: {PERMISSION}")
+            if line.startswith("==WARNING=="):
+                admissions.say(self.profile, self.path, line, note=line.strip())
+            elif line.startswith("==ERROR=="):
+                admissions.say(self.profile, self.path, line, "Error")
             yield line
 
     def _table(self) -> Iterator[list[str]]:
@@ -111,8 +118,16 @@ class _Page:
             raise ProfileError(f"{self.path.name}: cut short, or no CSV ({error})") from None
 
     def rows(self) -> Iterator[list[str]]:
-        """One row for each launch; lines that ncu itself says are none."""
-        return (row for row in itertools.islice(self._table(), 2, None) if row and not row[0].startswith("=="))
+        """One row for each launch, without lines that ncu itself says are none; up to a second table."""
+        for row in itertools.islice(self._table(), 2, None):
+            if "ID" in row and "Kernel Name" in row:
+                self.profile.lack(
+                    f"{self.path.name} has a second table, which is not read; write each report's table to a file of "
+                    "its own"
+                )
+                return
+            if row and not row[0].startswith("=="):
+                yield row
 
 
 def _leave_out(profile: Profile, header: list[str]) -> None:
@@ -150,8 +165,8 @@ def _conclude(profile: Profile, weighted: dict[str, float], rows: int) -> None:
     cycles = profile.counters.get("cycles")
     for name, total in weighted.items():
         profile.counters[name] = total / cycles if cycles else total / max(1, rows)
-    if sum(kernel.count for kernel in profile.kernels.values()) >= LAUNCHES:
-        profile.notes.append(f"only the first {LAUNCHES} launches were counted")
+    if sum(kernel.count for kernel in profile.kernels.values()) == LAUNCHES:
+        profile.limit(f"only the first {LAUNCHES} launches were counted, as -S profiler=ncu asks for")
 
 
 def _add_kernel(profile: Profile, name: str, values: dict, weighted: dict[str, float], where: str) -> None:

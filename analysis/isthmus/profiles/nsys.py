@@ -5,15 +5,17 @@ from __future__ import annotations
 import pathlib
 import re
 
+from isthmus.profiles import admissions
 from isthmus.profiles.database import Database
-from isthmus.profiles.profile import Moved, Profile, ProfileError, real, span_of, whole
+from isthmus.profiles.profile import Moved, Profile, ProfileError, Ranks, real, span_of, whole
 
+_MOST_RANKS = 1 << 30
 _COPY = {1: "h2d", 2: "d2h", 3: "h2d", 4: "d2h", 5: "d2d", 6: "d2d", 7: "d2d", 8: "d2d", 9: "h2h", 10: "p2p"}
 _MIGRATION = {11: "h2d", 12: "d2h", 13: "d2d"}
 _READ = frozenset(
     ("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME",
      "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS",
-     "DIAGNOSTIC_EVENT")
+     "DIAGNOSTIC_EVENT", "MPI_RANKS", "MPI_COMMUNICATORS")
 )  # fmt: skip
 #: Beginnings of tables that list no events: names, the machine, what nsys did itself.
 _NO_EVENTS = (
@@ -33,10 +35,10 @@ def read(path: pathlib.Path) -> Profile:
         _on_device(profile, database, strings)
         for row in database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", ("nameId",)):
             profile.add_call(re.sub(r"_v\d+$", "", str(strings.get(row["nameId"], "(unnamed)"))))
-        if "CUDA_UM_GPU_PAGE_FAULT_EVENTS" in database.tables:
+        if database.has("CUDA_UM_GPU_PAGE_FAULT_EVENTS"):
             faults = database.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS", ("numberOfPageFaults",))
             profile.page_faults["gpu"] = sum(whole(f["numberOfPageFaults"] or 1, path.name) for f in faults)
-        if "CUDA_UM_CPU_PAGE_FAULT_EVENTS" in database.tables:
+        if database.has("CUDA_UM_CPU_PAGE_FAULT_EVENTS"):
             profile.page_faults["cpu"] = database.count("CUDA_UM_CPU_PAGE_FAULT_EVENTS")
         for row in database.rows("NVTX_EVENTS", ("start", "end", "text", "textId")):
             phase = row["text"] or strings.get(row["textId"])
@@ -47,16 +49,26 @@ def read(path: pathlib.Path) -> Profile:
         for table, rows in database.unread(_READ, _NO_EVENTS).items():
             profile.leave_out(table, rows)
         _diagnostics(profile, database)
+        profile.ranks = _ranks(database)
     return profile
 
 
+def _ranks(database: Database) -> Ranks:
+    """Ranks that were seen and the size of the largest communicator, where MPI was traced."""
+    numbers = {row["rank"] for table in ("MPI_RANKS", "MPI_COMMUNICATORS") for row in database.rows(table, ("rank",))}
+    sizes = {row["size"] for row in database.rows("MPI_COMMUNICATORS", ("size",))}
+
+    def counted(values: set) -> set[int]:
+        return {value for value in values if isinstance(value, int) and 0 <= value < _MOST_RANKS}
+
+    return Ranks(counted(numbers), max(counted(sizes), default=0))
+
+
 def _diagnostics(profile: Profile, database: Database) -> None:
-    """What nsys itself warned of, as that it lost events."""
+    """What nsys itself said: that it lost events, or a warning."""
     labels = {row["id"]: str(row["label"]) for row in database.rows("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ("id", "label"))}
     for row in database.rows("DIAGNOSTIC_EVENT", ("severity", "text")):
-        label = labels.get(row["severity"], "")
-        if label.lower() not in ("info", "information", "debug", "verbose"):
-            profile.note(f"nsys says{f' ({label})' if label else ''}: {row['text']}")
+        admissions.say(profile, database.path, str(row["text"]), labels.get(row["severity"], ""))
 
 
 def _graphs(profile: Profile, database: Database) -> None:
@@ -71,7 +83,7 @@ def _graphs(profile: Profile, database: Database) -> None:
         return
     profile.add_counter("graph_launches", launches)
     profile.add_counter("graph_seconds", seconds)
-    profile.notes.append(
+    profile.limit(
         "CUDA graphs were traced as a whole: their kernels and copies are counted as graph_launches and graph_time "
         "only; nsys --cuda-graph-trace=node tells them apart"
     )

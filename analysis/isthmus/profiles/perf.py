@@ -6,6 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from isthmus.profiles import admissions
 from isthmus.profiles.numerals import Numerals
 from isthmus.profiles.profile import Profile, ProfileError, lines_of
 
@@ -19,56 +20,117 @@ EVENTS = (
     "page-faults", "minor-faults", "major-faults", "context-switches", "cpu-migrations", "task-clock",
     "dTLB-load-misses", "instructions", "cycles", "LLC-load-misses",
 )  # fmt: skip
+_MODIFIER = re.compile(r"(?<=.):([a-zA-Z]+)$")  # cycles:u
+#: Modifiers that count a part; without any, all is counted.
+_MODES = {"u": "in user mode", "k": "in the kernel", "h": "in the hypervisor", "G": "in guests", "H": "on the host"}
+_BEGIN = "# started on"  # how perf begins the output of each run
 _UNITS = {"": 1, "msec": 1e-3, "sec": 1, "usec": 1e-6, "ns": 1e-9}
 
 
 def read(path: pathlib.Path) -> Profile:
     """The CSV of `perf stat -x ';'`: value; unit; event; time it was counted; share of the time; …
 
+    With `-r` the deviation between runs stands before the time.
     A line that cannot be read costs its own figure only: a note says which. Raises ProfileError where none can be read.
     """
     profile = Profile("perf")
-    numerals = Numerals(field for _, fields in _lines(path) for i, field in enumerate(fields) if i in (0, 4, 5))
-    lacking: dict[str, None] = {}
+    rows = _lines(path, profile)
+    numerals = Numerals(field for _, fields in rows for i, field in enumerate(fields) if i in (0, 4, 5, 6))
+    lacking: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
+    seen: dict[str, list[set[str]]] = {}
+    means: list[str] = []
     first: str | None = None
-    for number, fields in _lines(path):
+    for number, fields in _lines(path, profile):
+        if len(fields) < 3 and admissions.admits(fields[0]):
+            admissions.say(profile, path, fields[0])
+            continue
+        deviation = fields.pop(3) if _has_deviation(fields) else None
         try:
-            _add_line(profile, fields, numerals, f"{path.name}, line {number}", lacking)
-        except ProfileError as error:
+            _add_line(profile, fields, numerals, f"{path.name}, line {number}", lacking, parts, seen)
+            if deviation is not None and not fields[0].startswith("<"):
+                means.append(f"{fields[2].strip()} ({deviation.strip()})")
+        except _Unknown as error:
             first = first or str(error)
             profile.note(f"left out: {error}")
+        except ProfileError as error:
+            first = first or str(error)
+            profile.lack(f"left out: {error}")
     if first and profile.empty() and not lacking:
         raise ProfileError(first)
-    if lacking:
-        profile.notes.append(f"not supported here: {', '.join(lacking)}")
+    for why, events in lacking.items():
+        profile.note(f"{why}: {', '.join(dict.fromkeys(events))}")
+    if means:
+        profile.note(f"means of several runs (perf stat -r), with their deviation: {', '.join(dict.fromkeys(means))}")
+    for where, events in parts.items():
+        profile.limit(f"counted {where} only, and not as a whole: {', '.join(dict.fromkeys(events))}; "
+                      "kernel.perf_event_paranoid says what perf may count")  # fmt: skip
     return profile
 
 
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """Numbers and fields of lines that are no comment."""
-    for number, line in enumerate(lines_of(path), 1):
+class _Unknown(ProfileError):
+    """A whole line of which no figure is made."""
+
+
+def _lines(path: pathlib.Path, profile: Profile) -> Iterator[tuple[int, list[str]]]:
+    """Numbers and fields of lines that are no comment, up to a second run."""
+    begun = False
+    for number, line in enumerate(lines_of(path, profile), 1):
+        if line.startswith(_BEGIN):
+            if begun:
+                profile.lack(f"{path.name} has a second run, which is not read, as perf stat --append writes it; write "
+                             "each run to a file of its own")  # fmt: skip
+                return
+            begun = True
         if line.strip() and not line.startswith("#"):
             yield number, line.rstrip("\r\n").split(";")
 
 
-def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str, lacking: dict[str, None]) -> None:
+def _has_deviation(fields: list[str]) -> bool:
+    return len(fields) > 3 and fields[3].rstrip().endswith("%")
+
+
+def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str, lacking: dict[str, list[str]],
+              parts: dict[str, list[str]], seen: dict[str, list[set[str]]]) -> None:  # fmt: skip
+    """`lacking`: by the reason, events that were not counted; `parts`: by where, events of which a part was; `seen`: by
+    the figure, modes in which it was counted so far."""
     if len(fields) < 3:
         raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
     value, unit, event = fields[:3]
-    event = re.sub(r":[a-zA-Z]+$", "", event.strip())
+    event = event.strip()
+    modifier = _MODIFIER.search(event)
+    event = event.removesuffix(modifier[0]) if modifier else event
     if value.startswith("<"):
-        lacking[event] = None
+        why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
+        lacking.setdefault(why, []).append(event)
         return
+    if not event and value.strip():
+        raise ProfileError(f"{where}: a time or a processor stands before the figures, as perf stat -I and -A write "
+                           "them; run it without")  # fmt: skip
     if not event:
         return  # a figure that perf derives from others, on a line of its own
     if unit not in _UNITS:
-        raise ProfileError(f"{where}: {event} is in {unit!r}, which is not known")
+        raise _Unknown(f"{where}: {event} is in {unit!r}, which is not known")
+    modes = [_MODES[letter] for letter in (modifier[1] if modifier else "") if letter in _MODES]
+    time = fields[3].strip() if len(fields) > 3 else ""
+    if time and not time.isdecimal():
+        raise ProfileError(f"{where}: {time!r} stands where the time is that {event} was counted, as perf stat -G "
+                           "writes groups; run it without")  # fmt: skip
     counted = numerals.number(value, f"{where} ({event})", whole=not unit) * _UNITS[unit]
     called = _CALLED.get(event, event)
+    earlier = seen.setdefault(called, [])
+    if any(not modes or not other or other & set(modes) for other in earlier):
+        raise ProfileError(
+            f"{where}: {event} was counted before in this file; write each run to a file of its own, and "
+            "ask for each event once"
+        )
+    earlier.append(set(modes))
+    if modes:
+        parts.setdefault(" and ".join(modes), []).append(event)
     if called == "cpu_page_faults":
         profile.page_faults["cpu"] = profile.page_faults.get("cpu", 0) + round(counted)
     else:
         profile.add_counter(called, counted)
     share = fields[4].strip() if len(fields) > 4 else ""
     if share and numerals.number(share, where) < 99.9:
-        profile.note(f"{event} was counted {share}% of the time only")
+        profile.limit(f"{event} was counted {share}% of the time only; what it counts is perf's estimate")

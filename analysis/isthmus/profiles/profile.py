@@ -23,6 +23,7 @@ class ProfileError(Error):
 
 _NAMED = 12  # things left out that a note names
 _MOST_NOTES = 100
+_MOST_LACKING = 20
 _MOST_LEFT_OUT = 10_000  # names of things left out; more are counted together
 
 
@@ -39,12 +40,19 @@ class Moved:
     count: int = 0
     bytes: float | None = None  # null where the profiler reports none
     seconds: float = 0.0
+    unsized: int = 0  # of the count, without bytes
 
-    def add(self, bytes_: float | None, seconds: float, count: int = 1) -> None:
+    def add(self, bytes_: float | None, seconds: float, count: int = 1, unsized: int = 0) -> None:
         self.count += count
         self.seconds += seconds
+        self.unsized += count if bytes_ is None else unsized
         if bytes_ is not None:
             self.bytes = (self.bytes or 0) + bytes_
+
+    @property
+    def whole_bytes(self) -> float | None:
+        """Bytes, where all that was counted has them."""
+        return None if self.unsized else self.bytes
 
 
 class Spans:
@@ -66,6 +74,14 @@ class Spans:
         return ((begins[i], self.ends[i]) for i in order)
 
 
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """Ranks of MPI that a report says that it saw, and how many the run had at least; 0 where it says nothing."""
+
+    numbers: set[int] = dataclasses.field(default_factory=set)
+    count: int = 0
+
+
 @dataclasses.dataclass
 class Profile:
     """What one profiler saw of one run, all ranks and processes together."""
@@ -78,12 +94,15 @@ class Profile:
     api_calls: dict[str, int] = dataclasses.field(default_factory=dict)
     phases: dict[str, Moved] = dataclasses.field(default_factory=dict)  # ranges that the program names
     counters: dict[str, float] = dataclasses.field(default_factory=dict)  # summed over kernels, in base units
+    counted: dict[str, int] = dataclasses.field(default_factory=dict)  # launches by counter that was read of them
     spans: dict[str, Spans] = dataclasses.field(default_factory=dict)  # by kind
     busy: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # anything, added, longest
     notes: list[str] = dataclasses.field(default_factory=list)
     left_out: dict[str, int] = dataclasses.field(default_factory=dict)  # what the reader does not know: how many rows
     files: list[str] = dataclasses.field(default_factory=list)
+    ranks: Ranks = dataclasses.field(default_factory=Ranks)
     missing: list[str] = dataclasses.field(default_factory=list)  # why these figures are not those of the whole run
+    limits: list[str] = dataclasses.field(default_factory=list)  # what of the run was to be counted, where not all was
 
     def kernel(self, name: str) -> Kernel:
         return self.kernels.setdefault(name, Kernel())
@@ -113,11 +132,25 @@ class Profile:
     def add_counter(self, name: str, value: float) -> None:
         self.counters[name] = self.counters.get(name, 0.0) + value
 
+    def count_launch(self, counter: str) -> None:
+        """One launch of which a counter was read."""
+        self.counted[counter] = self.counted.get(counter, 0) + 1
+
     def note(self, sentence: str) -> None:
         """Adds a note of a kind that may come with every line of a file: each once, and _MOST_NOTES of them."""
         sentence = spelling.shorten(sentence, 300)
         if sentence not in self.notes and len(self.notes) <= _MOST_NOTES:
             self.notes.append(sentence if len(self.notes) < _MOST_NOTES else "there are more such notes")
+
+    def lack(self, why: str) -> None:
+        """Adds why these figures are not those of the whole run, each once, and _MOST_LACKING of them."""
+        if len(self.missing) <= _MOST_LACKING:
+            self.missing = _few([*self.missing, f"not the whole run: {why}"])
+
+    def limit(self, sentence: str) -> None:
+        """Adds what of the run was to be counted, each once."""
+        if sentence not in self.limits and len(self.limits) < _MOST_NOTES:
+            self.limits.append(sentence)
 
     def leave_out(self, what: str, rows: int = 1) -> None:
         """Counts what is not read, for a note; nothing where there are no rows."""
@@ -128,18 +161,26 @@ class Profile:
 
     def all_notes(self) -> list[str]:
         """Notes: first what is missing, last what was left out."""
+        first = [*self.missing, *self.limits, *self.notes]
         if not self.left_out:
-            return [*self.missing, *self.notes]
+            return first
         most = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
         names = ", ".join(
             f"{spelling.shorten(name, 120)} ({spelling.counted(rows, 'row')})" for name, rows in most[:_NAMED]
         )
         more = f" and {len(most) - _NAMED} others" if len(most) > _NAMED else ""
-        return [*self.missing, *self.notes, f"left out, since no figure here comes from it: {names}{more}"]
+        return [*first, f"left out, since no figure here comes from it: {names}{more}"]
 
     def empty(self) -> bool:
         seen = (self.kernels, self.copies, self.migrations, self.page_faults, self.api_calls, self.counters)
         return not any(seen)
+
+
+def _few(sentences: list[str]) -> list[str]:
+    """Each sentence once, and _MOST_LACKING of them."""
+    once = list(dict.fromkeys(sentences))
+    more = ["not the whole run: there are more such sentences"] if len(once) > _MOST_LACKING else []
+    return once[:_MOST_LACKING] + more
 
 
 def added(a: Profile, b: Profile) -> Profile:
@@ -148,7 +189,7 @@ def added(a: Profile, b: Profile) -> Profile:
     for field in ("copies", "migrations", "phases"):
         merged = {key: dataclasses.replace(moved) for key, moved in getattr(a, field).items()}
         for key, moved in getattr(b, field).items():
-            merged.setdefault(key, Moved()).add(moved.bytes, moved.seconds, moved.count)
+            merged.setdefault(key, Moved()).add(moved.bytes, moved.seconds, moved.count, moved.unsized)
         setattr(result, field, merged)
     result.kernels = {name: dataclasses.replace(kernel) for name, kernel in a.kernels.items()}
     for name, kernel in b.kernels.items():
@@ -157,7 +198,7 @@ def added(a: Profile, b: Profile) -> Profile:
         one.seconds += kernel.seconds
         one.registers = kernel.registers if one.registers is None else max(one.registers, kernel.registers or 0)
         one.shared_bytes = kernel.shared_bytes if one.shared_bytes is None else one.shared_bytes
-    for field in ("page_faults", "api_calls", "counters", "left_out"):
+    for field in ("page_faults", "api_calls", "counters", "counted", "left_out"):
         merged = dict(getattr(a, field))
         for key, value in getattr(b, field).items():
             # Stalls are ratios; all else counts.
@@ -165,7 +206,9 @@ def added(a: Profile, b: Profile) -> Profile:
         setattr(result, field, merged)
     result.busy = a.busy + b.busy + ([busy(b.spans)] if b.spans else [])
     result.notes = list(dict.fromkeys([*a.notes, *b.notes]))
-    result.missing = list(dict.fromkeys([*a.missing, *b.missing]))
+    result.ranks = Ranks(a.ranks.numbers | b.ranks.numbers, max(a.ranks.count, b.ranks.count))
+    result.missing = _few([*a.missing, *b.missing])
+    result.limits = list(dict.fromkeys([*a.limits, *b.limits]))
     result.spans = {}
     return result
 
@@ -228,8 +271,12 @@ def text_of(path: pathlib.Path, most: int = MOST_OF_JSON) -> str:
         return inputs.read_small(path, most).decode()
 
 
-def lines_of(path: pathlib.Path) -> Iterator[str]:
-    """Lines of a file with their ends, one at a time, so that memory does not grow with the file."""
+def lines_of(path: pathlib.Path, profile: Profile | None = None) -> Iterator[str]:
+    """Lines of a file with their ends, one at a time, so that memory does not grow with the file.
+
+    Raises ProfileError behind a last line without an end, whose last figure may have had more digits; with `profile`,
+    that is what it lacks instead.
+    """
     with _readable(path), inputs.open_file(path) as file:
         read = 0
         size = os.fstat(file.fileno()).st_size
@@ -241,6 +288,11 @@ def lines_of(path: pathlib.Path) -> Iterator[str]:
                 raise ProfileError(f"{path.name}: a line is longer than {_LONGEST_LINE // inputs.MIB} MiB, "
                                    "so not what the profiler writes")  # fmt: skip
             yield line.decode()
+            if not line.endswith(b"\n"):
+                why = f"{path.name} is cut short, as its last line has no end; write it anew"
+                if profile is None:
+                    raise ProfileError(why)
+                profile.lack(why)
 
 
 def span_of(row: dict, where: str) -> tuple[float, float]:

@@ -97,6 +97,7 @@ def _copy_row(profile: Profile, row: dict, where: str) -> None:
 
 def _counter_row(profile: Profile, row: dict, where: str) -> None:
     _counter(profile, row["counter_name"], row["counter_value"], where)
+    profile.count_launch(row["counter_name"])
     if row.get("vgpr_count"):
         accumulation = whole(row.get("accum_vgpr_count") or 0, where)
         profile.kernel(row["kernel_name"]).registers = whole(row["vgpr_count"], where) + accumulation
@@ -134,7 +135,7 @@ _NO_EVENTS = (
 def _database(profile: Profile, path: pathlib.Path) -> None:
     """Every process of the database: numbers of names and kernels are each process's own."""
     with Database(path) as database:
-        if not any(f"rocpd_kernel_dispatch{suffix}" in database.tables for suffix in database.suffixes):
+        if not any(database.has(f"rocpd_kernel_dispatch{suffix}") for suffix in database.suffixes or [""]):
             raise ProfileError(f"{path.name}: no rocpd_kernel_dispatch, so not a rocpd database")
         for suffix in database.suffixes:
             _process(profile, database, suffix)
@@ -167,8 +168,13 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
         else:
             profile.add_phase(name, span_of(row, where))
     counters = {row["id"]: row["name"] for row in rows("info_pmc", "id", "name")}
-    for row in rows("pmc_event", "pmc_id", "value"):
-        _counter(profile, counters.get(row["pmc_id"], "(unnamed)"), row["value"], where)
+    last: dict = {}  # by counter the event that was read last: a counter has a row for each part of the chip
+    for row in rows("pmc_event", "pmc_id", "value", "event_id"):
+        name = counters.get(row["pmc_id"], "(unnamed)")
+        _counter(profile, name, row["value"], where)
+        if last.get(name) != row["event_id"]:
+            profile.count_launch(str(name))
+            last[name] = row["event_id"]
 
 
 # --- JSON ---
@@ -218,6 +224,7 @@ def _json_tool(profile: Profile, tool: dict, where: str) -> None:
                 profile.leave_out(str(name), len(rows))
     counters = {c["id"]["handle"]: c["name"] for c in tool.get("counters") or []}
     for row in records.get("counter_collection") or []:
+        profile.count_launch("")
         for record in row.get("records") or []:
             _counter(profile, counters.get(record["counter_id"]["handle"], "(unnamed)"), record["value"], where)
 

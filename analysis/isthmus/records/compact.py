@@ -1,4 +1,4 @@
-"""Checks record files and keeps them as one compacted table (Parquet), which every other command reads by itself.
+"""Checks record files and keeps them as one compacted table (Parquet), which commands that compare read by themselves.
 
 The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked once, by
 the record's schema, and what lies beside it by its hash; run it again, and only what is new or has grown is taken. It

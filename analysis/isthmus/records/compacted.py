@@ -44,10 +44,13 @@ def seal(path) -> list:
 
 
 def unchanged(path, known: list) -> bool:
-    """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells."""
+    """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells.
+
+    An empty file never is, so that it is named whenever it is read.
+    """
     try:
         size, *when = load.signature(path)
-        return size == known[0] and (when == known[1:3] or entry(path, [size, *when])[3] == known[3])
+        return size > 0 and size == known[0] and (when == known[1:3] or entry(path, [size, *when])[3] == known[3])
     except OSError:
         return False
 
@@ -120,6 +123,23 @@ def find(folder) -> Compacted | None:
                 "another); remove the folder and compact again"
             )
     return result if found else None
+
+
+def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]) -> list[Skipped]:
+    """Files below `path` that the table was made of and that are gone, or shorter than they were.
+
+    `present` are those that are there, by their name below `path`; `skipped` says what cannot be looked at.
+    """
+    found = []
+    for name, (size, *_) in table.files.items():
+        file = os.path.join(path, name)
+        if name not in present:
+            if not hidden(file, skipped):
+                found.append(Skipped(file, "compacted before, and gone since; `isthmus compact` forgets it"))
+        elif not name.endswith(".gz") and (now := os.stat(present[name]).st_size) < size:
+            why = f"shorter than when it was compacted ({now} bytes of {size}); `isthmus compact` takes it as it is"
+            found.append(Skipped(file, why, has_part=True))
+    return found
 
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:

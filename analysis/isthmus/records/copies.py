@@ -1,6 +1,6 @@
 """Copies of records, as a backup of a folder inside it has: a record counts once, wherever else it stands.
 
-Copies agree in IDENTITY and in their first metric's median. No two measurements do: a process measures each case once.
+Copies agree in _IDENTITY and in their first metric's median. No two measurements do: a process measures each case once.
 The one with the shortest path counts. Within a compacted table each file keeps its own copy,
 so that a file may be removed.
 """
@@ -12,31 +12,40 @@ import json
 import sys
 
 from isthmus import spelling
-from isthmus.records import content
 
-#: Columns of `measurements` that copies share.
-IDENTITY = (
-    "run_id", "process", "time", "system", "node", "job", "boot", "gpus", "workload", "version", "placement",
-    "staging", "mode", "size", "preset", "axes", "ranks", "emulated", "profiler", "verify", "inputs", "checksums",
-    "skipped", "error",
-)  # fmt: skip
+#: Columns of `measurements` that copies share, and where a record has what makes each.
+_IDENTITY = {
+    "run_id": "run.id", "process": "run.process", "time": "run.time", "system": "run.system", "node": "run.node",
+    "job": "run.job", "boot": "host.boot_id", "gpus": "devices.uuid", "workload": "workload", "version": "version",
+    "placement": "placement", "staging": "staging", "mode": "mode", "size": "size", "preset": "preset",
+    "axes": "axes", "ranks": "ranks.count", "emulated": "emulated", "profiler": "profiler",
+    "verify": "verify.status", "inputs": "verify.inputs", "checksums": "verify.checksums", "skipped": "skipped",
+    "error": "error",
+}  # fmt: skip
 #: Columns that telling copies apart needs.
-WANTED = (*IDENTITY, "file", "metric", "median")
-_KEY = f"hash({', '.join(IDENTITY)})"
+WANTED = (*_IDENTITY, "file", "metric", "median")
+_KEY = f"hash({', '.join(_IDENTITY)})"
 
 Pairs = dict[tuple[str, str], int]  # by the file that counts and the other: records that stand in both
 
 
 def identity(record: dict) -> tuple:
-    """What no other measurement has: IDENTITY, and the first metric."""
-    run, metrics = record["run"], record["metrics"]
+    """What no other measurement has: _IDENTITY, and the first metric."""
+    metrics = record["metrics"]
     first = (metrics[0]["name"], metrics[0]["median"]) if metrics else ()
-    own = (record.get(name) for name in ("workload", "version", "placement", "staging", "mode", "size", "preset"))
-    ended = (record["emulated"], record["profiler"], record["skipped"], record["error"])
-    objects = json.dumps([content.axes(record), record["verify"]], sort_keys=True)
-    where = (run[name] for name in ("id", "process", "time", "system", "node", "job"))
-    gpus = tuple(device["uuid"] for device in record["devices"])
-    return *where, record["host"].get("boot_id"), gpus, *own, objects, *ended, *first
+    return *(_hashable(_at(record, path)) for path in _IDENTITY.values()), *first
+
+
+def _at(record: dict, path: str):
+    name, _, inner = path.partition(".")
+    found = record.get(name)
+    if isinstance(found, list):
+        return tuple(each.get(inner) for each in found)
+    return (found or {}).get(inner) if inner else found
+
+
+def _hashable(found):
+    return json.dumps(found, sort_keys=True) if isinstance(found, dict) else found
 
 
 class Seen:

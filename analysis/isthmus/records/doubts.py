@@ -123,7 +123,7 @@ class Doubt:
 
     codes: tuple[str, ...] = ()
     low: Low | None = None
-    cause: str = ""  # of what is low, where no code explains it
+    cause: str = ""  # of a low figure, where no code explains it
     valid: int = 0  # samples that count
     left_out: int = 0
 
@@ -133,7 +133,7 @@ def of_record(record: dict, metric: dict, reference: float | None = None) -> Dou
     found = tuple(of_metric(record, metric))
     low = low_of(record, metric, reference)
     left_out = len(metric.get("invalid") or [])
-    return Doubt(found, low, cause_of(record, found) if low else "", valid_samples(metric), left_out)
+    return Doubt(found, low, cause_of(record, found), valid_samples(metric), left_out)
 
 
 def text(record: dict, metric: dict, reference: float | None = None) -> str:
@@ -146,16 +146,31 @@ Figure = tuple[dict, dict]
 _EQUALS = 4  # records of one case, from which on one that is far from the others stands out
 
 
-def say_of_equals(figures: Sequence[Figure]) -> str:
-    """What stands next to the figure of one case on equal machines; one far worse than its equals is low, too."""
-    found = [of_record(*each) for each in figures]
-    if len(found) >= _EQUALS:
-        middle = statistics.median(metric["median"] for _, metric in figures)
-        for i, (record, metric) in enumerate(figures):
-            low = low_value(metric["median"], middle, metric["better"], "the median of its equals")
-            if low and not found[i].low and not record["emulated"]:
-                found[i] = dataclasses.replace(found[i], low=low, cause=cause_of(record, found[i].codes))
-    return say(found)
+def say_of_equals(figures: Sequence[Figure], reference: float | None = None) -> str:
+    """What stands next to the figure of one case on equal machines."""
+    return say(of_figures(figures, reference))
+
+
+def of_figures(figures: Sequence[Figure], reference: float | None = None) -> list[Doubt]:
+    """What records of one case on equal machines say against their figures."""
+    found = [of_record(*each, reference) for each in figures]
+    values = [metric["median"] for _, metric in figures]
+    return of_equals(found, values, figures[0][1]["better"] if figures else None)
+
+
+def of_equals(found: Sequence[Doubt], values: Sequence[float], better: str | None) -> list[Doubt]:
+    """Doubts of equal records, each judged alone; a value far worse than the median of its equals is low, too.
+
+    Records are judged before they are pooled: the median over them hides what holds for less than half.
+    """
+    if len(found) < _EQUALS:
+        return list(found)
+    middle = statistics.median(values)
+    lows = [low_value(value, middle, better, "the median of its equals") for value in values]
+    return [
+        dataclasses.replace(each, low=low) if low and not each.low and "emulated" not in each.codes else each
+        for each, low in zip(found, lows, strict=True)
+    ]
 
 
 def say(found: Sequence[Doubt]) -> str:
@@ -234,20 +249,29 @@ def sql() -> str:
 
 
 #: Columns of the table of records that of_row() reads.
-ROW = ("workload", "placement", "metric", "limit_source", "share", "moved", "doubts", "n_samples", "n_invalid")
+ROW = (
+    "workload", "placement", "metric", "limit_source", "share", "moved", "doubts", "n_samples", "n_invalid", "median",
+    "better",
+)  # fmt: skip
+#: SQL: the columns ROW as one value, of which of_rows() reads many.
+ROW_STRUCT = f"struct_pack({', '.join(f'{name} := {chr(34)}{name}{chr(34)}' for name in ROW)})"
 
 
 def of_row(row: dict) -> Doubt:
-    """What a row of the table of records says against its figure; a list in `doubts` may have each code often."""
+    """What a row of the table of records says against its figure."""
     found = tuple(in_order(row["doubts"] or ()))
     low = None
     if "emulated" not in found:
         names = ("workload", "placement", "metric", "limit_source", "share", "moved")
         low = low_share(*(row[name] for name in names))
-    left_out = row.get("n_invalid") or 0
-    pageable = "pageable" in (row["placement"] or row["workload"])
-    cause = _known()["low"]["pageable"] if low and pageable else ""
-    return Doubt(found, low, cause, (row.get("n_samples") or 0) - left_out, left_out)
+    left_out = row["n_invalid"] or 0
+    cause = _known()["low"]["pageable"] if "pageable" in (row["placement"] or row["workload"]) else ""
+    return Doubt(found, low, cause, (row["n_samples"] or 0) - left_out, left_out)
+
+
+def of_rows(rows: Sequence[dict]) -> list[Doubt]:
+    """What rows of one series on equal machines say against their figures."""
+    return of_equals([of_row(row) for row in rows], [row["median"] for row in rows], rows[0]["better"])
 
 
 # --- low figures ---

@@ -2,8 +2,8 @@
 
 A line that is no record costs that line alone. The others are used, and the file is named as used in part, with
 the line and what is wrong with it. So nothing is dropped without a word, and no command passes: a crashed run is no
-shorter, better-looking one. A file of another version of the record is refused whole. Records of earlier versions are
-read as records of this one. What is too long for a line lies in tables beside the file: see read_table().
+shorter, better-looking one. A file of another version of the record is refused whole. What is too long for a line lies
+in tables beside the file: see read_table().
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ import functools
 import gc
 import gzip
 import io
+import itertools
 import math
 import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import stat
 import sys
 import zlib
 
-from isthmus import Error, inputs
-from isthmus.exits import PASSED, with_absence
+from isthmus import Error, inputs, streams
 from isthmus.inputs import no_file, open_file
-from isthmus.records import copies, places, validate
+from isthmus.records import validate
 from isthmus.records.validate import RecordError
-from isthmus.spelling import counted, fold, printable, shorten, spelt
+from isthmus.spelling import counted, fold, printable, shorten
 
 _LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
+_ENDLESS = 1 << 26  # bytes after which a line that has no end is given up, and the file with it
+_MOST_BAD = 10_000  # lines of a file that are no records; after so many, the rest of it is not read
+#: What is wrong with a file without a line: the program makes it before the first case ends.
+EMPTY = "holds no record, since its run was killed before its first case ended, or is still going"
 MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
 
 # --- files ---
@@ -70,7 +75,8 @@ def parse(line: str, *, where: str, last: bool = False) -> dict:
 def _lines(path: pathlib.Path, bad: list[RecordError] | None = None):
     """Lines of a file, without their ends: number, bytes, whether it had an end.
 
-    Raises RecordError; with `bad`, a line that is too long is added there instead, and the next one is read.
+    Raises RecordError, also where there is no line; with `bad`, a line that is too long is added there instead, and the
+    next one is read.
     """
     try:
         with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
@@ -82,12 +88,20 @@ def _lines(path: pathlib.Path, bad: list[RecordError] | None = None):
                     if bad is None:
                         raise error
                     bad.append(error)
+                    size = len(line)
                     while line and not line.endswith(b"\n"):
                         line = file.readline(_LONGEST)
+                        size += len(line)
+                        if size > _ENDLESS:
+                            why = f"{_ENDLESS >> 20} MiB without an end, so it and what follows is not read"
+                            bad[-1] = RecordError(f"{path}:{number}: {why}")
+                            return
                     continue
                 # Only \n ends a line: a record's strings may hold U+2028.
                 whole = line.endswith(b"\n")
                 yield number, line[:-1] if whole else line, whole
+            if not number:
+                raise RecordError(f"{path}: {EMPTY}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
     except OSError as error:
@@ -102,10 +116,18 @@ def iterate(path):
 
 
 def sound_lines(path, bad: list[RecordError]):
-    """Lines of a file that are records, without their ends, and these records; adds to `bad` why others are none."""
+    """Lines of a file that are records, without their ends, and these records; adds to `bad` why others are none.
+
+    Reads no further than _MOST_BAD of these.
+    """
     path = pathlib.Path(path)
     try:
         for number, line, whole in _lines(path, bad):
+            if len(bad) >= _MOST_BAD:
+                return
+            if not line.strip():
+                bad.append(RecordError(f"{path}:{number}: an empty line, so no record"))
+                continue
             try:
                 record = validate.line(line, where=f"{path}:{number}", last=not whole)
             except RecordError as error:
@@ -121,9 +143,11 @@ def in_part(path, bad: list[RecordError], records: int) -> Skipped:
 
     A file of another version of the record is not used in part: `Skipped.newer` says which it is.
     """
-    reasons = [skipped_for(path, error) for error in bad]
-    said = next((reason for reason in reasons if reason.newer), reasons[0])
-    more = f" (and {counted(len(bad) - 1, 'more line')})" if len(bad) > 1 else ""
+    reasons = (skipped_for(path, error) for error in bad)
+    first = next(reasons)
+    said = first if first.newer else next((reason for reason in reasons if reason.newer), first)
+    rest = ", and the lines after these are not read" if len(bad) >= _MOST_BAD else ""
+    more = f" (and {counted(len(bad) - 1, 'more line')}{rest})" if len(bad) > 1 else ""
     return dataclasses.replace(said, why=said.why + more, has_part=bool(records) and not said.newer)
 
 
@@ -164,7 +188,16 @@ def find(path) -> tuple[list[str], list[Skipped]]:
     return found, skipped
 
 
+def without_files(path, files: list[str], skipped: list[Skipped]) -> list[Skipped]:
+    """What to say of a folder that a user named among others, and in which nothing was found."""
+    if files or skipped:
+        return []
+    return [Skipped(str(path), "a folder without any .jsonl or .jsonl.gz file; leave it out, or name another")]
+
+
+DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
+_PACKED = {".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4", ".zip": "zip", ".7z": "7-Zip"}
 _LOOKED_AT = 2000  # files of other names in a folder whose first line is read; of more, only those called like JSON
 
 
@@ -172,35 +205,57 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
     """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
     name = os.path.basename(file).lower()
     if os.path.islink(file) and not os.path.exists(file):
-        return "a link whose target is missing"
+        return DANGLING
     looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
+    if ".jsonl" in name and (packer := next((packer for end, packer in _PACKED.items() if name.endswith(end)), None)):
+        return f"packed by {packer}, which is not read; unpack it to end in .jsonl, or pack it with gzip instead"
     if ".jsonl" in name or (looked_at and inputs.is_record(inputs.first_line(file))):
         return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
     return None
 
 
-def walk(top, skipped: list[Skipped]):
-    """Each folder below one, itself first, and the names of its files, sorted; compacted tables are left out.
+def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True):
+    """Each folder below one, itself first, and the names of its files, sorted; compacted tables only if asked for.
 
-    Links to folders are followed, after all that is there without them, and no folder is entered twice. Folders that
-    cannot be read are added to `skipped`.
+    Links to folders are followed, unless `links` is false, after all that is there without them, and no folder is
+    entered twice. Folders that cannot be read are added to `skipped`, as those whose path is longer than the system
+    takes; any other depth is read.
     """
-
-    def unreadable(error):
-        skipped.append(Skipped(error.filename, f"a folder that cannot be read ({error.strerror})"))
-
     seen: set[tuple[int, int]] = set()
-    pending = [os.fspath(top)]
-    for start in pending:
-        for folder, folders, names in os.walk(start, onerror=unreadable):
-            status = os.stat(folder)
-            if (status.st_dev, status.st_ino) in seen:
-                folders.clear()
+    starts = [os.fspath(top)]
+    for start in starts:
+        pending = [start]
+        while pending:
+            folder = pending.pop()
+            try:
+                status = os.stat(folder)
+                if (status.st_dev, status.st_ino) in seen:
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                folders, names = _listed(folder)
+            except OSError as error:
+                skipped.append(Skipped(folder, f"a folder that cannot be read ({error.strerror})"))
                 continue
-            seen.add((status.st_dev, status.st_ino))
-            folders[:] = sorted(name for name in folders if not os.path.isdir(os.path.join(folder, name, MANIFESTS)))
-            pending += [path for name in folders if os.path.islink(path := os.path.join(folder, name))]
-            yield folder, sorted(names)
+            below = [(os.path.join(folder, name), is_link) for name, is_link in folders]
+            below = [each for each in below if compacted or not os.path.isdir(os.path.join(each[0], MANIFESTS))]
+            starts += [path for path, is_link in below if is_link and links]
+            pending += [path for path, is_link in reversed(below) if not is_link]
+            yield folder, names
+
+
+def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:
+    """Names of the folders in a folder, and whether each is a link; names of its other files. Sorted."""
+    folders, names = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_folder = False
+            with contextlib.suppress(OSError):  # a link that leads to itself
+                is_folder = entry.is_dir()
+            if is_folder:
+                folders.append((entry.name, entry.is_symlink()))
+            else:
+                names.append(entry.name)
+    return sorted(folders), sorted(names)
 
 
 def read(path) -> list[dict]:
@@ -210,7 +265,7 @@ def read(path) -> list[dict]:
 
 def skipped_for(path, error: RecordError) -> Skipped:
     """A file that was refused; its reason names the line."""
-    why = str(error).removeprefix(f"{path}:").lstrip()
+    why = str(error).removeprefix(f"{path}:").removeprefix(f"{pathlib.Path(path)}:").lstrip()
     why = re.sub(r"\A(\d+): ", r"line \1: ", why)
     newer = re.search(r"another schema \('(isthmus[.]record/[0-9]+)'\)", why)
     return Skipped(str(path), why, newer[1] if newer else "")
@@ -243,45 +298,58 @@ _ALONE = 1 << 25  # bytes that are checked faster than other processes start
 
 @contextlib.contextmanager
 def checker(paths, processes: int | None = None):
-    """A function that applies another to paths, in several processes where that pays; use it before threads start."""
+    """A function that applies another to paths, in several processes where that pays; use it before threads start.
+
+    The processes end when this one does, however it ends. Where one of them is killed, or none can be started, what is
+    left is done in this process.
+    """
     size = sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths if os.path.exists(path))
     processes = processes or min(len(os.sched_getaffinity(0)), 8)
     if size < _ALONE or processes < 2 or len(paths) < 2:
         yield map
         return
     # Forked: another way of starting would run a script that has no `if __name__ == "__main__"` once more.
-    with concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
-        pool.submit(int).result()  # they start now
-        yield functools.partial(pool.map, chunksize=max(1, min(8, len(paths) // (4 * processes))))
+    with concurrent.futures.ProcessPoolExecutor(
+        processes, multiprocessing.get_context("fork"), _end_with, (os.getpid(), _process_control())
+    ) as pool:
+        chunk = max(1, min(8, len(paths) // (4 * processes)))
+        try:
+            pool.submit(int).result()  # they start now
+        except (OSError, concurrent.futures.BrokenExecutor):  # as under `ulimit -u`
+            yield map
+        else:
+            yield functools.partial(_apply, pool, chunk)
 
 
-def read_files(paths, asked=None) -> tuple[list[dict], int]:
-    """Records of files and folders for a command, their texts printable, and its exit code.
+def _apply(pool, chunk: int, function, paths):
+    """What `function` gives for each path, in their order, from the processes of a pool as long as all of them live."""
+    paths, done = list(paths), 0
+    try:
+        for result in pool.map(function, paths, chunksize=chunk):
+            done += 1
+            yield result
+    except concurrent.futures.BrokenExecutor:
+        print("a process that checked records was killed, as for want of memory; the rest is checked in one process",
+              file=sys.stderr)  # fmt: skip
+        yield from map(function, paths[done:])
 
-    What cannot be taken is named before anything else; `asked` are the command's arguments. Raises Error where that
-    leaves no record.
-    """
-    cases, absent, total = [], [], 0
-    seen = copies.Seen()
-    for path in paths:
-        files, skipped = find(path)
-        total += len(files) + len(skipped)
-        absent += skipped
-        for file in files:
-            bad: list[RecordError] = []
-            records = [spelt(record) for _, record in sound_lines(file, bad)]
-            skipped_here = [in_part(file, bad, len(records))] if bad else []
-            absent += skipped_here
-            if not any(each.newer for each in skipped_here):
-                cases += [record for record in records if not seen.is_copy(record, file)]
-    if not cases:
-        if absent:
-            raise Error(nothing_taken(paths, absent))
-        raise Error(no_record(paths))
-    say_absent(absent, total, asked)
-    copies.say(seen.pairs)
-    places.name_hosts_of(cases)
-    return cases, with_absence(PASSED, absent)
+
+_PARENT_ENDS = 1  # prctl's PR_SET_PDEATHSIG
+
+
+def _process_control():
+    """prctl() of the C library, looked up before a fork; None on systems that have none."""
+    import ctypes  # here: most commands start no process
+
+    return getattr(ctypes.CDLL(None), "prctl", None)
+
+
+def _end_with(parent: int, control) -> None:
+    """Has the system end this process when its parent ends: it waits for work, and would for ever."""
+    if control is not None:
+        control(_PARENT_ENDS, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
 
 
 def no_record(paths) -> str:
@@ -297,7 +365,7 @@ def no_record(paths) -> str:
 def nothing_taken(paths, absent: list[Skipped]) -> str:
     """Why there is no record at all, where files were found: a sentence that names the first, and what to do."""
     first = f"{absent[0].path}: {absent[0].why}"
-    advice = "" if "--resume" in absent[0].why else "; name files that isthmus-bench wrote"
+    advice = "" if "--resume" in absent[0].why or EMPTY in absent[0].why else "; name files that isthmus-bench wrote"
     if len(absent) == 1:
         return first + advice
     where = ", ".join(map(str, paths))
@@ -336,7 +404,8 @@ def _for_people(asked) -> bool:
         return False
     if hasattr(asked, "format"):
         return asked.format in (None, "text")
-    return getattr(asked, "output", None) != "-"
+    where = getattr(asked, "output", None)
+    return where is None or streams.descriptor(where) is None
 
 
 # --- tables beside a record file ---
@@ -375,7 +444,8 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
             columns = next(lines, [])
             if columns != found[0]["columns"]:
                 raise ValueError(f"its columns are {shorten(', '.join(columns))}")
-            rows = [dict(zip(columns, map(_number, line), strict=True)) for line in lines]
+            first = itertools.islice(lines, found[0]["rows"] + 1)  # a packed file may go on for ever
+            rows = [dict(zip(columns, map(_number, line), strict=True)) for line in first]
         if len(rows) != found[0]["rows"]:
             raise ValueError(f"it has {len(rows)} rows instead of {found[0]['rows']}")
     except (ValueError, csv.Error, EOFError, zlib.error, OSError) as error:

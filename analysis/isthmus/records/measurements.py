@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 
-from isthmus.records import content, copies, doubts, old_names, validate, withheld
+from isthmus.records import content, copies, doubts, jobs, withheld
 
 # What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
 # list, the objects of a list, of which only the fields are read that a query needs.
@@ -87,11 +87,6 @@ def tables_with(file: str) -> str:
     )
 
 
-def _of_version(expression: str, converted: str) -> str:
-    """SQL: an expression of a record, converted where the record is of an earlier version."""
-    return f"CASE WHEN schema = '{validate.SCHEMA}' THEN {expression} ELSE {converted} END"
-
-
 # Fields of the fingerprint, in the order in which differences are named: what may explain a figure.
 FINGERPRINT = {
     "device": _of_all("d.name"),
@@ -140,13 +135,12 @@ _CASE = {
     "node": "run.node",
     "gpus": _of_all("d.uuid"),
     "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places tells hosts of one name apart by them
-    # The unit of experiment. Job numbers are a scheduler's own, so two systems may have the same one.
-    "job": "coalesce(coalesce(run.system || '#', '') || run.job, run.id)",
+    "job": jobs.ID,  # the unit of experiment; records.jobs tells jobs of one id apart
     "run_id": "run.id",
     "process": "run.process",
     "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
     "dirty": "run.dirty",
-    "workload": _of_version("workload", old_names.workload_sql("workload")),
+    "workload": "workload",
     "version": "version",
     "placement": "placement",
     "staging": "staging",
@@ -156,7 +150,7 @@ _CASE = {
     "host_turns": "host_turns",
     "size": "size",
     "preset": "preset",
-    "axes": _of_version("axes::VARCHAR", old_names.axes_sql("workload", "axes::VARCHAR")),
+    "axes": "axes::VARCHAR",
     "ranks": "ranks.count",
     "emulated": "emulated",
     "profiler": "profiler",

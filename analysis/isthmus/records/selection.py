@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import glob
+from collections.abc import Iterator
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, content, old_names
+from isthmus.records import agreement, content
 from isthmus.records.measurements import COLUMNS, literal
-from isthmus.records.store import Store, open_store
+from isthmus.records.store import Store, open_store, stranger
 
 
 def add_arguments(parser) -> None:
@@ -51,19 +52,28 @@ WITHOUT = (
 )  # fmt: skip
 
 
-def left_out(text: str) -> dict[str, str]:
-    """Patterns by field, of one --without. Raises Error for what is none."""
+def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
+    """Patterns by field, of one value FIELD=PATTERN,… of an option. Raises Error for what is none."""
     found = {}
     for part in text.split(","):
         field, equals, pattern = part.strip().partition("=")
-        if field not in WITHOUT or not equals or not pattern:
+        if field not in fields or not equals or not pattern:
+            meant = "" if field in fields else spelling.did_you_mean(field, fields)
             raise Error(
-                f"--without {spelling.shorten(part, 60)!r} leaves out nothing{spelling.did_you_mean(field, WITHOUT)}; "
-                f"write FIELD=PATTERN, FIELD is one of {', '.join(WITHOUT)}"
+                f"{option} {spelling.shorten(part, 60)!r} selects nothing{meant}; write FIELD=PATTERN, FIELD is one of "
+                f"{', '.join(fields)}"
             )
-        # A case may have used several GPUs: their names are joined by a plus.
-        found[field] = f"*{pattern}*" if field == "gpus" else pattern
+        if field in found:
+            raise Error(f"{option} {spelling.shorten(text, 60)!r} names {field} twice; keep one")
+        found[field] = pattern
     return found
+
+
+def left_out(text: str) -> dict[str, str]:
+    """Patterns by field, of one --without. Raises Error for what is none."""
+    found = patterns("--without", text, WITHOUT)
+    # A case may have used several GPUs: their names are joined by a plus.
+    return {field: f"*{pattern}*" if field == "gpus" else pattern for field, pattern in found.items()}
 
 
 #: Options of add_selection().
@@ -77,11 +87,48 @@ def refuse_unused(asked, used) -> None:
             raise Error(f"--{option} chooses records, and none are named; name their folder (DIR), or leave it out")
 
 
-def refuse_old_names(patterns) -> None:
-    """Raises Error for a workload's name of an earlier version."""
-    for pattern in patterns:
-        if (new := old_names.pattern(pattern)) != pattern:
-            raise Error(f"{spelling.shorten(pattern, 80)!r} is an earlier version's name; write {new!r}")
+def _all_of(those: dict[str, str]) -> str:
+    """The condition of one --without, as SQL."""
+    return " AND ".join(f'coalesce("{field}" GLOB {literal(pattern)}, false)' for field, pattern in those.items())
+
+
+class _LeftOut:
+    """Every --without of a command, each of which must leave out a record of one of the folders that it reads."""
+
+    def __init__(self, asked):
+        self.all = {text: left_out(text) for text in getattr(asked, "without", None) or ()}
+        self._idle = dict(self.all)  # no record so far has all of its fields
+        self._known: dict[tuple[str, str], dict[str, bool]] = {}
+
+    def look_at(self, opened: Store) -> None:
+        for text, those in [*self._idle.items()]:
+            if opened.has(_all_of(those)):
+                del self._idle[text]
+            for each in those.items():
+                self._known.setdefault(each, {}).update(opened.known(*each))
+
+    def refuse_idle(self, paths) -> None:
+        """Raises Error for the first that left out nothing."""
+        for text, those in self._idle.items():
+            for each in those.items():
+                if not any(self._known[each].values()):
+                    raise stranger(paths, each[0], each[1], self._known[each])
+            where = ", ".join(map(str, paths))
+            raise Error(f"{where}: no record has all of {spelling.shorten(text, 80)}; name what --without leaves out")
+
+
+def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:
+    """A store of each folder that a command names, as from_arguments() makes it; it is closed when the next one opens.
+
+    What --without leaves out must be in one of the folders, not in all.
+    """
+    without = _LeftOut(asked)
+    for path in asked.paths:
+        with _opened(asked, [path], wanted, without) as opened:
+            without.look_at(opened)
+            _say(opened, asked, agreeing=False)
+            yield opened
+    without.refuse_idle(asked.paths)
 
 
 def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
@@ -89,9 +136,21 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
 
     With `agreeing`, raises Error for records that state different results of the same inputs.
     """
+    paths, without = paths or asked.paths, _LeftOut(asked)
+    opened = _opened(asked, paths, wanted, without)
+    try:
+        without.look_at(opened)
+        without.refuse_idle(paths)
+        _say(opened, asked, agreeing=agreeing)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
     where = []
     if asked.workload:
-        refuse_old_names(asked.workload)
         where.append(_any_of("workload", asked.workload))
     if asked.system:
         where.append(f"system = {literal(asked.system)}")
@@ -100,14 +159,12 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
     if asked.until:
         where.append(f"time < {moment(asked.until)}")
     metric = [_any_of("metric", asked.metric)] if asked.metric else []
-    without = [left_out(text) for text in getattr(asked, "without", None) or ()]
-    for those in without:
-        every = " AND ".join(f'coalesce("{field}" GLOB {literal(pattern)}, false)' for field, pattern in those.items())
-        (metric if "metric" in those else where).append(f"NOT ({every})")
-    wanted = {*wanted, *agreement.RESULTS, "system", "metric", *(field for those in without for field in those)}
-    store = open_store(
-        paths or asked.paths,
-        wanted=wanted,
+    for those in without.all.values():
+        (metric if "metric" in those else where).append(f"NOT ({_all_of(those)})")
+    fields = {field for those in without.all.values() for field in those}
+    return open_store(
+        paths,
+        wanted={*wanted, *agreement.RESULTS, "system", "metric", *fields},
         emulated=asked.emulated,
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
@@ -116,18 +173,19 @@ def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False)
             *(("workload", pattern) for pattern in asked.workload or ()),
             *(("metric", pattern) for pattern in asked.metric or ()),
             *(("system", glob.escape(name)) for name in [asked.system] if name),
-            *(field for those in without if paths is None for field in those.items()),
         ],
     )
-    asked.absent = [*getattr(asked, "absent", []), *store.skipped]  # for the exit code: isthmus.cli
-    say_left_out(store, asked)
-    store.results = agreement.results(store.sql)
-    wrong = agreement.disagreements(store.results)
+
+
+def _say(opened: Store, asked, *, agreeing: bool) -> None:
+    """Names on stderr what was left out of a store, and which of its results disagree."""
+    asked.absent = [*getattr(asked, "absent", []), *opened.skipped]  # for the exit code: isthmus.cli
+    say_left_out(opened, asked)
+    opened.results = agreement.results(opened.sql)
+    wrong = agreement.disagreements(opened.results)
     if wrong and agreeing:
-        store.close()
         raise Error(f"{wrong[0]}; {len(wrong) - 1} more such results" if len(wrong) > 1 else wrong[0])
     agreement.say_disagreements(wrong)
-    return store
 
 
 def say_left_out(store: Store, asked=None) -> None:

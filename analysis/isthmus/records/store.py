@@ -19,7 +19,7 @@ import tempfile
 import duckdb
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, compacted, copies, load, measurements, places, validate
+from isthmus.records import agreement, compacted, copies, jobs, load, measurements, places, validate
 from isthmus.records.load import Skipped
 
 _MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
@@ -54,6 +54,14 @@ class Store:
         result = self.sql(query, parameters)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row)) for row in result.fetchall()]
+
+    def known(self, column: str, pattern: str) -> dict[str, bool]:
+        """Names that any record has in a column, whatever else was asked for, and whether the pattern fits them."""
+        return _known(self.connection, column, pattern)
+
+    def has(self, condition: str) -> bool:
+        """Whether any record, whatever else was asked for, meets a condition over the columns that are wanted."""
+        return bool(self.sql(f"SELECT 1 FROM everything WHERE {condition} LIMIT 1").fetchall())
 
     def say_absent(self, asked=None) -> None:
         """Names what could not be read, as load.say_absent() does, and which records stand in several files."""
@@ -148,7 +156,7 @@ class _Sources:
     tables: list[tuple[compacted.Compacted, list[str]]] = dataclasses.field(default_factory=list)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
 
-    def add(self, path) -> None:
+    def add(self, path, *, among_others: bool = False) -> None:
         if table := compacted.find(path):
             self.tables.append((table, []))
             return
@@ -156,6 +164,8 @@ class _Sources:
         self.skipped += skipped
         if table := compacted.find(pathlib.Path(path) / compacted.COMPACTED):
             files = self._newer(table, path, files, skipped)
+        elif among_others:
+            self.skipped += load.without_files(path, files, skipped)
         self.raw += [file for file in files if file not in self.raw]
 
     def _newer(self, table: compacted.Compacted, path, files: list[str], skipped: list[Skipped]) -> list[str]:
@@ -167,10 +177,7 @@ class _Sources:
             )
         changed = [name for name in known if name not in present or not compacted.unchanged(present[name], known[name])]
         self.tables.append((table, changed))
-        for name in changed:
-            gone = os.path.join(path, name)
-            if name not in present and not compacted.hidden(gone, skipped):
-                self.skipped.append(Skipped(gone, "compacted before, and gone since; `isthmus compact` forgets it"))
+        self.skipped += compacted.lost(table, path, present, skipped)
         return [file for name, file in present.items() if name not in known or name in changed]
 
 
@@ -210,7 +217,7 @@ def open_store(
     wanted = {*wanted, *copies.WANTED, *(places.WANTED if tells_hosts else ())}
     sources = _Sources()
     for path in paths:
-        sources.add(path)
+        sources.add(path, among_others=len(paths) > 1)
     raw, tables, skipped = sources.raw, sources.tables, list(sources.skipped)
     with load.checker(raw) as apply:
         checked = list(zip(raw, apply(load.check, raw)))
@@ -229,7 +236,11 @@ def open_store(
         connection.execute(f"CREATE VIEW as_recorded AS {once}")
         names = places.name_hosts(connection, "as_recorded") if tells_hosts else {}
         connection.execute(
-            f"CREATE VIEW everything AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
+            f"CREATE VIEW with_hosts AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
+        )
+        reused = jobs.name_jobs(connection, "with_hosts")
+        connection.execute(
+            f"CREATE VIEW everything AS {jobs.with_names('with_hosts') if reused else 'FROM with_hosts'}"
         )
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         columns = measurements.of_metrics(metric, wanted)
@@ -248,7 +259,8 @@ def open_store(
             f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
         ).fetchall()
         for column, pattern in named if total else ():
-            _refuse_stranger(connection, paths, column, pattern)
+            if not any((known := _known(connection, column, pattern)).values()):
+                raise stranger(paths, column, pattern, known)
     except BaseException as error:
         connection.close()
         folder.cleanup()
@@ -265,22 +277,22 @@ def open_store(
     return store
 
 
-def _refuse_stranger(connection, paths, column: str, pattern: str) -> None:
-    """For a name that no record has, whatever else was asked for."""
-    known = dict(
-        connection.execute(
-            f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
-            "WHERE name <> '' ORDER BY name"
-        ).fetchall()
+def _known(connection, column: str, pattern: str) -> dict[str, bool]:
+    """Names that any record has in a column, whatever else was asked for, and whether the pattern fits them."""
+    found = connection.execute(
+        f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
+        "WHERE name <> '' ORDER BY name"
     )
-    if not any(known.values()):
-        few = (
-            f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
-        )
-        raise Error(
-            f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
-            f"{spelling.did_you_mean(pattern, known) or few}"
-        )
+    return dict(found.fetchall())
+
+
+def stranger(paths, column: str, pattern: str, known) -> Error:
+    """The error of a name that no record has, of those that there are."""
+    few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
+    return Error(
+        f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
+        f"{spelling.did_you_mean(pattern, known) or few}"
+    )
 
 
 def _refuse_newer(skipped: list[Skipped]) -> None:
@@ -289,7 +301,7 @@ def _refuse_newer(skipped: list[Skipped]) -> None:
         files = spelling.counted(len(newer), "file", "are")
         raise Error(
             f"{files} of another version of the record, the first {newer[0].path} ({newer[0].newer}); this Isthmus "
-            f"reads {validate.SCHEMA} and earlier: use the one that wrote them, or name a folder without them"
+            f"reads {validate.SCHEMA}: use the one that wrote them, or name a folder without them"
         )
 
 

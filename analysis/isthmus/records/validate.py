@@ -19,12 +19,10 @@ import re
 import typing
 
 from isthmus import Error
-from isthmus.records import old_names, withheld
+from isthmus.records import withheld
 from isthmus.spelling import shorten
 
 SCHEMA = "isthmus.record/3"
-VERSIONS = ("isthmus.record/1", "isthmus.record/2", SCHEMA)  # that are read
-_NEW_IN_2: dict[str, typing.Any] = {"tables": [], "submission": None, "host_turns": None}
 
 LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
 SMALLEST = 1e-30  # but for zero
@@ -57,19 +55,6 @@ def beside_schema(name: str) -> pathlib.Path:
     return path
 
 
-def _with_keys_of_this_version(record: dict) -> dict:
-    """What may be a record of an earlier version, with the keys that the schema asks for; names as they were."""
-    if record.get("schema") not in VERSIONS[:-1]:
-        return record
-    return {**(_NEW_IN_2 if record["schema"] == VERSIONS[0] else {}), **record, "schema": SCHEMA}
-
-
-def upgrade(record: dict) -> dict:
-    """A valid record of an earlier version as one of this version; others are given back as they are."""
-    upgraded = _with_keys_of_this_version(record)
-    return record if upgraded is record else old_names.record(upgraded)
-
-
 # --- the schema, bounded ---
 
 
@@ -91,32 +76,9 @@ def _bounded(schema, name: str = ""):
     return result
 
 
-def _or_null(**kinds) -> dict:
-    """Properties of these types, or null."""
-    return {name: {"type": [kind, "null"]} for name, kind in kinds.items()}
-
-
-_STATE = {
-    **_or_null(ecc="boolean", ecc_uncorrected="integer", mig="boolean", persistence="boolean", compute_mode="string",
-               gsp_firmware="string", vbios="string", power_limit_w="number"),
-    "xids": {"type": ["array", "null"], "items": {"type": "integer"}},
-    "throttle": {"type": ["array", "null"], "items": {"type": "string"}},
-    "pcie": {"type": ["object", "null"], "properties": _or_null(gen="integer", width="integer")},
-}  # fmt: skip
-_DEVICE = {  # what the schema leaves open, and commands read
-    **_or_null(memory_bandwidth="number", fp32_rate="number"),
-    "state": {"type": ["object", "null"], "properties": _STATE},
-    "state_after": {"type": ["object", "null"], "properties": _STATE},
-}
-
-
 @functools.lru_cache(maxsize=1)
 def _schema() -> dict:
-    schema = json.loads(schema_path().read_text(encoding="utf-8"))
-    schema["properties"]["devices"]["items"]["properties"].update(_DEVICE)
-    parameter = {"type": ["string", "number", "boolean", "null"]}
-    schema["properties"]["host"]["properties"]["uvm_parameters"]["additionalProperties"] = parameter
-    return _bounded(schema)
+    return _bounded(json.loads(schema_path().read_text(encoding="utf-8")))
 
 
 @functools.lru_cache(maxsize=1)
@@ -170,7 +132,7 @@ def _type(schema: dict, name: str):
     return _either(map(one, kinds))
 
 
-def _object(schema: dict, name: str, raw=()):
+def _object(schema: dict, name: str):
     import msgspec
 
     others = schema.get("additionalProperties", True)
@@ -184,7 +146,7 @@ def _object(schema: dict, name: str, raw=()):
         raise KeyError(f"the schema of {name} requires what it does not describe")
     fields = []
     for field, own in schema["properties"].items():
-        kind = msgspec.Raw if field in raw else _type(own, f"{name}_{field}")
+        kind = _type(own, f"{name}_{field}")
         fields.append((field, kind) if field in required else (field, kind | msgspec.UnsetType, msgspec.UNSET))
     return msgspec.defstruct(f"record_{name}", fields, kw_only=True, gc=False, forbid_unknown_fields=not others)
 
@@ -194,9 +156,7 @@ class _Decoders:
     """What msgspec makes of the schema: each raises one of `refusals` for what does not fulfil it."""
 
     anything: typing.Callable  # bytes to dictionaries and lists
-    whole: dict[str, typing.Callable]  # by version
-    usual: dict[str, typing.Callable]  # by version: to objects with the usual keys, of _ALIKE the text
-    encode: typing.Callable
+    whole: typing.Callable
     refusals: tuple
 
 
@@ -207,22 +167,9 @@ def _decoders() -> _Decoders | None:
         import msgspec
     except ModuleNotFoundError:
         return None
-    schema = _schema()
-    schemas = {
-        version: {**schema, "properties": {**schema["properties"], "schema": {"const": version}}}
-        for version in VERSIONS
-    }
-    schemas[VERSIONS[0]]["required"] = [name for name in schema["required"] if name not in _NEW_IN_2]
-
-    def decoder(kind):
-        return msgspec.json.Decoder(kind).decode
-
+    refusals = (msgspec.MsgspecError, UnicodeError, RecursionError)
     return _Decoders(
-        decoder(typing.Any),
-        {version: decoder(_object(schema, version[-1])) for version, schema in schemas.items()},
-        {version: decoder(_object(_with_further(schema), "usual", _ALIKE)) for version, schema in schemas.items()},
-        msgspec.json.Encoder().encode,
-        (msgspec.MsgspecError, UnicodeError, RecursionError),
+        msgspec.json.Decoder(typing.Any).decode, msgspec.json.Decoder(_object(_schema(), "record")).decode, refusals
     )
 
 
@@ -278,10 +225,8 @@ def problem(record) -> str | None:
     """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not a record"
-    if record.get("schema") not in VERSIONS:
-        given = shorten(repr(record.get("schema")), 40)
-        return f"another schema ({given}), not {SCHEMA} or an earlier one"
-    record = _with_keys_of_this_version(record)
+    if record.get("schema") != SCHEMA:
+        return f"another schema ({shorten(repr(record.get('schema')), 40)}), not {SCHEMA}"
     try:
         _keys(record)
         errors = sorted(_validator().iter_errors(record), key=lambda e: list(map(str, e.absolute_path)))
@@ -331,7 +276,7 @@ def _shown_good(data: bytes) -> dict | None:
         return None
     try:
         record = decoders.anything(data)
-        decoders.whole[record["schema"]](data)
+        decoders.whole(data)
         if not _once(data, _keys(record)) or _beyond_of(record):
             return None
     except (*decoders.refusals, KeyError, TypeError):
@@ -339,109 +284,10 @@ def _shown_good(data: bytes) -> dict | None:
     return record
 
 
-# --- usual lines: those like records that were looked at closely, with other figures ---
-
-_ALIKE = ("host", "build")  # parts that most records of a file have in common, byte for byte
-_FLOAT, _INTEGER, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
-_FURTHER_STATE: dict[str, dict] = {
-    **dict.fromkeys(("memory_clock_hz", "power_limit_default_w", "power_w", "sm_clock_hz", "sm_clock_max_hz",
-                     "temperature_c"), _FLOAT),
-    "source": _TEXT,
-    "foreign_processes": {"type": "array", "items": _INTEGER},
-}  # fmt: skip
-# Keys that the program writes, though the schema does not name them, by the place of their object.
-_FURTHER: dict[tuple[str, ...], dict[str, dict]] = {
-    ("run",): {"process_wall": _FLOAT},
-    ("devices",): {"clock_hz": _FLOAT, **dict.fromkeys(("l2_bytes", "numa_node", "shared_per_block"), _INTEGER)},
-    ("devices", "state"): _FURTHER_STATE,
-    ("devices", "state_after"): _FURTHER_STATE,
-    ("devices", "state", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
-    ("devices", "state_after", "pcie"): {"gen_max": _INTEGER, "width_max": _INTEGER},
-}
-_MOST_KEPT = 100_000
-_texts: set[str] = set()  # workloads and names of metrics that fulfil their patterns
-_parts: list[dict[bytes, int]] = [{} for _ in _ALIKE]  # good texts of each: their colons
-_likely = [*reversed(VERSIONS)]  # the first is that of the last record
-
-
-def _with_further(schema: dict, place: tuple[str, ...] = ()) -> dict:
-    """A schema that names the keys of _FURTHER, too; without the patterns of what is in `_texts`."""
-    result = dict(schema)
-    if "properties" in schema:
-        named = {**_FURTHER.get(place, {}), **schema["properties"]}
-        named.pop("profile", None)  # has objects that the schema leaves open, so of any depth
-        result["properties"] = {name: _with_further(own, (*place, name)) for name, own in named.items()}
-    if "items" in schema:
-        result["items"] = _with_further(schema["items"], place)
-    if place in (("workload",), ("metrics", "name")):
-        del result["pattern"]
-    return result
-
-
-def _usual(data: bytes):
-    """A line as an object of the types of `usual`, or None where that takes a closer look."""
-    decoders = _decoders()
-    if decoders is None or b"\\" in data:  # an escape could stand for a colon
-        return None
-    for version in _likely:
-        try:
-            record = decoders.usual[version](data)
-        except decoders.refusals:
-            continue
-        if version != _likely[0]:
-            _likely.sort(key=lambda other: other != version)
-        return record
-    return None
-
-
-def _shown_usual(record, parts: list[bytes], data: bytes) -> bool:
-    """Whether a line that was decoded as `record`, with these texts of _ALIKE, is a record for certain; empties it.
-
-    Of a key that stands twice, or that `usual` does not know, nothing is left in `record`. So where all colons of the
-    line are there still when it is written anew, each key stands once.
-    """
-    decoders = _decoders()
-    assert decoders is not None
-    if record.workload not in _texts:
-        return False
-    metrics = [(m.name, m.samples, m.median, m.invalid) for m in record.metrics]
-    if not _texts.issuperset([m[0] for m in metrics]) or _beyond(record.run.time, record.axes, metrics):
-        return False
-    colons = [good.get(part, 0) for good, part in zip(_parts, parts)]
-    if not all(colons):
-        return False
-    record.host = record.build = None
-    for metric in record.metrics:
-        metric.samples = None  # its numbers have no colons, and take long to write
-    return data.count(b":") == decoders.encode(record).count(b":") + sum(colons)
-
-
-def _remember(record, parts) -> None:
-    """Of a record that was looked at closely: what others will have, too."""
-    if max(map(len, (_texts, *_parts))) > _MOST_KEPT:
-        _texts.clear()
-        for good in _parts:
-            good.clear()
-    _texts.update([record.workload, *(metric.name for metric in record.metrics)])
-    for good, part in zip(_parts, parts):
-        good[part] = part.count(b":")
-
-
 def good(data: bytes, *, tables: bool = True) -> bool:
-    """Whether a line is a record for certain, and, without `tables`, names no tables; faster than line().
-
-    What line() refuses is never good, whatever lines came before.
-    """
-    record = _usual(data)
-    parts = [bytes(record.host), bytes(record.build)] if record else []
-    if record is not None and (tables or not record.tables) and _shown_usual(record, parts, data):
-        return True
-    shown = _shown_good(data)
-    if shown is None or not (tables or not shown.get("tables")):
-        return False
-    if record is not None:
-        _remember(record, parts)
-    return True
+    """Whether a line is a record for certain, and, without `tables`, names no tables; faster than line()."""
+    record = _shown_good(data)
+    return record is not None and (tables or not record.get("tables"))
 
 
 def _refuse_constant(name: str):
@@ -477,7 +323,7 @@ def _no_json(text: str, error: Exception, last: bool) -> str:
 
 
 def line(data: bytes, *, where: str, last: bool = False) -> dict:
-    """A line as a record of this version; `where` names it in the error, `last` says that it may have been cut.
+    """A line as a record; `where` names it in the error, `last` says that it may have been cut.
 
     Raises RecordError.
     """
@@ -499,4 +345,4 @@ def line(data: bytes, *, where: str, last: bool = False) -> dict:
             raise RecordError(f"{where}: {_no_json(text, error, last)}") from None
         if why := problem(record):
             raise RecordError(f"{where}: {why}")
-    return withheld.without_unsure(upgrade(record))
+    return withheld.without_unsure(record)

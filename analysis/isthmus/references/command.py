@@ -20,18 +20,19 @@ from isthmus.records import selection
 from isthmus.references import bounds, lookup, making, measured, site_tree
 from isthmus.statistics import series
 from isthmus.tables import output
+from isthmus.verdicts import outlying
 
 FALSE_ALARMS = 0.1  # of all figures of a night together
 
 
-def _own_entries(folder: pathlib.Path) -> list[lookup.Entry]:
+def _entries(site: pathlib.Path) -> tuple[lookup.Entry, ...]:
+    """References of a site, by its folder."""
+    return lookup.load(*lookup.folders(site / "reframe.py"))
+
+
+def _own_entries(site: pathlib.Path) -> list[lookup.Entry]:
     """References of the site that people wrote."""
-    return [
-        entry
-        for path in sorted(folder.glob("*.yaml"))
-        if not path.name.startswith(measured.PREFIX)
-        for entry in lookup.load_file(path)
-    ]
+    return [entry for entry in _entries(site) if not entry.path.name.startswith(measured.PREFIX)]
 
 
 def update(asked) -> int:
@@ -41,11 +42,12 @@ def update(asked) -> int:
         raise Error("--false-alarms is above 0 and at most 10 a night")
     folder = site_tree.site_folder(asked.site) / "references"
     known = {partition.name for partition in site_tree.partitions(folder.parent)}
+    own = _own_entries(folder.parent)
     condition = series.condition(asked.a) if asked.a else "true"
     with selection.from_arguments(asked, wanted=making.WANTED) as opened:
         made = making.make(
             opened, condition=condition, alarms=asked.false_alarms, metrics=asked.metrics, runs=asked.runs,
-            own=_own_entries(folder),
+            own=own,
         )  # fmt: skip
     if strange := sorted(set(made.trees) - known):
         raise Error(f"the records are of partition {strange[0]!r}; {asked.site} has {', '.join(sorted(known))}")
@@ -83,6 +85,14 @@ def _say(made: making.Made, asked, changed: int) -> None:
     for why in sorted(set(made.left.values())):
         which = [label for label, reason in made.left.items() if reason == why]
         say.append(f"{len(which)} series get none, each {why}, such as {which[0]}")
+    say += outlying.in_words(made.out)
+    if made.wide:
+        label, loss = max(made.wide.items(), key=lambda each: each[1])
+        say.append(
+            f"{spelling.counted(len(made.wide), 'bound', 'are')} so wide that a loss of {making.WIDE:.0%} "
+            f"would pass, and one of {loss:.0%} of {label}: these jobs are of several states of the machine, or too "
+            "few; `isthmus drift` and `isthmus nodes` say which, --from chooses"
+        )
     if made.one_day:
         say.append(f"{made.one_day} series have all jobs on one day, which makes noise look small; spread them")
     if not changed:
@@ -99,7 +109,7 @@ def check(asked) -> int:
     if not asked.paths:
         selection.refuse_unused(asked, ("workload", "metric"))
     folder = site_tree.site_folder(asked.site)
-    entries = lookup.load(folder / "references")
+    entries = _entries(folder)
     catalogue = _catalogue(asked.catalogue)
     problems = [*lookup.problems(entries, catalogue), *lookup.idle(entries, site_tree.partitions(folder))]
     missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
@@ -126,7 +136,6 @@ def _selected(asked, catalogue: dict) -> list[dict]:
     """Workloads of the catalogue that --workload and --metric choose. Raises Error where an option chooses none."""
     workloads = catalogue["workloads"]
     if asked.workload:
-        selection.refuse_old_names(asked.workload)
         for pattern in asked.workload:
             if not any(fnmatch.fnmatchcase(each["name"], pattern) for each in workloads):
                 raise Error(

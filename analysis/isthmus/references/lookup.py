@@ -14,13 +14,15 @@ import json
 import math
 import pathlib
 import re
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
 from isthmus import Error, inputs, spelling
+from isthmus import units as amounts
 from isthmus.profiles.profile import PROFILED
-from isthmus.records import doubts, old_names, validate
+from isthmus.records import doubts, validate
+from isthmus.references import selectors
 
 #: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
 SELECTORS = (
@@ -29,7 +31,13 @@ SELECTORS = (
 )  # fmt: skip
 _SHARES_ONLY = ("limit", "bytes_least")
 #: What was known when a reference was made; nothing is chosen by it.
-_PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint")
+_PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint", "left_out")
+_MOST_BOUNDS = 50_000  # of a file and those that it names; a machine has some 1,000 for each driver and compiler
+_MOST_NAMED = 2_000  # times that a file, and those that it names, name one
+_MOST_SHARE = 2  # of a limit: what is above 1.05 is red anyway
+_MOST_NESTED = 20  # files that name each other in a row
+_MOST_MOVED = 2**44  # bytes of one sample: more than any memory has
+_MOST_UNFOLDED = 100_000  # values that the aliases of a file may add to those that are written
 
 
 class BadReference(Error):
@@ -99,26 +107,47 @@ def units() -> tuple[str, ...]:
     return tuple(schema["properties"]["metrics"]["items"]["properties"]["unit"]["enum"])
 
 
-@functools.cache
-def load(folder: pathlib.Path | None) -> tuple[Entry, ...]:
-    """All entries of the files of a folder; those in folders below it are read through `$ref`. Raises BadReference."""
+def folders(configuration: pathlib.Path) -> list[pathlib.Path]:
+    """references/ next to a site's configuration file; where that is a link, also next to the file that it leads to."""
+    places = (configuration.parent.resolve(), configuration.resolve().parent)
+    return [place / "references" for place in dict.fromkeys(places)]
+
+
+def listed(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What is in a folder of references, nothing where there is none. Raises BadReference for a link that leads
+    nowhere, and for what is no folder or cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        if not folder.is_symlink():
+            return []
+        why = "a link that leads nowhere"
+    except OSError as error:
+        why = error.strerror or str(error)
+    raise BadReference(f"{folder}: {why}, so no reference in it would hold; mend or remove it")
+
+
+def load(*places: pathlib.Path) -> tuple[Entry, ...]:
+    """All entries of the files of these folders; folders below are read through `$ref`. Raises BadReference."""
     entries: list[Entry] = []
-    for path in sorted(folder.glob("*.yml")) if folder else []:
-        raise BadReference(f"{path}: not read under this name; call it {path.stem}.yaml")
-    for path in sorted(folder.glob("*.yaml")) if folder else []:
-        entries += load_file(path)
+    for path in (path for folder in places for path in listed(folder)):
+        if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml":
+            raise BadReference(f"{path}: not read under this name; call it {path.stem}.yaml")
+        if path.suffix == ".yaml":
+            entries += load_file(path)
     return tuple(entries)
 
 
 def load_file(path: pathlib.Path) -> list[Entry]:
     """The entries of one file, and of those that it names."""
-    return _load_file(pathlib.Path(path), {}, ())
+    return _Reader().file(pathlib.Path(path), {}, ())
 
 
 def read_yaml(path: pathlib.Path):
-    """The contents of a file as they stand. Raises BadReference for what is no YAML."""
+    """The contents of a file as they stand. Raises BadReference for what is no YAML, or unfolds to far more."""
     try:
-        return yaml.load(inputs.read_small(path).decode(), Loader=_Loader)
+        data = inputs.read_small(path)
+        content = yaml.load(data.decode(), Loader=_Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise BadReference(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -126,30 +155,98 @@ def read_yaml(path: pathlib.Path):
         what = getattr(error, "problem", None) or str(error)
         why = spelling.shorten(" ".join(f"{what}{f', line {mark.line + 1}' if mark else ''}".split()))
         raise BadReference(f"{path.name}: no YAML ({why})") from None
+    _refuse_unfolding(content, len(data) + _MOST_UNFOLDED, path.name)
+    return content
 
 
-def _load_file(path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
-    if path.resolve() in within:
-        raise BadReference(f"{path.name}: it names itself by $ref, directly or by another file")
-    within = (*within, path.resolve())
-    content = read_yaml(path)
-    index, fingerprints = [], None
-    if isinstance(content, dict):
-        content = dict(content)
-        if "$ref" in content and "$index" not in content:
+def _refuse_unfolding(content, most: int, where: str) -> None:
+    """Raises BadReference where aliases repeat each other, so that a walk through the content would not end."""
+    found, pending = 0, [content]
+    while pending:
+        value = pending.pop()
+        found += 1
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, (list, tuple, set)):
+            pending += value
+        if found + len(pending) > most:
+            raise BadReference(
+                f"{where}: its aliases (*NAME) unfold to more than {most} values; write out what it holds"
+            )
+
+
+class _Reader:
+    """Reads one file and those that it names by $ref, each once, and counts what comes of them."""
+
+    def __init__(self) -> None:
+        self._contents: dict[pathlib.Path, Any] = {}
+        self._named = self._bounds = 0
+
+    def _content(self, path: pathlib.Path, within: tuple[pathlib.Path, ...]):
+        """The contents of a file; the last of those that it is `within` is the file itself."""
+        *above, real = within
+        if real in above:
+            raise BadReference(f"{path.name}: it names itself by $ref, directly or by another file")
+        if len(above) >= _MOST_NESTED:
+            raise BadReference(f"{path.name}: the last of more than {_MOST_NESTED} files that name each other in a "
+                               "row; name it in the first")  # fmt: skip
+        self._named += len(within) > 1
+        if self._named > _MOST_NAMED:
+            raise BadReference(f"{within[0].name}: names files by $ref more than {_MOST_NAMED} times, what these name "
+                               "included; name each where it is needed")  # fmt: skip
+        if real not in self._contents:
+            self._contents[real] = read_yaml(path)
+        return self._contents[real]
+
+    def file(self, path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
+        """The entries of a file that stands under the selectors `above`, in files that are `within` each other."""
+        within = (*within, path.resolve())
+        content = self._content(path, within)
+        index, fingerprints = [], None
+        if isinstance(content, dict):
+            content = dict(content)
+            if "$ref" in content and "$index" not in content:
+                content = [content]
+            else:
+                index = _index(content.pop("$index", None), path.name)
+                fingerprints = content.pop("$fingerprints", {})
+                if not isinstance(fingerprints, dict):
+                    raise BadReference(f"{path.name}: $fingerprints is no mapping of a name to what it stands for")
+                for key in (key for key in content if str(key).startswith("$")):
+                    near = spelling.did_you_mean(key, ["$index", "$fingerprints", "$ref"])
+                    raise BadReference(f"{path.name}: {key!r} is not known here{near}")
+        if not content:
+            _refuse_nothing(path.name)
+        return self._walk(content, index, above, path, itertools.count(1), fingerprints, within)
+
+    def _walk(self, content, index, above, path, numbers, fingerprints, within) -> list[Entry]:
+        if index:
+            if not isinstance(content, dict):
+                raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
+            entries = []
+            for key, below in content.items():
+                pattern = _pattern(key, f"{path.name}, {index[0]}")
+                if below is None or below == {} or (below == [] and not index[1:]):
+                    _refuse_nothing(f"{path.name}, {index[0]} {key!r}")
+                chosen = {**above, index[0]: [*above.get(index[0], []), pattern]}
+                entries += self._walk(below, index[1:], chosen, path, numbers, fingerprints, within)
+            return entries
+        if isinstance(content, dict) and "$ref" in content:
             content = [content]
-        else:
-            index = _index(content.pop("$index", None), path.name)
-            fingerprints = content.pop("$fingerprints", {})
-            if not isinstance(fingerprints, dict):
-                raise BadReference(f"{path.name}: $fingerprints is no mapping of a name to what it stands for")
-            for key in (key for key in content if str(key).startswith("$")):
-                near = spelling.did_you_mean(key, ["$index", "$fingerprints", "$ref"])
-                raise BadReference(f"{path.name}: {key!r} is not known here{near}")
-    numbers = itertools.count(1)
-    if not content:
-        _refuse_nothing(path.name)
-    return _walk(content, index, above, path, numbers, fingerprints, within)
+        if not isinstance(content, list):
+            raise BadReference(f"{path.name}: not a list of entries")
+        entries = []
+        for item in content:
+            where = f"{path.name}, entry {next(numbers)}"
+            if isinstance(item, dict) and "$ref" in item:
+                entries += self.file(_referred(item, path, where), above, within)
+            else:
+                entries.append(_entry(item, above, path, where, fingerprints))
+                self._bounds += len(entries[-1].metrics) + len(entries[-1].shares)
+            if self._bounds > _MOST_BOUNDS:
+                raise BadReference(f"{where}: more than {_MOST_BOUNDS} bounds, a file counted each time that $ref "
+                                   "names it; name each where it is needed")  # fmt: skip
+        return entries
 
 
 def _index(index, where: str) -> list[str]:
@@ -158,38 +255,14 @@ def _index(index, where: str) -> list[str]:
     for field in index:
         if field not in SELECTORS:
             raise BadReference(f"{where}: $index names {field!r}; choose from {', '.join(SELECTORS)}")
+        if index.count(field) > 1:
+            raise BadReference(f"{where}: $index names {field!r} twice; write both patterns as one")
     return index
 
 
 def _refuse_nothing(where: str) -> NoReturn:
     """What was cut where a level begins would bound nothing, without a word."""
     raise BadReference(f"{where}: holds nothing, as a file that was cut short; write what it holds, or remove it")
-
-
-def _walk(content, index, above, path, numbers, fingerprints, within) -> list[Entry]:
-    if index:
-        if not isinstance(content, dict):
-            raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
-        entries = []
-        for key, below in content.items():
-            pattern = _pattern(key, f"{path.name}, {index[0]}", index[0])
-            if below is None or below == {} or (below == [] and not index[1:]):
-                _refuse_nothing(f"{path.name}, {index[0]} {key!r}")
-            chosen = {**above, index[0]: [*above.get(index[0], []), pattern]}
-            entries += _walk(below, index[1:], chosen, path, numbers, fingerprints, within)
-        return entries
-    if isinstance(content, dict) and "$ref" in content:
-        content = [content]
-    if not isinstance(content, list):
-        raise BadReference(f"{path.name}: not a list of entries")
-    entries = []
-    for item in content:
-        where = f"{path.name}, entry {next(numbers)}"
-        if isinstance(item, dict) and "$ref" in item:
-            entries += _load_file(_referred(item, path, where), above, within)
-        else:
-            entries.append(_entry(item, above, path, where, fingerprints))
-    return entries
 
 
 def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
@@ -201,8 +274,8 @@ def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
     return named
 
 
-def _pattern(value, where: str, field: str = "") -> str:
-    """A selector as a regular expression; null is 'has none'. Workloads get the names of this version."""
+def _pattern(value, where: str) -> str:
+    """A selector as a regular expression; null is 'has none'."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
         raise BadReference(f"{where}: {value!r} is no word or regular expression")
     text = "" if value is None else str(value)
@@ -210,7 +283,7 @@ def _pattern(value, where: str, field: str = "") -> str:
         re.compile(text)
     except re.error as error:
         raise BadReference(f"{where}: {text!r} is no regular expression ({error})") from None
-    return old_names.pattern(text) if field == "workload" else text
+    return text
 
 
 def _entry(item, above, path, where, fingerprints) -> Entry:
@@ -227,8 +300,11 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
         _refuse_nothing(f"{where}, {'shares' if is_share else 'metrics'}")
     if not isinstance(item.get("axes", {}), dict):
         raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
-    chosen = {field: _pattern(item[field], f"{where}, {field}", field) for field in SELECTORS if field in item}
-    axes = old_names.chosen_axes(chosen.get("workload"), item.get("axes", {}))
+    for axis, value in item.get("axes", {}).items():
+        if isinstance(value, (dict, list, set)):
+            raise BadReference(f"{where}: axis {axis} is no word or number")
+    chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
+    axes = item.get("axes", {})
     for field, patterns in above.items():
         # All levels must fit: a string that matches each of several patterns.
         terms = [*patterns, *([chosen[field]] if field in chosen else [])]
@@ -237,9 +313,25 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
     shares = {name: _share(name, share, where) for name, share in item.get("shares", {}).items()}
     return Entry(
         where, path, chosen, axes, metrics, shares,
-        None if item.get("limit") is None else _pattern(item["limit"], f"{where}, limit"),
-        _number(item.get("bytes_least", 0), f"{where}: bytes_least"),
+        _limit(item.get("limit"), where), _bytes_least(item.get("bytes_least", 0), where),
     )  # fmt: skip
+
+
+def _limit(given, where: str) -> str | None:
+    """`limit` as a regular expression; one that is of no limit is refused, for another share would hold silently."""
+    if given is None:
+        return None
+    pattern = _pattern(given, f"{where}, limit")
+    if why := selectors.wrong_limit(pattern):
+        raise BadReference(f"{where}: {why}")
+    return pattern
+
+
+def _bytes_least(given, where: str) -> float:
+    number = _number(given, f"{where}: bytes_least")
+    if not 0 <= number <= _MOST_MOVED:
+        raise BadReference(f"{where}: bytes_least is {given!r}, and no figure moves so much; write bytes, as 67108864")
+    return number
 
 
 def _number(value, where: str) -> float:
@@ -256,6 +348,7 @@ def _metric_name(name, where: str):
 def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     """[value, lower, upper, unit], or the same by name with its provenance."""
     _metric_name(name, where)
+    is_measured = isinstance(given, dict) and "n" in given  # jobs can have varied by more than their value
     if isinstance(given, dict):
         given = _listed(name, given, where, fingerprints)
     if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
@@ -263,6 +356,8 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     value, lower, upper, unit = given
     _number(value, f"{where}: {name}'s value")
     _refuse_tolerances(name, value, lower, upper, where)
+    if not is_measured:
+        _refuse_percent(name, lower, upper, where)
     unit = "1" if unit == 1 else unit  # as YAML reads it
     if unit not in units():
         raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
@@ -289,11 +384,18 @@ def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
             wanted = "at most 0, such as -0.05" if sign < 0 else "at least 0, such as 0.05"
             raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; it must be {wanted}")
     if lower is not None and lower < -1 and value >= 0:
-        raise BadReference(f"{where}: {name}'s lower tolerance is {lower}: fractions, so -0.05 for 5%")
+        raise BadReference(f"{where}: {name}'s lower tolerance is {lower}; {amounts.no_margin(lower)}")
     if lower is None and upper is None:
         raise BadReference(f"{where}: {name} has no tolerance, so it bounds nothing; give one, such as -0.05")
     if value == 0 and (lower or upper):
         raise BadReference(f"{where}: {name}'s value is 0, which has no fractions; write 0 as tolerance")
+
+
+def _refuse_percent(name, lower, upper, where: str) -> None:
+    """Raises BadReference for tolerances that were written in percent: they bound next to nothing."""
+    for what, fraction in (("lower", lower), ("upper", upper)):
+        if fraction is not None and (why := amounts.no_margin(fraction)):
+            raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; {why}")
 
 
 def _share(name, given, where: str):
@@ -304,6 +406,10 @@ def _share(name, given, where: str):
     _number(low, f"{where}: {name}'s share")
     if high is not None:
         _number(high, f"{where}: {name}'s largest share")
+        if high >= _MOST_SHARE and (why := amounts.no_margin(high)):
+            raise BadReference(f"{where}: {name}'s largest share is {high}; {why}")
+    if low >= _MOST_SHARE and (why := amounts.no_margin(low)):
+        raise BadReference(f"{where}: {name}'s share is {low}; {why}")
     if not 0 <= low <= (1 if high is None else high):
         raise BadReference(f"{where}: {name}'s share is {given!r}; write 0.7, or [0.7, 1.05]")
     return low, high
@@ -408,7 +514,7 @@ def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None 
         if (
             metric["name"] not in entry.shares
             or not entry.holds(case)
-            or (entry.limit is not None and not re.match(entry.limit, metric["limit"]["source"]))
+            or (entry.limit is not None and not selectors.meets_limit(entry.limit, metric["limit"]["source"]))
             or moved < entry.bytes_least
             or not _at_axes(entry, record["axes"])
         ):
@@ -425,6 +531,22 @@ def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None 
             return f"{metric['name']} is {share:.0%} of what {source} allows, more than {high:.0%}"
         return None
     return None
+
+
+def passed_over(entries, metric: dict, record: dict, case: dict) -> list[Entry]:
+    """Entries whose share would be that of a figure but for their `limit` alone, where none of them has its share: a
+    limit of another generation or number of links than this machine's, or a slip."""
+    if record["emulated"] or not metric.get("limit") or metric.get("share") is None:
+        return []
+    source, moved = metric["limit"]["source"], doubts.moved(record, metric)
+    fitting = [
+        entry
+        for entry in entries
+        if metric["name"] in entry.shares and entry.holds(case) and moved >= entry.bytes_least
+    ]
+    if any(entry.limit is None or selectors.meets_limit(entry.limit, source) for entry in fitting):
+        return []
+    return fitting
 
 
 # --- checking against the catalogue ---
@@ -444,6 +566,9 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
     pattern = entry.selectors.get("workload")
     family = re.match(r"[a-z0-9_]+(?=/)", pattern or "")
     known = family is not None and family[0] in families
+    if family is not None and not known and family[0] not in selectors.MADE:
+        hint = spelling.did_you_mean(family[0], {*families, *selectors.MADE})
+        return [f"{entry.where}: there is no family of workloads called {family[0]!r}{hint}"]
     fitting = [w for w in catalogue["workloads"] if pattern is None or re.fullmatch(pattern, w["name"])]
     if known and not fitting:
         return [f"{entry.where}: no workload of the catalogue matches {pattern!r}"]
@@ -454,10 +579,28 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
             sentences.append(
                 f"{entry.where}: no {field} matches {chosen!r}; there are {', '.join(filter(None, values))}"
             )
+    for field in () if entry.path.name.startswith(selectors.MEASURED) else (*selectors.FIELDS, "driver"):
+        chosen = entry.selectors.get(field)
+        if chosen is not None and (why := selectors.wrong(field, chosen)):
+            sentences.append(f"{entry.where}: {why}")
+    if known:
+        sentences += [f"{entry.where}: {why}" for why in _wrong_axes(entry, fitting)]
+    elif family is not None:
+        unreported = selectors.unknown_metrics(family[0], [*entry.metrics, *entry.shares])
+        sentences += [f"{entry.where}: no workload of {family[0]}/ reports {name!r}" for name in unreported]
     if known:
         unreported = _unreported([*entry.metrics, *entry.shares], fitting)
         sentences += [f"{entry.where}: no workload that matches {pattern!r} reports {name!r}" for name in unreported]
     return sentences
+
+
+def _wrong_axes(entry: Entry, fitting: list[dict]) -> list[str]:
+    """What none of these workloads of the catalogue has as an axis or as a kind of its values."""
+    axes = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), dict)]
+    if not entry.axes or len(axes) < len(fitting):  # the program's own list has more of each axis
+        return []
+    found = [selectors.wrong_kinds(entry.axes, known) for known in axes]
+    return [] if [] in found else found[0]
 
 
 def reported(workload: dict) -> set[str] | None:

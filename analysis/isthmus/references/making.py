@@ -14,6 +14,7 @@ from isthmus.records import measurements, store
 from isthmus.records.measurements import literal
 from isthmus.references import bounds, lookup, measured
 from isthmus.statistics import series
+from isthmus.verdicts import outlying
 
 # Fields of the fingerprint that must not differ among the jobs of one reference. The others are keys, differ by nature
 # between equal nodes (memory, VBIOS), sleep with an idle link (pcie_gen), or come with each build (git).
@@ -90,6 +91,8 @@ class Made:
     fingerprints: dict[str, dict] = dataclasses.field(default_factory=dict)
     few: dict[str, int] = dataclasses.field(default_factory=dict)  # series that have too few jobs, and how many
     left: dict[str, str] = dataclasses.field(default_factory=dict)  # other series, and why
+    out: list[tuple[outlying.Outlying, str]] = dataclasses.field(default_factory=list)  # and the series' label
+    wide: dict[str, float] = dataclasses.field(default_factory=dict)  # bounds that let so large a loss pass
     one_day: int = 0
     bounds: int = 0
     figures: int = 0
@@ -104,6 +107,7 @@ class _Figure:
     group: dict
     profiler: str
     fingerprint: str
+    without: tuple[str, ...]  # nodes, GPUs and jobs that have no part in it
     occurring: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
 
 
@@ -134,8 +138,9 @@ def _figures(opened: store.Store, made: Made, condition: str, group: dict, profi
         every = [each for each in every if as_record.is_held(each.metric, each.unit)]
     else:
         every = [each for each in every if not each.metric.startswith(profile.PROFILED)]
-    enough = [each for each in every if each.jobs("A") >= bounds.FEWEST]
     names = series.labels(every)
+    every, without = _without_outlying(opened, made, every, names, wanted)
+    enough = [each for each in every if each.jobs("A") >= bounds.FEWEST]
     made.few |= {names[each.key]: each.jobs("A") for each in every if each.jobs("A") < bounds.FEWEST}
     if not enough:
         return []
@@ -149,7 +154,38 @@ def _figures(opened: store.Store, made: Made, condition: str, group: dict, profi
         for field in _OPTIONAL:
             values = occurring.setdefault(each.workload, {}).setdefault(field, set())
             values.add(each.key[measurements.SERIES.index(field)])
-    return [_Figure(each, names[each.key], group, profiler, name, occurring[each.workload]) for each in enough]
+    return [
+        _Figure(each, names[each.key], group, profiler, name, without[each.key], occurring[each.workload])
+        for each in enough
+    ]
+
+
+def _without_outlying(
+    opened: store.Store, made: Made, every: list[series.Series], names: dict[tuple, str], wanted: str
+) -> tuple[list[series.Series], dict[tuple, tuple[str, ...]]]:
+    """The series without places and jobs that are not what their equals are, and by series what these are.
+
+    Counts vary for reasons of their own, and keep every job.
+    """
+    places = outlying.Places(opened, wanted)
+    left, without = [], {}
+    for each in every:
+        counted = each.metric.startswith(profile.PROFILED)
+        kept, found = outlying.without(each, places, jobs_too=not counted)
+        left.append(kept)
+        without[each.key] = tuple(said.name for said in found)
+        made.out += [(said, names[each.key]) for said in found]
+    return left, without
+
+
+WIDE = 0.30  # a loss that no bound of a figure of one state lets pass
+
+
+def _loss(each: series.Series, reference: bounds.Reference) -> float:
+    """The largest loss of speed that is within a bound; 0 where neither side is better."""
+    if each.better == "higher":
+        return -(reference.lower or 0.0)
+    return 1 - 1 / (1 + (reference.upper or 0.0)) if each.better == "lower" else 0.0
 
 
 def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
@@ -168,6 +204,9 @@ def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
         return
     bound = dataclasses.asdict(reference)
     bound |= {"interval": list(reference.interval), "date": today, "fingerprint": figure.fingerprint}
+    bound |= {"left_out": ", ".join(figure.without)} if figure.without else {}
+    if (loss := _loss(each, reference)) > WIDE:
+        made.wide[figure.label] = loss
     keys = tuple(measured.exactly(group[key]) for key in measured.KEYS)
     cases = made.trees.setdefault(group["partition"], {}).setdefault(keys, {})
     cases.setdefault(measured.case_key(entry), {**entry, "metrics": {}})["metrics"][each.metric] = bound
@@ -187,7 +226,10 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
     ]  # fmt: skip
     if not figures:
         most = max(made.few.values(), default=0)
-        raise Error(f"no series has {bounds.FEWEST} jobs of one state of the machine (the most is {most}); run more")
+        without = f" without {made.out[0][0].name} and its like, which differ from the others" if made.out else ""
+        raise Error(
+            f"no series has {bounds.FEWEST} jobs of one state of the machine{without} (the most is {most}); run more"
+        )
     # A night has one driver and compiler, whichever; a figure that was measured with several counts once.
     made.figures = len({(figure.group["partition"], figure.profiler, figure.each.key) for figure in figures})
     tail = alarms / ((metrics or made.figures) * runs)

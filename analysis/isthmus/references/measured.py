@@ -10,10 +10,9 @@ import re
 import yaml
 
 from isthmus import Error
-from isthmus.records import old_names
-from isthmus.references import lookup
+from isthmus.references import lookup, selectors
 
-PREFIX = "measured-"  # files that `update` writes begin so
+PREFIX = selectors.MEASURED  # files that `update` writes begin so
 KEYS = ("partition", "arch", "driver", "compiler")  # levels of such a file, as its $index says
 # What identifies an entry below them.
 CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks", "profiler")
@@ -22,15 +21,6 @@ CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks"
 def case_key(entry: dict) -> tuple:
     axes = json.dumps(entry.get("axes", {}), sort_keys=True)
     return (*(str(entry.get(field, "")) for field in CASE), axes)
-
-
-def _of_this_version(entry: dict) -> dict:
-    """An entry with the names of this version."""
-    workload = entry.get("workload")
-    changed: dict = {"workload": old_names.pattern(workload)} if isinstance(workload, str) else {}
-    if "axes" in entry:
-        changed["axes"] = old_names.chosen_axes(changed.get("workload"), entry["axes"])
-    return {**entry, **changed}
 
 
 def read(path: pathlib.Path) -> tuple[dict, dict]:
@@ -51,7 +41,6 @@ def read(path: pathlib.Path) -> tuple[dict, dict]:
         for entry in level:
             if "metrics" not in entry:
                 raise Error(f"{path}: only entries with metrics stand in here; write others into a file of your own")
-            entry = _of_this_version(entry)
             tree.setdefault(keys, {})[case_key(entry)] = entry
 
     walk({key: value for key, value in content.items() if not key.startswith("$")}, ())

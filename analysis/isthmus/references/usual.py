@@ -1,6 +1,6 @@
 """Usual shares: what each path reaches of its limit in kept records, as schema/usual_shares.json has it.
 
-`scripts/make-usual-shares` writes the file from analysis/data; both programs read it to mark a figure as low.
+`scripts/make-usual-shares` writes the file from papers/data; both programs read it to mark a figure as low.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from isthmus.groups import grouped
-from isthmus.records import content, doubts, load
+from isthmus.records import content, copies, doubts, load
 from isthmus.references import lookup
 
 #: Bytes from which on a path is taken; the first at which its records agree.
@@ -53,10 +53,10 @@ def _path(record: dict, metric: dict) -> _Path | None:
 
 def _reached(files) -> dict[_Path, list[_Reached]]:
     """Figures that count and that nothing casts doubt on, by path."""
-    found = []
+    found, seen = [], copies.Seen()
     for file in files:
         for record in load.iterate(file):
-            if content.failure(record) or record["skipped"]:
+            if content.failure(record) or record["skipped"] or seen.is_copy(record, file):
                 continue
             for metric in record["metrics"]:
                 if not metric.get("limit") or metric["median"] is None:
@@ -98,7 +98,7 @@ def text(found: list[dict]) -> str:
     """The file: an entry a line."""
     lines = ",\n".join(f"    {json.dumps(each)}" for each in found)
     description = (
-        "Median share of its nominal limit that a path reaches in `records` of the folders `of` of analysis/data, from "
+        "Median share of its nominal limit that a path reaches in `records` of the folders `of` of papers/data, from "
         "`bytes_least` bytes on. scripts/make-usual-shares writes this file."
     )
     return f'{{\n  "description": {json.dumps(description)},\n  "paths": [\n{lines}\n  ]\n}}\n'

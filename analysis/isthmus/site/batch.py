@@ -344,7 +344,9 @@ def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: 
         if why := _failure(start):
             notes.append(f"mpi: {wrapper} is here, but two ranks do not start: {why}")
             return False
-    notes.append(f"mpi: {wrapper}, started by {launcher}")
+        notes.append(f"mpi: {wrapper}, started by {launcher}")
+    else:
+        notes.append(f"mpi: {wrapper}, to be started by {launcher}: that was not tried, as it takes a job")
     return True
 
 

@@ -28,7 +28,7 @@ import sys
 import tempfile
 
 from isthmus import Error, exits, spelling, tools
-from isthmus.records import load
+from isthmus.records import reading
 from isthmus.references import site_tree
 from isthmus.site import capabilities, check
 from isthmus.tables import output
@@ -225,7 +225,7 @@ def _states_gpu(partition: dict) -> bool:
 def durations(paths, emulating=frozenset()):
     """Seconds of past runs by (system, partition, command), the number of runs that are left out by partition and
     reason, and an exit code; a file that cannot be taken is named. Emulated runs count on `emulating` partitions."""
-    cases, status = load.read_files(paths) if paths else ([], exits.PASSED)
+    cases, status = reading.read_files(paths) if paths else ([], exits.PASSED)
     runs: dict[str, list[dict]] = collections.defaultdict(list)
     for case in cases:
         runs[case["run"]["id"]].append(case)

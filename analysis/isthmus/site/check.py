@@ -19,9 +19,9 @@ import re
 import socket
 import sys
 
-from isthmus import Error, exits, spelling, tools
+from isthmus import Error, exits, inputs, spelling, tools
 from isthmus.references import lookup, site_tree
-from isthmus.site import capabilities, settings
+from isthmus.site import capabilities, exports, settings
 from isthmus.site.machine import FILL_IN
 
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|<[a-z]+>")
@@ -116,7 +116,11 @@ class Known:
             raise Error(
                 f"{root / CATALOGUE} is missing: it lists what the suite measures; name Isthmus's tree with --root"
             )
-        self.catalogue = json.loads(place.read_text(encoding="utf-8"))
+        try:
+            self.catalogue = inputs.json_of(inputs.read_small(place))
+        except (OSError, ValueError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or spelling.shorten(str(error))
+            raise Error(f"{place}: no list of what the suite measures ({why}); take it from Isthmus's tree") from None
         if bench:
             listed = {w["name"]: w for w in listing(bench)["workloads"]}
             fixed = [w for w in self.catalogue["workloads"] if w["name"] not in listed]
@@ -230,7 +234,19 @@ class Site:
             installed = not (self.root / "scripts/spack-environment").is_file()
             if spack and not installed and not (self.root / spack / "spack.yaml").is_file():
                 self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
+            if isinstance(spack, str):
+                self._spack_files(self.root / spack)
         return found
+
+    def _spack_files(self, folder):
+        """Variables that the files of a Spack environment set, and nothing reads."""
+        for path in exports.spack_files(folder):
+            try:
+                content = lookup.read_yaml(path)
+            except lookup.BadReference:  # Spack says what is wrong with it
+                continue
+            for why in sorted(set(exports.of_spack(content))):
+                self.error(f"{folder.name}/{path.name}", why)
 
     def _unused(self, configuration):
         """Environments that no partition lists."""
@@ -300,7 +316,13 @@ class Site:
         path = self.path.parent / LOGIN_NODES
         if not path.is_file():
             return
-        lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        try:
+            text = inputs.read_small(path, inputs.MIB).decode()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            self.error(LOGIN_NODES, f"it cannot be read ({why}); write a name of a login node a line")
+            return
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         for name in filter(None, lines):
             if not any(re.match(pattern, name) for pattern in own):
                 self.error(LOGIN_NODES, f"no pattern of 'hostnames' fits {name}: a session there would be refused")
@@ -462,10 +484,11 @@ class Site:
 
     def _references(self, partitions):
         seen: dict[tuple, str] = {}
-        for path in sorted((self.path.parent / "references").glob("*")):
-            if path.is_dir():
-                continue  # read where a file names it by $ref
+        self._misnamed()
+        for path in self._reference_files():
             if path.suffix != ".yaml":
+                if path.is_dir():
+                    continue  # read where a file names what is in it by $ref
                 self.error(f"references/{path.name}", "not read: files end in .yaml")
                 continue
             try:
@@ -479,6 +502,22 @@ class Site:
                 self.error("references", sentence)
             for entry in entries:
                 self._reference(entry, seen)
+
+    def _reference_files(self) -> list[pathlib.Path]:
+        found = []
+        for folder in lookup.folders(self.path):
+            try:
+                found += lookup.listed(folder)
+            except lookup.BadReference as error:
+                self.error("references", str(error))
+        return found
+
+    def _misnamed(self):
+        """What lies in the site's folder under nearly the name of its references, and so is read by nobody."""
+        for path in sorted(self.path.parent.iterdir()):
+            name = path.stem if path.suffix in (".yaml", ".yml") else path.name
+            if path.name != "references" and spelling.distance(name.lower(), "references") <= 2:
+                self.error(path.name, "not read under this name; did you mean 'references', the folder?")
 
     def _nearest(self, sentence: str) -> str:
         """What a name that fits nothing may have been meant to be."""

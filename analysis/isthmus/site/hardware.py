@@ -33,6 +33,8 @@ KFD = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 #: Vendors of GPUs by their PCI number, and the classes of device that are GPUs: of AMD's not those of a desktop.
 VENDORS = {"0x10de": ("NVIDIA", ("0x0300", "0x0302")), "0x1002": ("AMD", ("0x0302", "0x0380", "0x1200"))}
+BACKENDS = {"NVIDIA": "cuda", "AMD": "hip"}
+ASK_FOR_ALL = "ask for all of a node's and probe again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,7 @@ def look(machine: Machine) -> Node:
 
 def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
     """The GPUs of this node, by the best witness; None where none is seen. Doubts say why there may be some."""
-    by_driver = _by_kfd(machine, notes)
+    by_driver = _by_kfd(machine, notes, doubts)
     found = _by_bench(machine) or _by_nvidia_smi(machine, notes, doubts) or by_driver or _by_rocm_smi(machine, doubts)
     if found and found.backend == "cuda" and by_driver:
         notes.append(f"{_listed(by_driver.kinds)} are here, too: a partition is built for one vendor")
@@ -186,7 +188,7 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         return None
     lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
     rows = [match.groups() for line in lines if (match := re.fullmatch(r"(.+?)\s*,\s*([^,]+)", line))]
-    instances = _instances(listed.out)
+    instances, unlisted = listed_by_nvidia_smi(listed)
     if answer.ok and rows and len(rows) == len(lines):
         kinds = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
     elif rows:  # a GPU is lost, or the tool complains between its lines
@@ -197,14 +199,14 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
     elif instances:  # drivers before 510 know no compute_cap
         notes.append(f"no architecture is known: {answer.why or 'nvidia-smi does not name it'}")
         kinds = _kinds([(name, FILL_IN) for name, _ in instances])
-        if not listed.ok:
+        if unlisted:
             kinds = [dataclasses.replace(kind, count=None) for kind in kinds]
     else:
         why = _odd(answer, NO_NVIDIA) or _odd(listed, NO_NVIDIA) or answer.why or listed.why or "nvidia-smi is odd"
         doubts.append(f"whether there are NVIDIA GPUs is not known: {why}")
         return None
-    if listed.why:
-        notes.append(f"MIG: not known, {listed.why}; where GPUs are cut, a program uses one instance")
+    if unlisted:
+        notes.append(f"MIG: not known, {unlisted}; where GPUs are cut, a program uses one instance")
     return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
 
 
@@ -242,15 +244,22 @@ def _architecture(name: str, version: str, notes) -> str:
     return FILL_IN
 
 
-def _instances(listed: str) -> list[tuple[str, list[str]]]:
-    """Name of each GPU of `nvidia-smi -L`, and the profiles of the MIG instances below it."""
+def listed_by_nvidia_smi(answer: tools.Answer) -> tuple[list[tuple[str, list[str]]], str]:
+    """Name of each GPU of `nvidia-smi -L` with the profiles of the MIG instances below it, and why these may not be
+    all; empty where they are."""
     found: list[tuple[str, list[str]]] = []
-    for line in listed.splitlines():
+    others = []
+    for line in answer.out.splitlines():
         if gpu := re.fullmatch(r"GPU \d+: (.+?)(?: \(UUID: .*\))?", line):
             found.append((gpu[1], []))
         elif found and (instance := re.match(r"\s+MIG (\S+)", line)):
             found[-1][1].append(instance[1])
-    return found
+        elif line.strip():
+            others.append(line.strip())
+    if not found and _says_none(answer, NO_NVIDIA, (0, 6)):
+        return [], ""
+    odd = f"{answer.command} says {spelling.printable(spelling.shorten(others[0], 120))!r}" if others else ""
+    return found, odd or answer.why
 
 
 def _without_mig(kinds: list[Kind], gpus: list[tuple[str, list[str]]], notes) -> list[Kind]:
@@ -309,22 +318,29 @@ def _look_at_peers(machine, found: Gpus, notes) -> None:
 # --- AMD ---
 
 
-def _kfd_nodes(machine) -> dict[str, dict[str, str]]:
-    """The GPUs that the AMD driver shows, by node number: their properties."""
-    nodes = {}
+def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
+    """The GPUs that the AMD driver shows, by node number: their properties; and how many nodes show none, as a job's
+    control group has it of GPUs that the job was not given."""
+    nodes, hidden = {}, 0
     for folder in machine.folders(f"{KFD}/*"):
         text = machine.read(f"{KFD}/{folder.name}/properties") or ""
         properties = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line.strip())
-        if properties.get("gfx_target_version", "0") not in ("0", ""):
+        hidden += not properties
+        if any(
+            properties.get(name, "0") != "0" for name in ("gfx_target_version", "simd_count")
+        ):  # of a CPU both are 0
             nodes[folder.name] = properties
-    return nodes
+    return nodes, hidden
 
 
-def _by_kfd(machine, notes) -> Gpus | None:
-    nodes = _kfd_nodes(machine)
+def _by_kfd(machine, notes, doubts) -> Gpus | None:
+    nodes, hidden = _kfd_nodes(machine)
+    if hidden:
+        unread = f"the driver's topology has {spelling.counted(hidden, 'node')} whose properties cannot be read"
+        (notes if nodes else doubts).append(f"{unread}, as of AMD GPUs that a job was not given: {ASK_FOR_ALL}")
     if not nodes:
         return None
-    archs = [_gfx(properties["gfx_target_version"]) for properties in nodes.values()]
+    archs = [_gfx(properties.get("gfx_target_version", "")) for properties in nodes.values()]
     answer = machine.ask("rocm-smi", "--showproductname")
     names = [name.strip() for name in re.findall(r"Card [Ss]eries:[ \t]*(\S.*)", answer.out)] if answer.ok else []
     if answer.is_here and not answer.ok:
@@ -332,7 +348,7 @@ def _by_kfd(machine, notes) -> Gpus | None:
     if len(names) != len(archs):
         names = archs
     if FILL_IN in archs:
-        notes.append("the driver's topology has a gfx_target_version that is no number")
+        notes.append("the driver's topology has a GPU without gfx_target_version, or one that is no number")
     return Gpus("hip", _kinds(list(zip(names, archs))), "the driver's topology")
 
 
@@ -359,11 +375,11 @@ def _by_rocm_smi(machine, doubts) -> Gpus | None:
 
 
 def _linked_by_kfd(machine) -> bool:
-    nodes = set(_kfd_nodes(machine))
+    nodes = set(_kfd_nodes(machine)[0])
     for node in nodes:
         reached = set()
-        for link in machine.folders(f"{KFD}/{node}/*_links/*/properties"):
-            text = link.read_text(encoding="utf-8", errors="replace")
+        for link in machine.folders(f"{KFD}/{node}/*_links/*"):
+            text = machine.read(f"{KFD}/{node}/{link.parent.name}/{link.name}/properties") or ""
             reached |= set(re.findall(r"^node_to (\d+)$", text, re.MULTILINE))
         if not nodes - {node} <= reached:
             return False
@@ -382,8 +398,8 @@ def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
     for name, count in seen.items():
         if found is None and count:
             doubts.append(f"the PCI bus has {spelling.counted(count, f'{name} GPU')}, and no tool shows any")
-        elif found and found.backend == "cuda" and name == "NVIDIA" and count > found.count > 0:
-            notes.append(f"the PCI bus has {count} {name} GPUs: ask for all of a node's and probe again")
+        elif found and found.backend == BACKENDS.get(name) and count > found.count > 0:
+            notes.append(f"the PCI bus has {count} {name} GPUs: {ASK_FOR_ALL}")
 
 
 # --- memory and profilers ---

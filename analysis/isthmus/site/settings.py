@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from isthmus import spelling, units
 from isthmus.references import lookup
-from isthmus.site import capabilities
+from isthmus.site import capabilities, exports
 from isthmus.site.machine import FILL_IN
 
 #: What `extras: {'isthmus': {…}}` of a partition may set.
@@ -91,6 +91,7 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
     name = system.get("name", "?")
     found = [*_blanks(f"system {name}", {k: v for k, v in system.items() if k != "partitions"})]
     found += _misplaced(f"system {name}", system)
+    found += [Problem(f"system {name}", what) for what in exports.of(system)]
     found += _keys(f"system {name}", "sched_options", system.get("sched_options", {}), _SCHEDULING)
     partitions = system.get("partitions", [])
     for partition in partitions:
@@ -99,6 +100,7 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
         found += _modules(where, system, partition, environments)
         found += _queue(where, partition, partitions)
         found += [Problem(where, what) for option in partition.get("access", []) for what in _option(partition, option)]
+        found += [Problem(where, what) for what in exports.of(partition)]
         found += _numbers(where, partition)
         found += _extras(where, partition.get("extras", {}))
         found += _slips(where, partition, capabilities.CAPABILITIES)
@@ -111,6 +113,7 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
 def _of_environment(environment: dict) -> list[Problem]:
     where = f"environment {environment.get('name', '?')}"
     found = [*_blanks(where, environment), *_misplaced(where, environment)]
+    found += [Problem(where, what) for what in exports.of(environment)]
     found += _slips(where, environment, capabilities.OF_ENVIRONMENTS)
     for key in environment.get("extras", {}):
         if key != "spack_environment" and _is_slip(key, "spack_environment"):

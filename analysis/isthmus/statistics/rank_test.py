@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
+from scipy import special
 
 ALPHA = 0.01  # false alarms of one metric
 SESSION = 0.05  # of all metrics of a session together
@@ -458,21 +459,8 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
 
 
 def student_p(t: float, freedom: int) -> float:
-    """Two-sided p of Student's t; not below 1e-15, beyond which the series for it has no digits."""
-    return max(2 * _student_tail(abs(t), freedom), 1e-15) if math.isfinite(t) else 1e-15
-
-
-def _student_tail(t: float, freedom: int) -> float:
-    """P(T > t) of Student's t with whole degrees of freedom: the finite series of Abramowitz and Stegun 26.7.3-4."""
-    angle = math.atan2(t, math.sqrt(freedom))
-    cosine2, sine = math.cos(angle) ** 2, math.sin(angle)
-    odd = freedom % 2
-    term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
-    for k in range((freedom - odd) // 2):
-        total += term
-        term *= cosine2 * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return (1 - inside) / 2
+    """Two-sided p of Student's t, no less than 1e-15."""
+    return max(2 * float(special.stdtr(freedom, -abs(t))), 1e-15) if math.isfinite(t) else 1e-15
 
 
 @functools.lru_cache(maxsize=1024)
@@ -480,13 +468,7 @@ def student_quantile(tail: float, freedom: int) -> float:
     """The t that Student's distribution with so many degrees of freedom exceeds with this probability, ≤ 0.5."""
     if not (1e-9 <= tail <= 0.5 and freedom >= 1):
         raise ValueError("a tail is between 1e-9 and 0.5")
-    low, high = 0.0, 1.0
-    while _student_tail(high, freedom) > tail:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_tail(middle, freedom) > tail else (low, middle)
-    return (low + high) / 2
+    return -float(special.stdtrit(freedom, tail))
 
 
 def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:

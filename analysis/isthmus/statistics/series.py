@@ -29,6 +29,8 @@ COUNTS = f"NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NU
 # What content.failure() says: a case that failed, is wrong, or was not verified. Nothing is verified of a skipped one.
 FAILED = f"(error IS NOT NULL OR verify = 'fail' OR (skipped IS NULL AND verify NOT IN {content.VERIFIED}))"
 
+_SHARED = {"node": "#", "job": "@"}  # what follows a name that several have: records.places, records.jobs
+
 _DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
 
 
@@ -42,6 +44,8 @@ def condition(text: str) -> str:
     for part in text.split(","):
         part = part.strip()
         field, equals, value = part.partition("=")
+        if equals and not value.strip():
+            raise Error(f"{spelling.shorten(part, 60)!r} lacks its value; write {spelling.shorten(field, 40)}=VALUE")
         if stretch := re.fullmatch(rf"({_DATE})?\.\.({_DATE})?", part):
             terms += [f"time >= {selection.moment(stretch[1])}"] if stretch[1] else []
             terms += [f"time < {selection.moment(stretch[2])}"] if stretch[2] else []
@@ -50,7 +54,7 @@ def condition(text: str) -> str:
             length = "INTERVAL 1 DAY" if "T" not in part else "INTERVAL 1 MINUTE"
             terms.append(f"(time >= {start} AND time < {start} + {length})")
         elif equals and field in FIELDS:
-            terms.append(_equals(f'"{field}"::VARCHAR', value, (".", "#") if field == "node" else (".",)))
+            terms.append(_equals(f'"{field}"::VARCHAR', value, (".", *_SHARED.get(field, ""))))
         elif equals and field.partition(".")[0] in measurements.OBJECTS and "." in field:
             column, _, name = field.partition(".")
             terms.append(_equals(f"json_extract_string({column}, {literal(_json_path(name))})", value))
@@ -73,7 +77,7 @@ def _json_path(name: str) -> str:
 
 
 def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
-    """SQL: the value, or what begins with it and one of these; a node's name means all hosts that share it."""
+    """SQL: the value, or what begins with it and one of these: the name of a node or job means all that share it."""
     if "*" in value:
         return f"coalesce({column} GLOB {literal(value)}, false)"
     longer = " OR ".join(f"starts_with({column}, {literal(value + end)})" for end in ends)
@@ -263,7 +267,7 @@ def boots(series: Series, side: str) -> list[np.ndarray]:
     """Means of a side's boots, by nodes, as logarithms where values are above zero; without those not known."""
     jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
     values = np.array([job.value for job in jobs])
-    values = np.log(values) if len(values) and (values > 0).all() else values
+    values = np.log(values) if has_ratios(series, (side,)) else values
     members = grouped((label, i) for i, label in enumerate(components([job.boots for job in jobs])))
     means = grouped(
         (tuple(sorted({node for i in those for node in jobs[i].nodes})), float(values[those].mean()))
@@ -310,8 +314,8 @@ def now() -> str:
 
 
 def has_ratios(series: Series, sides) -> bool:
-    """Whether ratios of its values mean something: all are above zero."""
-    return all((series.all(side) > 0).all() for side in sides)
+    """Whether ratios of its values mean something: all are above zero, on each node and GPU."""
+    return all(value > 0 for side in sides for job in series.of(side) for value in job.places.values())
 
 
 def spread(series: Series, sides) -> float:

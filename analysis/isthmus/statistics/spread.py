@@ -17,6 +17,8 @@ import functools
 import math
 import statistics
 
+from isthmus.records import jobs
+
 #: What ± stands for, for the foot of a table.
 MEANING = (
     "±: half the interval over the median: 95% over 6 jobs or more, else the range of the jobs; "
@@ -113,14 +115,6 @@ def whiskers(values: list[float], spreads: list[Spread | None], factor: float = 
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1, "width": 3}
 
 
-def job_of(case: dict) -> str:
-    """The unit of experiment that a record belongs to, as the table of records has it."""
-    run = case["run"]
-    if run.get("job") is None:
-        return run["id"]
-    return f"{run['system']}#{run['job']}" if run.get("system") else run["job"]
-
-
 class Values:
     """What the records of one case say of one metric: one value a job, and how sure it is."""
 
@@ -131,7 +125,7 @@ class Values:
 
     def add(self, case: dict, metric: dict) -> None:
         """A metric of a record that has a median."""
-        self.jobs.setdefault(job_of(case), []).append(metric["median"])
+        self.jobs.setdefault(jobs.id_of(case), []).append(metric["median"])
         valid = len(metric["samples"]) - len(metric.get("invalid") or [])
         self._alone = of_record(metric["median"], metric.get("within_job"), metric.get("mad"), valid)
         if metric.get("share") is not None:

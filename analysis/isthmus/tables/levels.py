@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isthmus import Error, units
+from isthmus.groups import grouped
 from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
@@ -126,13 +127,9 @@ def _levels(cases: list[dict], points: dict[int, spread.Values], caches: list[tu
             end for values in inside if values.value is not None for end in spread.ends(values.value, values.spread)
         ]
         level.low, level.high = min(ends), max(ends)
-        level.doubts = doubts.say(
-            [
-                doubts.of_record(case, content.metrics(case)["latency"])
-                for case in cases
-                if level.first <= case["axes"]["bytes"] <= level.last
-            ]
-        )
+        figures = grouped((case["axes"]["bytes"], (case, content.metrics(case)["latency"])) for case in cases)
+        equals_of_sizes = [found for size, found in figures.items() if level.first <= size <= level.last]
+        level.doubts = doubts.say([each for equals in equals_of_sizes for each in doubts.of_figures(equals)])
     return levels
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from isthmus import options, spelling
 from isthmus.groups import grouped
-from isthmus.records import content, doubts, hardware, load
+from isthmus.records import content, doubts, hardware, jobs, reading
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def jobs(self) -> int:
-        return len({spread.job_of(each) for each in self.records})
+        return len({jobs.id_of(each) for each in self.records})
 
     def doubt(self, metric: str) -> str:
         """What casts doubt on the figure of a metric; empty where nothing does."""
@@ -272,7 +272,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     if not asked.view:
         options.refuse_idle({"--emulated": asked.emulated}, "with --view; the plain table has emulated records anyway")
-    found, status = load.read_files(asked.files, asked)
+    found, status = reading.read_files(asked.files, asked)
     if asked.view:
         view = importlib.import_module(f"isthmus.tables.{asked.view}")
         shown = view.view(content.that_count(found, emulated=asked.emulated))

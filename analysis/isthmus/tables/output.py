@@ -24,7 +24,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from isthmus import Error, inputs, spelling, start
+from isthmus import Error, inputs, spelling, start, streams
 from isthmus.groups import grouped
 from isthmus.records import load
 from isthmus.records.measurements import literal
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
 
 
 class Destination(str):
-    """A file that a command is asked to write; `-` is stdout."""
+    """A file that a command is asked to write; `-` is stdout, as /dev/stdout is."""
 
     __slots__ = ()
 
@@ -113,9 +113,12 @@ class Destination(str):
 def check_destinations(asked: argparse.Namespace) -> None:
     """Raises Error where a Destination of a command is a file to be read, or another's; before the work."""
     inputs.forget()
-    if getattr(asked, "output", None) == "-":
-        inputs.answer_on(1)
-    destinations = [value for value in vars(asked).values() if isinstance(value, Destination) and value != "-"]
+    destinations = []
+    for value in vars(asked).values():
+        if isinstance(value, Destination) and (number := streams.descriptor(value)) is not None:
+            inputs.answer_on(number)
+        elif isinstance(value, Destination):
+            destinations.append(value)
     named = [path for value in vars(asked).values() for path in _named(value)]
     places: set[str] = set()
     for where in destinations:
@@ -169,7 +172,7 @@ def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -
     kind = asked.format or by_ending(asked.output, formats, ", or give --format")
     if not kind and "text" not in formats:
         raise Error(f"{asked.output} does not say which format; {_endings_wanted(formats)}, or give --format")
-    return kind or ("html" if asked.output != "-" and "html" in formats else "text")
+    return kind or ("html" if "html" in formats and streams.descriptor(asked.output) is None else "text")
 
 
 def by_ending(where: str, formats: Sequence[str], or_else: str = "") -> str | None:
@@ -207,35 +210,49 @@ def write(asked: argparse.Namespace, table: Table) -> None:
 
 
 def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
-    """Writes to a file, whole or not at all, or with `-` to stdout.
+    """Writes to a file, whole or not at all, with `-` to stdout, or to the descriptor that /dev/fd/3 and such name.
 
     Raises Error for a file that was read, unless this `updates` it.
     """
-    if where != "-":
+    number = streams.descriptor(where)
+    if number is None:
         if not updates:
             refuse_input(where)
         write_whole(pathlib.Path(where), content.encode() if isinstance(content, str) else content)
-        return
-    if isinstance(content, str):
+    elif number != 1:
+        _write_to(number, where, content.encode() if isinstance(content, str) else content)
+    elif isinstance(content, str):
         sys.stdout.write(content)
-        return
-    if sys.stdout.isatty():
+    elif sys.stdout.isatty():
         raise Error("parquet is no text for a terminal; name a file with -o, or pipe it on")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+
+
+def _write_to(number: int, where: str, content: bytes) -> None:
+    """Writes to a descriptor of this process, behind what it has."""
+    sys.stderr.flush()
+    try:
+        with io.BufferedWriter(streams.Patient(number, "wb", closefd=False)) as file:
+            file.write(content)
+    except OSError as error:
+        raise Error(f"{where}: {error.strerror or error}") from None
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
     """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it.
 
-    A link stays: the file that it names is written.
+    A link stays: the file that it names is written. What is no file that could be replaced is opened and written
+    behind what it has: a FIFO, a device, an open file of another process.
     """
-    path = pathlib.Path(os.path.realpath(path))
     try:
-        if not once and path.exists() and not path.is_file():  # /dev/null, a FIFO
-            path.write_bytes(content)
+        if not once and path.exists() and (not path.is_file() or streams.open_file_of(path)):
+            with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as opened:
+                opened.write(content)
             return
+        path = pathlib.Path(os.path.realpath(path))
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         start.unfinished.add(str(beside))
         try:

@@ -7,6 +7,7 @@ rules are wrong.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import datetime
@@ -333,11 +334,12 @@ def _ratio_of_place(a: _Jobs, b: _Jobs, place: Place, peers: list[Place]) -> flo
 # --- since some day ---
 
 FEWEST = 5  # days with a series, and days without it since
+_OF_LOSSES = rank_test.SESSION / 4  # shares are known by few days at first, by which this is too low: measured
 
 
 @dataclasses.dataclass(frozen=True)
 class Gone:
-    """What a node, or a GPU of it, does not measure any more, or on half of the days or fewer."""
+    """What all nodes, a node, or a GPU of it do not measure any more, or on half of the days or fewer."""
 
     series: Series | None  # None: nothing at all
     place: Place
@@ -347,17 +349,44 @@ class Gone:
     together: int = 1  # series of which it is one
 
 
-def is_gone(had: int, before: int, since: int, series: int) -> bool:
+def is_gone(had: int, before: int, since: int, series: int, others: Presence | None = None) -> bool:
     """Whether one of so many series is gone, which a node had on `had` of the days up to its last, `before`.
 
     `since` are the days without it. Where each day has each series by chance, none would be missing for so long in
     95% of histories, looked at after each of their days; which chance is not known, all are as likely beforehand.
+    What was there on each of its days is also held to how the `others` come and go.
     """
     if had <= FEWEST or since < FEWEST or 2 * had < before:
         return False
     missing = before - had + np.arange(since)  # before each of the days since; the last day is not by chance
     by_chance = float(np.prod((1 + missing) / (1 + before + np.arange(since))))
-    return series * (before + since) * by_chance <= rank_test.SESSION
+    if series * (before + since) * by_chance <= rank_test.SESSION:
+        return True
+    if others is None or had < before:
+        return False
+    return (before + since) * others.losses(had, since) <= _OF_LOSSES
+
+
+class Presence:
+    """How steadily the workloads of a history are there: of each on each place, days with it and without it."""
+
+    def __init__(self, known: Iterable[tuple[int, int]]):
+        """From days with and without each, up to its last: what is missing since then may be lost."""
+        counts = collections.Counter(known)
+        self._count = np.array([*counts.values()], float)
+        self._with = np.array([1.0 * had for had, _ in counts])  # counting begins with the first day
+        self._without = np.array([1.0 + missing for _, missing in counts])
+
+    def losses(self, had: int, since: int) -> float:
+        """How many of them chance alone lets begin with so many days in a row, and then be missing for so many.
+
+        Each comes on a day by a chance of its own, of which its days are what is known.
+        """
+        logs = [
+            math.lgamma(a + had - 1) + math.lgamma(b + since) - math.lgamma(a + b + had - 1 + since)
+            - math.lgamma(a) - math.lgamma(b) + math.lgamma(a + b) for a, b in zip(self._with, self._without)
+        ]  # fmt: skip
+        return float(self._count @ np.exp(logs)) if logs else math.inf
 
 
 def thinned(there: np.ndarray, series: int) -> int | None:
@@ -400,7 +429,10 @@ def _busy(ran: _Ran, node: str) -> set[datetime.date]:
 
 
 class _Calendar:
-    """Which days each place had, by cell: (place, None) for whatever ran, (place, series) for what it measured."""
+    """Which days each place had, by cell: (place, None) for whatever ran, (place, series) for what it measured.
+
+    EVERYWHERE is a place, which has a day that any of the nodes has.
+    """
 
     def __init__(self, opened: store.Store, every: list[Series]):
         rows = opened.sql(
@@ -419,8 +451,8 @@ class _Calendar:
         for each in every:
             name = but_version(each)
             for job in each.of("A"):
-                for place in places_of(job):
-                    time = time_of[place[0], job.name]
+                for place in {EVERYWHERE, *places_of(job)}:
+                    time = max(time_of[node, job.name] for node in ([place[0]] if place[0] else nodes_of(job)))
                     self._add(place, name, time, job.name, each)
                     versions = self.latest.setdefault((place[0], each.workload), {})
                     versions[version_of(each)] = max(time, versions.get(version_of(each), time))
@@ -430,17 +462,47 @@ class _Calendar:
         if (known := days.get(time.date())) is None or known[0] <= time:
             days[time.date()] = (time, job, each)
 
+    def nodes_with(self, name) -> set[str]:
+        """Nodes that ever had a series."""
+        return {node for node in self.ran if ((node, ""), name) in self.cells}
+
     def clock(self, place: Place, name) -> set[datetime.date]:
         """Days on which a cell should have been: those of a series' place, of a GPU's node, of a node's equals."""
         node, gpu = place
+        if place == EVERYWHERE:
+            return {day for each in self.nodes_with(name) for day in self.cells[(each, ""), None]}
         if name is not None:
             return {*self.cells[place, None]}
         return {*self.cells[(node, ""), None]} if gpu else _busy(self.ran, node)
+
+    def presence(self) -> Presence:
+        """Of each workload on each place: a series of a workload is there when the others are."""
+        clocks: dict[tuple[Place, frozenset], list[datetime.date]] = {}
+        days_of: dict[tuple[Place, str], set[datetime.date]] = collections.defaultdict(set)
+        first: dict[tuple[Place, str], tuple] = {}
+        for (place, name), days in self.cells.items():
+            if name is not None:
+                workload = next(iter(days.values()))[2].workload
+                days_of[place, workload] |= {*days}
+                first.setdefault((place, workload), name)
+        known = []
+        for (place, workload), there in days_of.items():
+            name = first[place, workload]
+            key = (place, frozenset(self.nodes_with(name)) if place == EVERYWHERE else frozenset())
+            clock = clocks.setdefault(key, sorted(self.clock(place, name)))
+            between = bisect.bisect_right(clock, max(there)) - bisect.bisect_left(clock, min(there))
+            if len(there) > FEWEST:
+                known.append((len(there), max(0, between - len(there))))
+        return Presence(known)
 
     def replaced(self, place: Place, each: Series, since: datetime.datetime) -> bool:
         """Whether the node measures another version of the workload since then."""
         versions = self.latest[place[0], each.workload]
         return any(at > since for version, at in versions.items() if version != version_of(each))
+
+
+def nodes_of(job: Job) -> set[str]:
+    return {node for node, _ in job.places}
 
 
 def version_of(each: Series) -> int:
@@ -451,36 +513,40 @@ def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
     """Nodes, GPUs and series of side A that were there on most days, and are missing for FEWEST days or more since.
 
     What counts is days: jobs of one day may be one study. Those of a node are the days on which half of the others ran,
-    else the days on which the node or GPU did. What the node measures of another version of the workload is not lost.
+    else the days on which the node or GPU did. What all nodes lack is named once. What is measured of another
+    version of the workload is not lost.
     """
     calendar = _Calendar(opened, every)
     watched = sum(len(days) > FEWEST for days in calendar.cells.values())
+    presence = calendar.presence()
     result: list[Gone] = []
     lost: set[tuple[Place, tuple | None]] = set()
 
     def order(cell):
-        (_, gpu), name = cell
-        return (name is not None, bool(gpu), cell[0], str(name))
+        (node, gpu), name = cell
+        return (name is not None, bool(node), bool(gpu), cell[0], str(name))
 
     for place, name in sorted(calendar.cells, key=order):
         node = (place[0], "")
-        if {(node, None), (place, None), (node, name)} & lost:
+        if {(node, None), (place, None), (node, name), (EVERYWHERE, name)} & lost:
             continue
-        found = _missing_since(calendar, place, name, watched)
+        if place == EVERYWHERE and sum(((each, ""), None) not in lost for each in calendar.nodes_with(name)) < 2:
+            continue  # what a single node had, or the nodes that are gone, is theirs
+        found = _missing_since(calendar, place, name, watched, presence)
         if found:
             lost.add((place, name))
             result.append(found)
     return _together(result)
 
 
-def _missing_since(calendar: _Calendar, place: Place, name, watched: int) -> Gone | None:
+def _missing_since(calendar: _Calendar, place: Place, name, watched: int, presence: Presence) -> Gone | None:
     days = calendar.cells[place, name]
     if len(days) <= FEWEST:
         return None
     first, last = min(days), max(days)
     clock = sorted(day for day in calendar.clock(place, name) | {*days} if day >= first)
     since = sum(day > last for day in clock)
-    if is_gone(len(days), len(clock) - since, since, watched):
+    if is_gone(len(days), len(clock) - since, since, watched, presence if name else None):
         start = len(clock) - since
     else:
         there = np.array([day in days for day in clock])
@@ -492,8 +558,8 @@ def _missing_since(calendar: _Calendar, place: Place, name, watched: int) -> Gon
     time, _, each = before[-1]
     if each is not None and calendar.replaced(place, each, time):
         return None
-    later = [entry for entry in calendar.ran[place[0]] if entry[0].date() >= clock[start]]
-    if not later:  # the node is gone: others' jobs show which days there were
+    later = [entry for entry in calendar.ran.get(place[0], ()) if entry[0].date() >= clock[start]]
+    if not later:  # all nodes, or the node is gone: others' jobs show which days there were
         later = sorted(job for jobs in calendar.ran.values() for job in jobs if job[0].date() >= clock[start])
     has = sum(day in days for day in clock[start:])
     return Gone(each, place, [entry[:2] for entry in before], later, (has, len(clock) - start))
@@ -511,27 +577,32 @@ _OTHERS = 3  # equals that have it
 _MOST = 0.25  # of the equals may lack it; where more do, it is no fault of theirs
 
 
-def among(jobs_of: dict[Place, set[str]], cells: dict[tuple, dict[Place, set[str]]]) -> dict[Place, dict[tuple, int]]:
+def among(
+    jobs_of: dict[Place, set[str]], cells: dict[tuple, dict[Place, set[str]]],
+    explained: dict[tuple, dict[Place, set[str]]],
+) -> dict[Place, dict[tuple, int]]:  # fmt: skip
     """Which series places lack that nearly all of their equals have, or have in half of the jobs or fewer: in how many.
 
-    `jobs_of` are the jobs of nodes and GPUs that are equal, `cells` those with a series. What the node lacks is not
-    named again for its GPUs.
+    `jobs_of` are the jobs of nodes and GPUs that are equal, `cells` those with a series; a place lacks nothing in those
+    that are `explained` there. What the node lacks is not named again for its GPUs.
     """
     found: dict[Place, dict[tuple, int]] = {}
     levels = [[place for place in sorted(jobs_of) if bool(place[1]) == of_gpus] for of_gpus in (False, True)]
     for name, jobs in cells.items():
         short: dict[Place, int] = {}
+        beside = explained.get(name, {})
         for level in levels:
             has = {place: len(jobs.get(place, ())) for place in level}
             ran = {place: len(jobs_of[place]) for place in level}
-            short |= {place: has[place] for place in _short_of_others(has, ran, len(cells))}
+            known = {place: len(jobs.get(place, set()) | beside.get(place, set())) for place in level}
+            short |= {place: has[place] for place in _short_of_others(has, ran, known, len(cells))}
         for place in narrowest(set(short), jobs_of):
             found.setdefault(place, {})[name] = short[place]
     return found
 
 
-def _short_of_others(has: dict[Place, int], ran: dict[Place, int], tests: int) -> list[Place]:
-    """Places that have too few of their jobs with something that the others' jobs have."""
+def _short_of_others(has: dict[Place, int], ran: dict[Place, int], known: dict[Place, int], tests: int) -> list[Place]:
+    """Places that have too few of their jobs with something that others have; `known` counts what is explained, too."""
     with_it = [place for place in has if has[place]]
     if len(with_it) < _OTHERS:
         return []
@@ -544,6 +615,6 @@ def _short_of_others(has: dict[Place, int], ran: dict[Place, int], tests: int) -
         others, others_ran = total - has[place], jobs - ran[place]
         # The median is the usual share where others differ widely; chance is that of all of their jobs.
         ratio = middle * ran[place] / others if regular and others else ran[place] / max(others_ran, 1)
-        if others and too_few(has[place], others, ratio, regular=regular, tests=tests * len(has)):
+        if others and too_few(known[place], others, ratio, regular=regular, tests=tests * len(has)):
             short.append(place)
     return short if len(short) <= _MOST * len(has) else []

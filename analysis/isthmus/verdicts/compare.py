@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling
+from isthmus.groups import grouped
 from isthmus.records import agreement, doubts, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
 from isthmus.statistics.series import Job, Series, Uncounted
 from isthmus.tables import output
-from isthmus.verdicts import clusters, judging, side_by_side, surroundings, two_sides, uneven
+from isthmus.verdicts import clusters, judging, outlying, side_by_side, surroundings, two_sides, uneven
 
 WANTED = (
     *two_sides.WANTED,
@@ -54,6 +55,8 @@ class System:
     facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # values by field of the fingerprint
     ran: uneven.Ran = dataclasses.field(default_factory=uneven.Ran)
     lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that are not in its figures, in words
+    slow: str = ""  # nodes and GPUs that are, and are not what their equals are, in words
+    skipped: str = ""  # how many cases were, and why, in words
 
     @functools.cached_property
     def idle(self) -> list[uneven.Place]:
@@ -144,8 +147,20 @@ def _load(opened: store.Store, side: str, name: str) -> System:
     own = {each.key: each for each in every}
     return System(
         name, own, shares, _alone(opened, side), hosts, without, _doubts(opened, side), _facts(opened, side),
-        uneven.ran(opened, side),
+        uneven.ran(opened, side), slow=outlying.slow_in_words(opened, f"({side}) = 'A'"),
+        skipped=_skipped(opened, side),
     )  # fmt: skip
+
+
+def _skipped(opened: store.Store, side: str) -> str:
+    """Such as "skipped 3 of 6 cases, most as: needs 4 GiB"; empty where every case ran."""
+    [(skipped, cases, why)] = opened.sql(
+        f"SELECT count(skipped), count(*), mode(skipped) FROM measurements WHERE metric_index = 0 AND ({side}) = 'A'"
+    ).fetchall()
+    if not skipped:
+        return ""
+    reason = spelling.shorten(spelling.printable(why), 80)
+    return f"skipped {skipped} of {spelling.counted(cases, 'case')}, {'most ' if skipped > 1 else ''}as: {reason}"
 
 
 _FACTS = tuple(
@@ -163,11 +178,14 @@ def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
 
 
 def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
-    """What records of each series say against its figure, in words."""
-    fields = ", ".join(f'"{name}" := "{name}"' for name in doubts.ROW)
-    found = series.per_series(opened, f"list(struct_pack({fields}))", f"({side}) = 'A'")
-    words = {key: doubts.say([doubts.of_row(row) for row in rows]) for key, rows in found.items()}
-    return {key: said for key, said in words.items() if said}
+    """What records of each series say against its figure, in words; those of one device and processor are equals."""
+    fields = f"struct_pack(kind := device || ',' || cpu, row := {doubts.ROW_STRUCT})"
+    found = {}
+    for key, rows in series.per_series(opened, f"list({fields})", f"({side}) = 'A'").items():
+        kinds = grouped((each["kind"], each["row"]) for each in rows)
+        if said := doubts.say([each for equals in kinds.values() for each in doubts.of_rows(equals)]):
+            found[key] = said
+    return found
 
 
 def load(asked) -> list[System]:
@@ -192,11 +210,10 @@ def load(asked) -> list[System]:
             disagreeing += agreement.disagreements(opened.results)
     else:
         systems, results, said = [], [], set()
-        for path, name in zip(asked.paths, _names(asked.paths)):
-            with selection.from_arguments(asked, paths=[path], wanted=WANTED) as opened:
-                systems.append(_load(opened, "'A'", name))
-                results += opened.results
-                said.update(agreement.disagreements(opened.results))
+        for opened, name in zip(selection.each_folder(asked, wanted=WANTED), _names(asked.paths), strict=True):
+            systems.append(_load(opened, "'A'", name))
+            results += opened.results
+            said.update(agreement.disagreements(opened.results))
         disagreeing += agreement.disagreements(results)
         agreement.say_disagreements([each for each in disagreeing if each not in said])
         if len(systems) < 2:
@@ -205,6 +222,11 @@ def load(asked) -> list[System]:
             )
     for system in systems:
         system.uncounted.say(system.name)
+        if system.slow:
+            note = (
+                f"{spelling.printable(system.name)}: {system.slow}; that is in its figures (`isthmus nodes` says more)"
+            )
+            print(note, file=sys.stderr)
     _set_lacking(systems)
     asked.doubts = disagreeing + [system.uncounted.words for system in systems if system.uncounted.bad]
     asked.doubts += [sentence for system in systems for sentence in system.lacking]
@@ -298,7 +320,7 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
 
 def _estimate(system: System, found: Series) -> clusters.Estimate | None:
     """The mean of the logarithms and how sure it is; None for values that are not above zero."""
-    if not (found.all("A") > 0).all():
+    if not series.has_ratios(found, ("A",)):
         return None
     return clusters.estimate([clusters.cells(found.of("A"), system.occasions)], [1.0])
 
@@ -378,8 +400,9 @@ def _nothing_shared(systems: list[System]) -> str:
 def add_arguments(parser) -> None:
     parser.epilog = (
         "examples:\n  isthmus compare old-system new-system\n  isthmus compare results --by device\n\n"
-        "exit codes: 0 every case was verified; 2 bad input; 3 cases of a system failed or are wrong, results of the\n"
-        "same inputs disagree, nodes or GPUs lack figures that others of their system have, or files could not be read"
+        "exit codes: 0 every case that ran was verified; 2 bad input; 3 cases of a system failed or are wrong,\n"
+        "results of the same inputs disagree, nodes or GPUs lack figures that others of their system have, or files\n"
+        "could not be read"
     )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")

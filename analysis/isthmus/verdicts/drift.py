@@ -224,14 +224,14 @@ def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
 
 
 def _failing(opened: store.Store) -> list[series.Series]:
-    """Shares of failed cases by job, without jobs that ran less than half of what is usual there: retries of a few."""
+    """Shares of failed and skipped cases by job, without jobs with less than half of the usual: retries of a few."""
     rows = opened.sql(
         "SELECT job, node, gpus, count(*) FILTER (metric_index = 0) AS cases FROM measurements GROUP BY ALL"
     ).fetchall()
     usual = {place: median(cases) for place, cases in grouped((row[1:3], row[3]) for row in rows).items()}
     few = {(job, (node, gpus)) for job, node, gpus, cases in rows if 2 * cases < usual[node, gpus]}
     found = []
-    for each, _ in surroundings.health(opened, "'A'", ["failed_cases"]):
+    for each, _ in surroundings.health(opened, "'A'", ["failed_cases", "skipped_cases"]):
         places = [{p: share for p, share in job.places.items() if (job.name, p) not in few} for job in each.of("A")]
         jobs = [dataclasses.replace(job, places=of) for job, of in zip(each.of("A"), places) if of]
         found.append(dataclasses.replace(each, sides={"A": jobs}))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 import math
 import pathlib
 import re
 
 from isthmus import Error, inputs, spelling
-from isthmus.records import measurements, old_names, store
+from isthmus.groups import grouped
+from isthmus.records import jobs, measurements, store
 from isthmus.statistics import series
 from isthmus.tables import output
 from isthmus.verdicts.judging import Boots
 
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST = 64 * inputs.MIB  # 1,000,000 jobs, 100,000 series
 
 
@@ -24,10 +28,12 @@ def _baseline_path(folder, name: str) -> pathlib.Path:
 
 def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int:
     """Keeps the jobs that fulfil a condition under a name; returns how many. A name is given once."""
-    jobs = [
-        row[0] for row in opened.sql(f"SELECT DISTINCT job FROM measurements WHERE {condition} ORDER BY job").fetchall()
-    ]
-    if not jobs:
+    began = dict(
+        opened.sql(
+            f"SELECT job, strftime(min(time), '{_TIME}') FROM measurements WHERE {condition} GROUP BY job ORDER BY job"
+        ).fetchall()
+    )
+    if not began:
         raise Error("no job is what was asked for, so there is no baseline to keep")
     path = _baseline_path(folder, name)
     try:
@@ -35,18 +41,32 @@ def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int
     except OSError as error:
         raise Error(f"{path.parent}: {error.strerror}") from None
     try:
-        output.write_whole(path, json.dumps({"made": series.now(), "jobs": jobs}, indent=1).encode(), once=True)
+        kept = {"made": series.now(), "jobs": list(began), "began": list(began.values())}
+        output.write_whole(path, json.dumps(kept, indent=1).encode(), once=True)
     except FileExistsError:
         raise Error(f"the baseline {name} is there already ({path}); choose another name or remove it") from None
-    return len(jobs)
+    return len(began)
 
 
-def load_baseline(folder, name: str) -> list[str]:
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A job of a baseline."""
+
+    name: str
+    latest: datetime.datetime  # when it had begun at the latest
+    is_exact: bool  # whether it began then
+
+
+def load_baseline(folder, name: str) -> list[Kept]:
     path = _baseline_path(folder, name)
     try:
-        jobs = inputs.json_of(inputs.read_small(path, _MOST))["jobs"]
-        if not (jobs and all(isinstance(job, str) for job in jobs)):
+        content = inputs.json_of(inputs.read_small(path, _MOST))
+        names, began = content["jobs"], content.get("began")
+        if not (names and all(isinstance(job, str) for job in names)):
             raise ValueError("no jobs")
+        if began is not None and len(began) != len(names):
+            raise ValueError("not every job has a time")
+        times = [datetime.datetime.strptime(text, _TIME) for text in began or [content["made"]] * len(names)]
     except FileNotFoundError:
         known = sorted(each.stem for each in path.parent.glob("*.json"))
         there = f"there is {', '.join(known)}" if known else "none is there"
@@ -54,15 +74,36 @@ def load_baseline(folder, name: str) -> list[str]:
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         why = spelling.shorten(str(getattr(error, "strerror", None) or error))
         raise Error(f"{path}: no baseline ({why}); remove it, and keep the jobs anew with --save-baseline") from None
-    return jobs
+    return [Kept(job, time, began is not None) for job, time in zip(names, times)]
 
 
-def present(opened: store.Store, jobs: list[str]) -> int:
-    """How many of these jobs have records, whichever of them were asked for."""
-    [[count]] = opened.sql(
-        f"SELECT count(DISTINCT job) FROM everything WHERE job IN ({', '.join(map(measurements.literal, jobs))})"
+def present(opened: store.Store, kept: list[Kept]) -> list[str]:
+    """These jobs as the records have them, whichever of them were asked for, without those that have no record left.
+
+    An id that is used again is another job's, so a job is known by its time. Raises Error for one of which that is
+    not known.
+    """
+    ids = ", ".join({measurements.literal(jobs.plain(each.name)) for each in kept})
+    rows = opened.sql(
+        f"SELECT job, min(time), max(time) FROM everything WHERE {jobs.PLAIN} IN ({ids}) GROUP BY job ORDER BY ALL"
     ).fetchall()
-    return count
+    spans = grouped((jobs.plain(job), (job, first, last)) for job, first, last in rows)
+    found = []
+    for each in kept:
+        after = each.latest + (jobs.MOST if each.is_exact else jobs.RESTARTED)
+        fitting = [
+            (abs(first - each.latest), job)
+            for job, first, last in spans.get(jobs.plain(each.name), [])
+            if first <= after and not (each.is_exact and last < each.latest - jobs.MOST)
+        ]
+        if len(fitting) > 1 and not each.is_exact:
+            names = spelling.shorten(", ".join(spelling.printable(job) for _, job in fitting), 80)
+            raise Error(
+                f"the baseline's job {spelling.printable(each.name)} is one of {len(fitting)} that had this id "
+                f"({names}), and it does not say which; keep the jobs anew with --save-baseline"
+            )
+        found += [min(fitting)[1]] if fitting else []
+    return found
 
 
 AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
@@ -75,13 +116,8 @@ def _deviation(value) -> float:
 
 
 def _key(entry) -> tuple:
-    """The key of a series, with the names of this version."""
-    workload, axes = entry["workload"], entry[AXES]
-    converted = {
-        "workload": old_names.workload(workload) if isinstance(workload, str) else workload,
-        "axes": old_names.axes_text(workload, axes) if isinstance(axes, str) else axes,
-    }
-    return tuple(converted[name] if name in converted else entry[name] for name in measurements.SERIES)
+    """The key of a series."""
+    return tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES)
 
 
 def load_noise(path) -> tuple[dict[tuple, float], dict[tuple, Boots]]:

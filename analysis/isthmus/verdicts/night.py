@@ -3,16 +3,19 @@
 Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `scripts/run-checks --summary FOLDER`
 does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
 ask, and the paths of its records. A night is red where a check failed or was given up, where it ended in a way that is
-not known here, where a record that a report names is gone, and where nothing was measured. A case that was interrupted
-because the session had lasted as long as --duration says is neither red nor green.
+not known here, where a record that a report names is gone, where a session was told not to judge, and where nothing
+was measured: where no check of a session passed and left a figure, as in a dry run. A case that was interrupted because
+the session had lasted as long as --duration says is neither red nor green.
 
 exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import pathlib
+import os
+import shlex
 import sys
 from xml.etree import ElementTree
 
@@ -82,6 +85,11 @@ def load(path) -> dict:
         raise Error(f"{path}: {error.strerror}; a session that ended early leaves no report") from None
     except (ValueError, LookupError, TypeError, RecursionError):
         raise Error(f"{path}: no report of ReFrame; name a file that --report-file wrote") from None
+    for run in report["runs"]:
+        listed = len(run["testcases"])
+        if run.get("num_cases", listed) != listed:
+            raise Error(f"{path}: a run has {listed} of its {run['num_cases']} cases, as where they were filtered; "
+                        "name the file that --report-file wrote")  # fmt: skip
     return report
 
 
@@ -97,7 +105,7 @@ def summarise(reports: list[dict]) -> dict:
     sessions, checks, named = [], [], []
     for report in reports:
         info = report["session_info"]
-        found = [_check(case, info.get("uuid")) for case in _last_runs(report)]
+        found = [_check(case, info.get("uuid")) for case in _cases_that_count(report)]
         named.append((_session_name(info), found))
         sessions.append({key: info.get(key) for key in ("uuid", "hostname", "cmdline", "version")})
         sessions[-1] |= {"began": info.get("time_start"), "ended": info.get("time_end")}
@@ -105,12 +113,13 @@ def summarise(reports: list[dict]) -> dict:
     checks.sort(key=lambda check: not _is_red(check))
     counts = {
         "green": sum(check["result"] in GREEN for check in checks),
+        "unmeasured": sum(map(_is_unmeasured, checks)),
         "red": sum(map(_is_red, checks)),
         "skipped": sum(check["result"] in SKIPPED for check in checks),
         "interrupted": sum(check["result"] == INTERRUPTED for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
-    why = _why_red(checks, counts["red"]) or _why_empty(named)
+    why = _why_red(checks, counts["red"]) or _why_unjudged(named) or _why_empty(named)
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
@@ -125,22 +134,61 @@ def _is_red(case: dict) -> bool:
     return _result(case) not in (*GREEN, *SKIPPED, INTERRUPTED)
 
 
+def _is_unmeasured(check: dict) -> bool:
+    """Whether a check passed and left no figure: in a dry run, or where nothing was judged."""
+    return check["result"] in GREEN and not check["figures"]
+
+
 def _why_green(counts: dict) -> str:
+    without = f" ({counts['unmeasured']} without a figure)" if counts["unmeasured"] else ""
     ended = f", {counts['interrupted']} interrupted by the end of the session" if counts["interrupted"] else ""
-    return f"{spelling.counted(counts['green'], 'check', 'are')} green, {counts['skipped']} skipped{ended}"
+    return f"{spelling.counted(counts['green'], 'check', 'are')} green{without}, {counts['skipped']} skipped{ended}"
 
 
-def _last_runs(report: dict) -> list[dict]:
-    """Each case as its last try left it where red ones were tried again (--max-retries), of other sessions every case
-    of every run; of builds only the red: what a build is good for, its checks say."""
-    retried = "--max-retries" in str(report["session_info"].get("cmdline"))
+def _option(report: dict, name: str) -> str:
+    """What an option of ReFrame's command line was given last, as argparse reads it: --x=1, --x 1, or abbreviated."""
+    given = ""
+    words = shlex.split(str(report["session_info"].get("cmdline") or ""))
+    for word, following in zip(words, [*words[1:], ""]):
+        option, equals, value = word.partition("=")
+        if len(option) > 2 and name.startswith(option):
+            given = value if equals else following
+    return given
+
+
+def _case_name(case: dict) -> tuple[str, ...]:
+    return tuple(str(case.get(key)) for key in ("unique_name", "system", "partition", "environ"))
+
+
+def _only_last_try_counts(report: dict) -> bool:
+    """Whether all later runs are tries of what had failed (--max-retries), of which ReFrame judges the last one alone.
+
+    ReFrame judges every run of a session that repeats everything (--reruns, --duration), its tries included. Options
+    may also come from its configuration (--mode), so each run is looked at: a try has nothing but what failed before.
+    """
+    tries, repeated, lasts = (_option(report, f"--{name}") for name in ("max-retries", "reruns", "duration"))
+    if not tries or lasts or repeated.strip() not in ("", "0"):
+        return False
+    runs = [{_case_name(case): case for case in run["testcases"]} for run in report["runs"]]
+    return len(runs) - 1 <= int(tries) and all(
+        name in before and before[name]["result"] not in GREEN
+        for before, run in itertools.pairwise(runs)
+        for name in run
+    )
+
+
+def _cases_that_count(report: dict) -> list[dict]:
+    """Each case as its last try left it, or every case of every run: see _only_last_try_counts().
+
+    Of builds only the red ones: what a build is good for, its checks say.
+    """
+    only_last = _only_last_try_counts(report)
     last = {}
     for number, run in enumerate(report["runs"]):
         for place, case in enumerate(run["testcases"]):
             if case.get("fixture") and not _is_red(case):
                 continue
-            names = tuple(str(case.get(key)) for key in ("unique_name", "system", "partition", "environ"))
-            last[names if retried else (number, place)] = case
+            last[_case_name(case) if only_last else (number, place)] = case
     return list(last.values())
 
 
@@ -159,12 +207,21 @@ def _check(case: dict, session: str | None) -> dict:
         "nodes": case.get("job_nodelist") or [],
         "seconds": case.get("time_total"),
         "records": kept,
-        "missing": [path for path in kept if not pathlib.Path(path).is_file()],
+        "missing": [path for path in kept if not _holds_something(path)],
         "figures": _figures(case.get("perfvalues") or {}),
         "ran_with": ran_with,
         "ask": case.get("maintainers") or [],
+        "unjudged": case.get("unjudged") or None,
         "session": session,
     }
+
+
+def _holds_something(path: str) -> bool:
+    """Whether there is such a file, and a line in it: a full disk leaves none."""
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) > 0
+    except OSError:
+        return False
 
 
 def _reason(case: dict) -> str | None:
@@ -196,7 +253,7 @@ def _why_red(checks: list[dict], red: int) -> str:
         first = checks[0]
         return f"{red} of {len(checks)} checks are red, the first is {first['name']}: {_why(first)}"
     gone = [path for check in checks for path in check["missing"]]
-    return f"{spelling.counted(len(gone), 'record', 'are')} gone, the first is {gone[0]}" if gone else ""
+    return f"{spelling.counted(len(gone), 'record', 'are')} gone or empty, the first is {gone[0]}" if gone else ""
 
 
 def _session_name(info: dict) -> str:
@@ -205,14 +262,29 @@ def _session_name(info: dict) -> str:
     return spelling.printable(spelling.shorten(", ".join(said) or str(info.get("uuid")), 120))
 
 
+def _why_unjudged(sessions: list[tuple[str, list[dict]]]) -> str:
+    """Why the night is red where a session was told not to judge what it measured; else empty."""
+    for name, checks in sessions:
+        for check in checks:
+            if check["unjudged"]:
+                return f"the session {name} was told not to judge ({check['unjudged']})"
+    return ""
+
+
 def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
-    """Why the night is red where a session has no green check, whatever others measured; else empty."""
-    empty = [(name, checks) for name, checks in sessions if not any(check["result"] in GREEN for check in checks)]
+    """Why the night is red where no check of a session measured anything, whatever others did; else empty."""
+    empty = [
+        (name, checks)
+        for name, checks in sessions
+        if not any(check["result"] in GREEN and not _is_unmeasured(check) for check in checks)
+    ]
     if not empty:
         return ""
     name, checks = empty[0]
     skipped, ended = (sum(c["result"] == word for c in checks) for word in (SKIPPED[0], INTERRUPTED))
     counts = f"{spelling.counted(skipped, 'check', 'were')} skipped{f' and {ended} interrupted' if ended else ''}"
+    if without := sum(map(_is_unmeasured, checks)):
+        counts += f", {without} passed without a figure (as in a dry run)"
     if len(sessions) == 1:
         return f"nothing was measured, {counts}"
     more = f" (and in {spelling.counted(len(empty) - 1, 'more session')})" if len(empty) > 1 else ""

@@ -7,7 +7,8 @@ and GPU model in the same partition, under the same driver.
 A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
 that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty. So is a GPU, held
 to the other GPUs of its node. Either may be slow in a single series, by the same measure. Where more than one in eight
-is slow, they are another kind rather than outliers, unless by 20%.
+is slow, they are another kind rather than outliers, unless by 20%. Series with values at or below zero have no part in
+means; each is judged by itself, see zeros.py.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from scipy import special
 
-from isthmus import Error, exits, spelling, units
+from isthmus import Error, exits, options, spelling, units
 from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import absent, surroundings, two_sides
+from isthmus.verdicts import absent, losses, surroundings, two_sides, zeros
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
 FEWEST = 4  # equals, the node itself included
-SPOILT = 0.10  # of a node's samples, beyond what its equals lose
 KINDS = ("vanished", "failing", "spoilt", "lacking", "slow")
-_QUIET = 5e-4  # noise below this share is taken as this share
+QUIET = 5e-4  # noise below this share is taken as this share
 _DRAWS = 20_000
 _STEADY = 2 / 3  # of how much worse a node is: so much worse its better jobs are, too
 
@@ -53,10 +54,12 @@ class Reason:
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
     host: str = ""  # of a slow one: what its host is slower in, too
     name: str = ""  # of the node, where several hosts share it
+    system: str = ""  # that it is of, where nodes of several systems have the name
 
     @property
     def sentence(self) -> str:
-        return self.words + (f" on {spelling.printable(self.gpus)}" if self.gpus else "") + self.host
+        of = f", of system {spelling.printable(self.system)}" if self.system else ""
+        return self.words + (f" on {spelling.printable(self.gpus)}" if self.gpus else "") + self.host + of
 
 
 @dataclasses.dataclass
@@ -121,7 +124,7 @@ def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: t
     middle = float(np.median(values))
     ordered = values[order] - middle
     bounds = limits(len(values), permitted, groups)
-    far = (_distances(ordered, len(bounds), _QUIET) > bounds) & (1 - np.exp(ordered[: len(bounds)]) >= floor)
+    far = (_distances(ordered, len(bounds), QUIET) > bounds) & (1 - np.exp(ordered[: len(bounds)]) >= floor)
     count = int(np.flatnonzero(far).max(initial=-1)) + 1
     return sorted({*order[:count].tolist(), *_grossly(values, floor)})
 
@@ -129,7 +132,7 @@ def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: t
 def _grossly(values: np.ndarray, floor: float) -> list[int]:
     """Places of values that are worse by a fifth, of which fewer than a third are: no chance, and no other kind."""
     middle = float(np.median(values))
-    scale = max(1.4826 * float(np.median(np.abs(values - middle))), _QUIET)
+    scale = max(1.4826 * float(np.median(np.abs(values - middle))), QUIET)
     far = np.flatnonzero(((1 - np.exp(values - middle)) >= max(GROSS, floor)) & ((middle - values) >= GROSS_Z * scale))
     return far.tolist() if len(far) <= GROSS_SHARE * len(values) else []
 
@@ -139,7 +142,8 @@ def _without_lowest(count: int) -> float:
     """What the variance of normal values without the lowest one comes to, as a share of theirs: its geometric mean."""
     drawn = np.sort(np.random.default_rng(count).standard_normal((4000, min(count, 500))), axis=1)[:, 1:]
     freedom = drawn.shape[1] - 1
-    return math.exp(float(np.mean(np.log(drawn.var(axis=1, ddof=1)))) - _digamma(freedom / 2) + math.log(freedom / 2))
+    mean = float(np.mean(np.log(drawn.var(axis=1, ddof=1))))
+    return math.exp(mean - special.digamma(freedom / 2) + math.log(freedom / 2))
 
 
 def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
@@ -150,31 +154,13 @@ def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
     """
     if len(variances) < 3:
         return 0.0, 0.0
-    logs = np.log(np.maximum(variances, _QUIET**2)) - _digamma(freedom / 2) + math.log(freedom / 2)
-    beyond = float(np.var(logs, ddof=1)) - _trigamma(freedom / 2)
+    logs = np.log(np.maximum(variances, QUIET**2)) - special.digamma(freedom / 2) + math.log(freedom / 2)
+    beyond = float(np.var(logs, ddof=1)) - special.polygamma(1, freedom / 2)
     low, high = 1e-2, 1e3
     for _ in range(60):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _trigamma(middle / 2) > beyond else (low, middle)
-    return math.exp(float(np.mean(logs)) + _digamma(low / 2) - math.log(low / 2)), low
-
-
-def _trigamma(x: float) -> float:
-    """Second derivative of log Γ: its asymptotic series, shifted to where that holds (Abramowitz and Stegun 6.4.12)."""
-    total = 0.0
-    while x < 6:
-        total += 1 / x**2
-        x += 1
-    return total + 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5)
-
-
-def _digamma(x: float) -> float:
-    """First derivative of log Γ, likewise (6.3.18)."""
-    total = 0.0
-    while x < 6:
-        total -= 1 / x
-        x += 1
-    return total + math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4)
+        low, high = (middle, high) if special.polygamma(1, middle / 2) > beyond else (low, middle)
+    return math.exp(float(np.mean(logs)) + special.digamma(low / 2) - math.log(low / 2)), low
 
 
 def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_test.SESSION) -> float:
@@ -198,6 +184,12 @@ class Fleet:
     units: list[tuple[str, bool]]  # of each series, and whether lower is better
     cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
     better_jobs: np.ndarray | None = None  # like `values`: of the jobs the one that four of five are no better than
+    zeros: list[zeros.Zeros] = dataclasses.field(default_factory=list)  # series with values that have no logarithm
+
+    @property
+    def measured(self) -> list[int]:
+        """Of each series, how many places measured it."""
+        return [*np.isfinite(self.values).sum(axis=1).tolist(), *(len(each.places) for each in self.zeros)]
 
 
 def means(fleet: Fleet) -> np.ndarray:
@@ -208,7 +200,7 @@ def means(fleet: Fleet) -> np.ndarray:
     if not fleet.values.size:
         return np.full(len(fleet.places), np.nan)
     residuals = fleet.values - np.nanmedian(fleet.values, axis=1, keepdims=True)
-    scales = np.maximum(1.4826 * np.nanmedian(np.abs(residuals), axis=1), _QUIET)  # robust standard deviations
+    scales = np.maximum(1.4826 * np.nanmedian(np.abs(residuals), axis=1), QUIET)  # robust standard deviations
     weights = 1 / scales**2
     weights = np.minimum(weights, 4 * np.median(weights))
     known = np.isfinite(fleet.values)
@@ -278,7 +270,7 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
     for i, row in enumerate(rows):
         middle = float(np.nanmedian(values[row]))
         own = counts[row] - 2
-        variance = max((prior * common + own * variances[i]) / (prior + own), _QUIET**2)
+        variance = max((prior * common + own * variances[i]) / (prior + own), QUIET**2)
         t = (means[i] - values[row, lowest[i]]) / math.sqrt(variance * (1 + 1 / (own + 1)))
         far = {int(lowest[i])} if t > _student_limit(prior + own, tests) else set()
         places = np.flatnonzero(known[row])
@@ -312,16 +304,17 @@ def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
     return list(grouped((row[: len(_EQUAL)], row[len(_EQUAL) :]) for row in rows).values())
 
 
-def _fleets(opened: store.Store) -> list[Fleet]:
-    """Equals and their figures; a place counts with the median of its jobs."""
+def _fleets(opened: store.Store, condition: str = "true") -> list[Fleet]:
+    """Equals and their figures; a place counts with the median of its jobs that fulfil a condition."""
     names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
     rows = opened.sql(
         f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), "
         "CASE WHEN any_value(better) = 'lower' THEN quantile_cont(value, 0.2) ELSE quantile_cont(value, 0.8) END, "
-        "any_value(mode) FROM "
+        "count(*) FILTER (value > 0), any_value(mode) FROM "
         f"(SELECT {equal}, {names}, node, gpus, job, any_value(better) AS better, any_value(mode) AS mode, "
         "median(median) AS value FROM measurements "
-        f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
+        f"WHERE ({condition}) AND metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} GROUP BY ALL) "
+        "GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     width, start = len(measurements.SERIES), len(_EQUAL)
     modes = {row[start : start + width]: row[-1] for row in rows}
@@ -332,25 +325,54 @@ def _fleets(opened: store.Store) -> list[Fleet]:
 
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
     width = len(measurements.SERIES)
+    # Each row is a series, node, GPUs, median, number of jobs, direction, the better jobs, jobs above zero, mode.
     by_series = grouped((row[:width], row[width:]) for row in rows)
-    # Each row is node, GPUs, median, number of jobs, direction, the better jobs, mode.
     positive = {key: found for key, found in by_series.items() if all(each[2] > 0 < each[5] for each in found)}
-    places = sorted({each[:2] for found in positive.values() for each in found})
+    places = sorted({each[:2] for found in by_series.values() for each in found})
     index = {place: i for i, place in enumerate(places)}
     values = np.full((len(positive), len(places)), np.nan)
     jobs, better_jobs = np.zeros(values.shape, int), values.copy()
-    series_units = []
+    told = {
+        key: (dict(zip(measurements.SERIES, key))["unit"], found[0][4] == "lower") for key, found in by_series.items()
+    }
     for at, (key, found) in enumerate(positive.items()):
-        lower = found[0][4] == "lower"
-        series_units.append((dict(zip(measurements.SERIES, key))["unit"], lower))
-        for node, gpus, value, count, _, better, _ in found:
-            values[at, index[node, gpus]] = -math.log(value) if lower else math.log(value)
-            better_jobs[at, index[node, gpus]] = -math.log(better) if lower else math.log(better)
+        sign = -1 if told[key][1] else 1
+        for node, gpus, value, count, _, better, *_ in found:
+            values[at, index[node, gpus]] = sign * math.log(value)
+            better_jobs[at, index[node, gpus]] = sign * math.log(better)
             jobs[at, index[node, gpus]] = count
+    others = [
+        zeros.Zeros(labels[key], *told[key], cases[key], [
+            zeros.At(node, gpus, value, count, better, above) for node, gpus, value, count, _, better, above, _ in found
+        ]) for key, found in by_series.items() if key not in positive
+    ]  # fmt: skip
     return Fleet(
-        places, [labels[key] for key in positive], values, jobs, series_units, [cases[key] for key in positive],
-        better_jobs,
+        places, [labels[key] for key in positive], values, jobs, [told[key] for key in positive],
+        [cases[key] for key in positive], better_jobs, others,
     )  # fmt: skip
+
+
+def _slow_without_ratios(fleet: Fleet, floor: float, tests: int) -> tuple[list[Reason], list[str]]:
+    """Places that are slow in series with values at or below zero, and places of which jobs are too few to tell."""
+    reasons, unsure = [], []
+    for each in fleet.zeros:
+        if len(each.places) < FEWEST:
+            continue
+        limit = functools.partial(_student_limit, tests=tests)
+        found, undecided = each.far(floor, _STEADY, limit, len(fleet.zeros))
+        for at in found:
+            share, usual = each.worse(at), each.usual
+            bound = " without bound" if (usual <= 0 < at.value if each.lower else at.value <= 0 < usual) else ""
+            worse = f"worse{bound}" if share is None else f"{share:.1%} worse"
+            value, normal = (units.quantity(figure, each.unit) for figure in (at.value, usual))
+            once = ", seen in one job only" if at.jobs == 1 else ""
+            words = f"{worse} ({value}, usual {normal}{once}): {each.label}"
+            drain = not (each.lower and usual <= 0)  # no figure says how much it costs
+            share = 1.0 if share is None else share
+            reasons.append(Reason(at.node, "slow", words, at.gpus, share, 1, drain, each.case))
+        is_how = "above zero, where equals are at zero" if each.lower else "at zero, where equals are above it"
+        unsure += [f"{each.label} on {absent.in_words((at.node, at.gpus))} is {is_how}" for at in undecided]
+    return reasons, unsure
 
 
 def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
@@ -379,6 +401,26 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
         case = fleet.cases[row] if fleet.cases else {}
         reasons.append(Reason(node, "slow", words, gpus, worse, 1, case=case))
     return reasons
+
+
+def _slow_of(fleets: list[Fleet], floor: float) -> tuple[list[list[Reason]], list[str]]:
+    """Slow places of each fleet, and places of which jobs are too few to tell."""
+    tests = sum(count for fleet in fleets for count in fleet.measured if count >= FEWEST)
+    slow_of, unsure = [], []
+    for fleet in fleets:
+        without_ratios, undecided = _slow_without_ratios(fleet, floor, tests)
+        slow_of.append(_slow(fleet, floor, tests) + without_ratios)
+        unsure += undecided
+    return slow_of, unsure
+
+
+def _slowest_first(reasons: list[Reason]) -> list[Reason]:
+    return sorted(reasons, key=lambda r: (-(r.series > 1), -r.worse, r.node, r.gpus, r.words))
+
+
+def slow(opened: store.Store, condition: str = "true", *, floor: float = FLOOR) -> list[Reason]:
+    """Places that are slow in the jobs that fulfil a condition: what look() says of them, without their hosts."""
+    return _slowest_first([reason for found in _slow_of(_fleets(opened, condition), floor)[0] for reason in found])
 
 
 def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, float | None]]) -> None:
@@ -439,25 +481,17 @@ def _failing(opened: store.Store) -> list[Reason]:
 
 
 def _spoilt(opened: store.Store) -> list[Reason]:
-    """Nodes that lose more of their samples than their equals do, in their median job."""
-    equal = ", ".join(_EQUAL)
-    rows = opened.sql(
-        f"SELECT {equal}, node, median(lost), count(*), list_sort(list_distinct(flatten(list(codes)))) FROM (SELECT "
-        f"{equal}, node, job, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) / sum(n_samples) AS lost, "
-        "list_distinct(flatten(list(warnings))) AS codes FROM measurements WHERE metric IS NOT NULL AND n_samples > 0 "
-        "GROUP BY ALL) GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
+    """Nodes and GPUs that lose more of their samples than their equals do, in their median job."""
     reasons = []
-    for found in _by_equals(rows):
-        usual = float(np.median([lost for _, lost, *_ in found]))
-        for node, lost, jobs, codes in found:
-            if lost < SPOILT or (len(found) > 1 and lost < usual + SPOILT):
-                continue
-            warned = f" ({spelling.printable(', '.join(codes))})" if codes else ""
-            words = (
-                f"{lost:.0%} of the samples of {spelling.counted(jobs, 'job')} are spoilt{warned}, usual {usual:.0%}"
-            )
-            reasons.append(Reason(node, "spoilt", words, series=jobs))
+    for loss in losses.found(opened, _EQUAL):
+        node, gpu = loss.place
+        warned = f" ({spelling.printable(', '.join(loss.codes))})" if loss.codes else ""
+        words = (
+            f"{loss.share:.0%} of the samples of {spelling.counted(loss.jobs, 'job')} are spoilt{warned}, "
+            f"usual {loss.usual:.0%}"
+        )
+        drain = not (gpu and loss.by_chance)
+        reasons.append(Reason(node, "spoilt", words, gpu, series=loss.jobs, drain=drain))
     return reasons
 
 
@@ -500,17 +534,12 @@ def _missed(days: set, others: list[set]) -> int:
     return missed if (1 - share) ** missed <= 1e-3 else 0
 
 
-def _lacking(opened: store.Store, vanished: set[str]) -> list[Reason]:
-    """Nodes, and GPUs of them, without a figure that nearly all equals have; where their cases fail, that says why."""
+def _lacking(opened: store.Store, vanished: set[str], spoilt: set[absent.Place]) -> list[Reason]:
+    """Nodes, and GPUs of them, without a figure that nearly all equals have, where no other reason says why."""
     every = series.load(opened, "'A'")
     equals, jobs_of = _jobs_by_equals(opened, vanished)
     case = [name for name in measurements.SERIES if name not in ("version", "unit", "metric")]
-    columns = ", ".join(f'"{name}"' for name in case)
-    failing = {
-        (node, tuple(of)) for node, *of in opened.sql(
-            f"SELECT DISTINCT node, {columns} FROM measurements WHERE {series.FAILED} OR spoilt"
-        ).fetchall()
-    }  # fmt: skip
+    lost = losses.of_cases(opened, _EQUAL, case, series.FAILED)
     cells: dict[tuple, dict[tuple, dict[absent.Place, set[str]]]] = {}
     labels, labelled = series.labels(every), {}
     for each in every:
@@ -521,23 +550,27 @@ def _lacking(opened: store.Store, vanished: set[str]) -> list[Reason]:
             for place in absent.places_of(job):
                 if of := equals.get((place, job.name)):
                     cells.setdefault(of, {}).setdefault(name, {}).setdefault(place, set()).add(job.name)
-    lacks: dict[absent.Place, dict[str, int]] = {}
+    lacks: dict[absent.Place, dict[str, tuple[int, int]]] = {}  # by label: jobs with a figure, and spoilt ones
     for of, named in cells.items():
-        for place, missing in absent.among(jobs_of[of], named).items():
-            own = lacks.setdefault(place, {})
+        of_equals = lost.get(of, {})
+        explained = losses.explained(of_equals, spoilt)
+        known = {name: explained.get(labelled[name][1], {}) for name in named}
+        for place, missing in absent.among(jobs_of[of], named, known).items():
             for name, count in missing.items():
                 label, of_case = labelled[name]
-                if (place[0], of_case) not in failing:
-                    own[label] = count
-    reasons = []
-    for (node, gpu), few in sorted(lacks.items()):
-        if few:
-            first = min(few, key=lambda label: (few[label], label))
-            more = f" and {len(few) - 1} more series" if len(few) > 1 else ""
-            has = f"only {spelling.counted(few[first], 'job', 'have')}" if few[first] else "no job has"
-            words = f"{has} a figure of {first}{more}, which its equals have"
-            reasons.append(Reason(node, "lacking", words, gpu, series=len(few), drain=False))
-    return reasons
+                bad = of_equals[of_case].spoilt.get(place, ()) if of_case in of_equals else ()
+                lacks.setdefault(place, {})[label] = (count, len(bad))
+    return [_lack(place, few) for place, few in sorted(lacks.items())]
+
+
+def _lack(place: absent.Place, few: dict[str, tuple[int, int]]) -> Reason:
+    first = min(few, key=lambda label: (few[label], label))
+    has, spoilt = few[first]
+    more = f" and {len(few) - 1} more series" if len(few) > 1 else ""
+    there = f"only {spelling.counted(has, 'job', 'have')}" if has else "no job has"
+    why = f"; spoilt in {spelling.counted(spoilt, 'job')}" if spoilt else ""
+    words = f"{there} a figure of {first}{more}, which its equals have{why}"
+    return Reason(place[0], "lacking", words, place[1], series=len(few), drain=False)
 
 
 def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[tuple, dict[absent.Place, set[str]]]]:
@@ -554,27 +587,42 @@ def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[
 
 def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
     """All that is wrong with nodes: what needs no figures first, then the slowest."""
-    reasons = [*_vanished(opened, list(expected)), *_failing(opened), *_spoilt(opened)]
-    reasons += _lacking(opened, {reason.node for reason in reasons if reason.kind == "vanished"})
+    vanished, spoilt = _vanished(opened, list(expected)), _spoilt(opened)
+    reasons = [*vanished, *_failing(opened), *spoilt]
+    reasons += _lacking(opened, {each.node for each in vanished}, {(each.node, each.gpus) for each in spoilt})
     fleets = _fleets(opened)
-    enough = [np.isfinite(fleet.values).sum(axis=1) >= FEWEST for fleet in fleets]
-    tests = sum(int(np.isfinite(fleet.values[rows]).sum()) for fleet, rows in zip(fleets, enough))
-    hosts, slow = _hosts(opened), []
-    for fleet in fleets:
-        found = _slow(fleet, floor, tests)
+    enough = [[count for count in fleet.measured if count >= FEWEST] for fleet in fleets]
+    hosts = _hosts(opened)
+    slow_of, unsure = _slow_of(fleets, floor)
+    for fleet, found in zip(fleets, slow_of):
         _say_hosts(fleet, found, hosts)
-        slow += found
-    reasons += sorted(slow, key=lambda r: (-(r.series > 1), -r.worse, r.node, r.gpus, r.words))
+    reasons += _slowest_first([reason for found in slow_of for reason in found])
+    systems = _systems_of_namesakes(opened)
     for reason in reasons:
         reason.name = opened.names.get(reason.node, "")
+        reason.system = systems.get(reason.node, "")
     nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()}
     expected = [name for name in expected if name not in opened.names.values()]
-    small = {node for fleet, rows in zip(fleets, enough) if not rows.any() for node, _ in fleet.places}
+    small = {node for fleet, counts in zip(fleets, enough) if not counts for node, _ in fleet.places}
     notes = []
     if small:
         nodes_have = spelling.counted(len(small), "node", "have")
         notes.append(f"{nodes_have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
-    return Found(reasons, len(nodes | set(expected)), sum(int(rows.sum()) for rows in enough), notes)
+    if unsure:
+        more = f" and {len(unsure) - 1} more" if len(unsure) > 1 else ""
+        notes.append(f"not judged, as jobs are too few: {unsure[0]}{more}")
+    return Found(reasons, len(nodes | set(expected)), sum(map(len, enough)), notes)
+
+
+def _systems_of_namesakes(opened: store.Store) -> dict[str, str]:
+    """The system, or systems, of each host whose name nodes of several systems have."""
+    rows = opened.sql("SELECT DISTINCT node, coalesce(system, '') AS system FROM measurements ORDER BY ALL").fetchall()
+    by_name = grouped((opened.names.get(node, node), (node, system)) for node, system in rows)
+    several = [hosts for hosts in by_name.values() if len({system for _, system in hosts}) > 1]
+    return {
+        node: " and ".join(system or "no named system" for system in of)
+        for node, of in grouped(each for hosts in several for each in hosts).items()
+    }
 
 
 # --- what a person, or a scheduler, reads ---
@@ -586,6 +634,14 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
     for reason in reasons:
         if reason.drain:
             found.setdefault(reason.name or reason.node, reason)
+    for node, reason in sorted(found.items()):
+        if reason.system:  # a scheduler would drain its own node of that name
+            print(
+                f"{spelling.printable(node)!r} is a node of several systems; left out of the list: choose "
+                f"{spelling.printable(reason.system)} by --system",
+                file=sys.stderr,
+            )
+            del found[node]
     for node in sorted(found):
         if not spelling.is_node_name(node):
             print(f"{spelling.printable(node)!r} is no name for a scheduler; left out of the list", file=sys.stderr)
@@ -689,7 +745,7 @@ def add_arguments(parser) -> None:
 
 
 def run(asked) -> int:
-    expected = [node for node in (asked.expect or "").split(",") if node]
+    expected = options.listed("--expect", asked.expect) if asked.expect else []
     for node in expected:
         if not spelling.is_node_name(node):
             raise Error(f"{node!r} is no node's name; write names with commas between")

@@ -16,7 +16,7 @@ from isthmus import Error, exits, spelling, units
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import earlier, judging, two_sides
+from isthmus.verdicts import earlier, judging, outlying, two_sides
 
 FEWEST = 5  # jobs of one node below which the noise is a guess
 
@@ -108,8 +108,16 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
     return "\n".join([*lines, *_summary(found)])
 
 
+def _stray(found: list[Noise]) -> list[str]:
+    """A note on jobs that are far off the others of their node: what they met is no noise, and hides changes."""
+    said, job = outlying.stray_in_words([(noise.series, noise.label) for noise in found])
+    if not said:
+        return []
+    return output.fold(f"note: {said}: the noise is so much larger; leave it out with --without job={job}")
+
+
 def _summary(found: list[Noise]) -> list[str]:
-    lines = []
+    lines = _stray(found)
     needed = sorted(noise.needed for noise in found if noise.needed)
     if needed:
         most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]

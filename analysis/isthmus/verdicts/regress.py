@@ -3,21 +3,22 @@
 Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
 beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
 changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
-Where both sides have watched page faults of different drivers, it says which coefficient of a batch's cost differs.
+Plug-ins (isthmus.plugins) may say more of a change, as what a batch of page faults costs before and after it.
 """
-# judging.judge() decides, and batch_costs what batches cost; here are the arguments and what is printed.
+# judging.judge() decides; here are the arguments and what is printed.
 
 from __future__ import annotations
 
 import json
 import pathlib
+import sys
 
-from isthmus import Error, exits, spelling, units
-from isthmus.records import selection
+from isthmus import Error, exits, plugins, spelling, units
+from isthmus.records import selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import series
 from isthmus.tables import output
-from isthmus.verdicts import batch_costs, earlier, two_sides, wording
+from isthmus.verdicts import earlier, outlying, two_sides, wording
 
 
 def add_arguments(parser) -> None:
@@ -71,6 +72,14 @@ def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
     return series.condition(asked.a), series.condition(asked.b)
 
 
+def _doubts_of_baseline(opened: store.Store, condition: str) -> list[str]:
+    """Nodes, GPUs and jobs of a baseline that are not what their equals are, and that others will be held to."""
+    every = series.load(opened, f"CASE WHEN {condition} THEN 'A' END")
+    labels = series.labels(every)
+    stray, _ = outlying.stray_in_words([(each, labels[each.key]) for each in every])
+    return [said for said in (outlying.slow_in_words(opened, condition), stray) if said]
+
+
 def run(asked) -> int:
     _refuse_contradictions(asked)
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
@@ -78,22 +87,28 @@ def run(asked) -> int:
         condition = series.condition(asked.a) if asked.a else "true"
         with selection.from_arguments(asked, wanted=two_sides.WANTED, agreeing=True) as opened:
             count = earlier.save_baseline(opened, folder, asked.save_baseline, condition)
+            doubts = _doubts_of_baseline(opened, condition)
         print(f"baseline {asked.save_baseline}: {spelling.counted(count, 'job')}")
+        for doubt in doubts:
+            print(f"note: {doubt}; remove the baseline and keep another one, unless that is usual", file=sys.stderr)
         return exits.PASSED
     baseline = earlier.load_baseline(folder, asked.baseline) if asked.baseline else []
-    a, b = _sides_asked(asked, baseline)
+    _sides_asked(asked, [each.name for each in baseline])  # what is wrong with them is said before records are read
     noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
-    side = two_sides.sides(a, b)
-    with selection.from_arguments(asked, wanted={*two_sides.WANTED, *batch_costs.WANTED}, agreeing=True) as opened:
-        gone = len(baseline) - earlier.present(opened, baseline) if baseline else 0
+    more = plugins.of_changes()
+    wanted = {*two_sides.WANTED, *(column for each in more.values() for column in each.WANTED)}
+    with selection.from_arguments(asked, wanted=wanted, agreeing=True) as opened:
+        present = earlier.present(opened, baseline) if baseline else []
+        gone = len(baseline) - len(present)
         if baseline and gone == len(baseline):
             raise Error(
                 f"no record is left of the jobs of the baseline {asked.baseline}; bring them back, or keep another one"
             )
+        side = two_sides.sides(*_sides_asked(asked, present))
         found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
-        batches, unread = batch_costs.of_store(opened, side, emulated=asked.emulated)
-    found.notes += unread
+        answers = {name: each.of_store(opened, side, emulated=asked.emulated) for name, each in more.items()}
+    found.notes += [note for _, unread in answers.values() for note in unread]
     if gone:
         found.absent += gone
         found.notes.insert(
@@ -102,10 +117,10 @@ def run(asked) -> int:
             f"{asked.baseline}, so what they would show is not known; bring them back, or keep another one",
         )
     rows = [wording.row_of(each) for each in found.results]
-    of_batches = batch_costs.lines(batches) if batches else []
-    text = wording.text(found, everything=asked.all, more=of_batches)
-    output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*of_batches, *wording.of_all(found)]))
+    said = [line for name, (answer, _) in answers.items() if answer for line in more[name].lines(answer)]
+    text = wording.text(found, everything=asked.all, more=said)
+    output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*said, *wording.of_all(found)]))
     if asked.json:
-        whole = wording.as_json(found) | {"batches": batch_costs.as_json(batches) if batches else None}
-        output.deliver(json.dumps(whole, indent=1), asked.json)
+        others = {name: more[name].as_json(answer) if answer else None for name, (answer, _) in answers.items()}
+        output.deliver(json.dumps(wording.as_json(found) | others, indent=1), asked.json)
     return found.exit_code

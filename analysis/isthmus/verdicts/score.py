@@ -23,7 +23,8 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, inputs, spelling, units
-from isthmus.records import old_names, selection
+from isthmus.groups import grouped
+from isthmus.records import selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import clusters, compare, uneven
@@ -81,13 +82,7 @@ def load_weights(path) -> dict[str, float]:
         raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
     for name, weight in weights.items():
         _refuse_weight(path, name, weight)
-    items = [(old_names.selection(name), float(weight)) for name, weight in weights.items()]
-    twice = next((name for name, count in collections.Counter(name for name, _ in items).items() if count > 1), None)
-    if twice:
-        raise Error(
-            f"{path}: {spelling.printable(twice)!r} stands twice, once with an earlier version's name; keep one"
-        )
-    return dict(items)
+    return {name: float(weight) for name, weight in weights.items()}
 
 
 def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
@@ -107,9 +102,10 @@ def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
 
 
 def _matches(pattern: str, each: series.Series) -> bool:
-    workload, metric, *others = pattern.split()
+    """Whether a series of the metric that a pattern names is of its workload and axes."""
+    workload, _, *others = pattern.split()
     fields = each.case
-    if metric != fields["metric"] or not fnmatch.fnmatchcase(fields["workload"], workload):
+    if not fnmatch.fnmatchcase(fields["workload"], workload):
         return False
     beside = ("size", "preset", "placement", "staging", "ranks", "mode")
     known = fields["axes"] | {name: fields[name] for name in beside}
@@ -124,17 +120,19 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     """
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
-    matching = {
-        pattern: sorted((k for k, each in every.items() if _matches(pattern, each)), key=str) for pattern in weights
-    }
+    of_metric = grouped((each.case["metric"], (key, each)) for key, each in every.items())
+    matching = {}
+    for pattern in weights:
+        having = of_metric.get(pattern.split()[1], ())
+        matching[pattern] = sorted((key for key, each in having if _matches(pattern, each)), key=str)
+        if not matching[pattern]:
+            raise Error(f"{spelling.printable(pattern)!r} names no metric that any of the systems has measured")
     short = _short_of(systems, {key for keys in matching.values() for key in keys})
     chosen: dict[tuple, Term] = {}
     excluded: list[str] = []
     total = sum(weights.values())
     for pattern, weight in weights.items():
         keys = matching[pattern]
-        if not keys:
-            raise Error(f"{spelling.printable(pattern)!r} names no metric that any of the systems has measured")
         counting: list[tuple] = []
         reasons: dict[str, list[str]] = {}  # why not, and which series
         for key in keys:
@@ -164,7 +162,7 @@ def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str])
         return f"missing on {short[key]}"
     if having[-1].better is None:
         return "neither more nor less of it is better"
-    return "" if all((each.all("A") > 0).all() for each in having) else "has values that are not above zero"
+    return "" if all(series.has_ratios(each, ("A",)) for each in having) else "has values that are not above zero"
 
 
 def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple, str]:

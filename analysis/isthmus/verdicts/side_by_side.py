@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isthmus import spelling, units
 from isthmus.groups import grouped
-from isthmus.statistics import spread
+from isthmus.statistics import series, spread
 from isthmus.statistics.series import Series
 from isthmus.tables import output
 from isthmus.verdicts import clusters
@@ -104,6 +104,22 @@ def _uncounted(systems: list[System]) -> str | None:
     return f"without what does not count: {'; '.join(found)}" if found else None
 
 
+def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -> str | None:
+    """Series in which some systems alone have values at or below zero, of which there is no ratio."""
+    found = []
+    for key in rows:
+        having = [(system, each) for system in systems if (each := system.series.get(key))]
+        if len({series.has_ratios(each, ("A",)) for _, each in having}) > 1:
+            lowest = {
+                system.name: min(v for job in each.of("A") for v in job.places.values()) for system, each in having
+            }
+            unit = having[0][1].unit
+            of = ", ".join(f"{spelling.printable(name)} {units.quantity(v, unit)}" for name, v in lowest.items())
+            found.append(f"{names[key]} (lowest: {of})")
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"no ratio, as values of one are at zero or below: {found[0]}{more}" if found else None
+
+
 def _lacking(systems: list[System]) -> str | None:
     """Nodes and GPUs that are not in the figures of a system, though its equals are."""
     found = [sentence for system in systems for sentence in system.lacking]
@@ -140,13 +156,14 @@ def _farthest(rows: Rows, systems: list[System], names: dict[tuple, str]) -> str
 
 
 def _alone(systems: list[System]) -> str | None:
-    """How many series only one system has."""
+    """How many series only one system has, and how many cases a system skipped."""
     found = []
     for system in systems:
         others = [other for other in systems if other is not system]
         alone = sum(not any(key in other.series for other in others) for key in system.series)
         if alone:
             found.append(f"only in {spelling.printable(system.name)}: {alone} series")
+    found += [f"{spelling.printable(system.name)} {system.skipped}" for system in systems if system.skipped]
     return "; ".join(found) or None
 
 
@@ -161,6 +178,7 @@ def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[
     rest = [
         _uncounted(systems),
         _lacking(systems),
+        _without_ratio(systems, rows, names),
         _places(systems),
         _farthest(rows, systems, names),
         *differences(systems),
@@ -193,13 +211,14 @@ def differences(systems: list[System]) -> list[str]:
         values = [system.facts[field] for system in systems]
         if any(each != values[0] for each in values) and all(values):
             found.append((field, values))
-    words = [
-        f"{_WORDS.get(field, field)} {' against '.join(_some(field, each) for each in values)}"
-        for field, values in found[:4]
-    ]
-    words += [", ".join(_WORDS.get(field, field) for field, _ in found[4:])] if found[4:] else []
+    names = [_WORDS.get(field, field) for field, _ in found]
+    told = "; ".join(
+        f"{name} {' against '.join(_some(field, each) for each in values)}"
+        for name, (field, values) in zip(names, found[:4])
+    )
     return [
-        *([f"not alike: {'; '.join(words)}"] if words else []),
+        # All names first: what is shortened still has them.
+        *([f"not alike: {', '.join(names)} ({told})"] if found else []),
         *(f"not compared: {each}" for each in versions(systems)),
     ]
 

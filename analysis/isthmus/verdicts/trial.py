@@ -13,6 +13,7 @@ changes with time can imitate that.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -23,7 +24,7 @@ import shlex
 import signal
 
 from isthmus import Error, exits, inputs, options, spelling, units
-from isthmus.records import selection, store
+from isthmus.records import jobs, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import clusters, rank_test, series
 from isthmus.tables import output
@@ -207,7 +208,7 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
 
 
 def _nodes(text: str) -> list[str]:
-    nodes = re.split(r"[\s,]+", text.strip())
+    nodes = [node for part in options.listed("--nodes", text) for node in part.split()]
     for node in nodes:
         if not spelling.is_node_name(node):
             raise Error(
@@ -218,7 +219,25 @@ def _nodes(text: str) -> list[str]:
     return nodes
 
 
+_RECORD = re.compile(r"""(?<![\w-])--record(?:=|\s+)["']?([^\s"']*)""")
+_RESULTS = re.compile(r"\$(?:ISTHMUS_RESULTS\b|\{ISTHMUS_RESULTS\})/(?!.*\.\.)")
+
+
+def _refuse_lost_records(commands: list[str]) -> None:
+    """Raises Error for a command whose records would not come into the trial."""
+    for command in commands:
+        file = next((path for path in _RECORD.findall(command) if not _RESULTS.match(path)), None)
+        if file is None and not re.search(r"\bISTHMUS_RESULTS=", command):
+            continue
+        how = "sets ISTHMUS_RESULTS" if file is None else f"writes its records to {spelling.shorten(file, 60)!r}"
+        raise Error(
+            f"--command {spelling.shorten(command, 80)!r} {how}, and the trial reads its own folder alone; leave that "
+            'out, or write --record "$ISTHMUS_RESULTS/NAME.jsonl"'
+        )
+
+
 def _refuse_contradictions(asked) -> None:
+    _refuse_lost_records(asked.command)
     series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
@@ -318,13 +337,14 @@ def _plan(folder: pathlib.Path) -> dict:
         if plan["format"] != 1:
             raise ValueError("another version of Isthmus made it")
         kinds: dict[str, type | tuple[type, ...]] = {"from": str, "to": str, "nodes": list, "jobs": int}
+        kinds["commands"] = list
         kinds |= {"control": bool, "boots": int, "in_turns": bool, "delta": (int, float, type(None))}
         found = {name: {"boots": 1, "in_turns": False, "delta": None, **plan}[name] for name in kinds}
         for name, kind in kinds.items():
             if not isinstance(found[name], kind):
                 raise TypeError(f"{name} is {json.dumps(found[name])[:40]}")
-        if not all(isinstance(node, str) for node in found["nodes"]):
-            raise TypeError("a node is no text")
+        if not all(isinstance(each, str) for each in [*found["nodes"], *found["commands"]]):
+            raise TypeError("a node or command is no text")
         return found
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
@@ -380,29 +400,59 @@ def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
         node, _, task = rest.rpartition(".")
         for job in re.findall(r"^(\S+) ended \d+$", _text(progress), re.MULTILINE):
             tasks[node, job] = (node, int(task) // 2)
-    rows = opened.sql("SELECT DISTINCT node, job FROM measurements").fetchall()
-    numbers = [(node, job, job.rpartition("#")[2]) for node, job in rows]
-    return {job: tasks[node, number] for node, job, number in numbers if (node, number) in tasks}
+    rows = opened.sql(f"SELECT DISTINCT node, job, {jobs.NUMBER} FROM measurements").fetchall()
+    return {job: tasks[node, number] for node, job, number in rows if (node, number) in tasks}
 
 
-def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], list[str]]:
-    """Sentences on jobs that were planned and have no record, and on too few boots; and the sides without any job.
+def _command_of(kept: pathlib.Path) -> str:
+    """SQL for the number of the command that left a record, by the folder that trial.sbatch gave it; null elsewhere."""
+    inside = f"replace(file, {literal(f'{kept}/')}, '')"  # compacted, a file has its name within the folder
+    return f"TRY_CAST(regexp_extract({inside}, '^[a-z]+/command([0-9]+)/', 1) AS INTEGER)"
 
-    Raises Error where jobs ran in another state than planned.
+
+def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str], where: str) -> list[str]:
+    """Sentences on commands that left no figure in some of these jobs; of a single command the job itself says so."""
+    if len(commands) < 2:
+        return []
+    return [
+        f"command {number} ({spelling.printable(spelling.shorten(command, 60))}) left no figure in {len(jobs - did)} "
+        f"of {spelling.counted(len(jobs), 'job')} {where}: look at what these said"
+        for number, (command, did) in enumerate(zip(commands, measured), 1)
+        if jobs - did
+    ]
+
+
+def _missing(asked, opened: store.Store, plan: dict, side: str, command: str) -> tuple[list[str], list[str]]:
+    """Sentences on planned jobs without a record, on planned commands without a figure, and on too few boots.
+
+    Next, the sides without any job. Options that choose records do not change what was planned, nor what ran. Raises
+    Error where jobs ran in another state than planned.
     """
     by_side = f"(SELECT *, {side} AS side FROM measurements)"
-    places = opened.sql(
-        "SELECT side || ' on ' || node AS place, count(DISTINCT job), count(DISTINCT boot) "
-        f"FROM {by_side} WHERE side IS NOT NULL GROUP BY place ORDER BY place"
+    kinds = ("true" if asked.emulated else "NOT emulated", "true" if asked.profiled else "profiler IS NULL")
+    rows = opened.sql(
+        "SELECT side, node, job, command, bool_or(metric IS NOT NULL) FROM "
+        f"(SELECT *, {side} AS side, {command} AS command FROM everything WHERE {' AND '.join(kinds)}) "
+        "WHERE side IS NOT NULL GROUP BY ALL"
     ).fetchall()
-    jobs_of = {place: jobs for place, jobs, _ in places}
+    places = opened.sql(
+        f"SELECT side || ' on ' || node AS place, count(DISTINCT boot) FROM {by_side} "
+        "WHERE side IS NOT NULL GROUP BY place ORDER BY place"
+    ).fetchall()
+    jobs_of, measured = collections.defaultdict(set), collections.defaultdict(set)
+    for name, node, job, number, has_figure in rows:
+        jobs_of[name, node].add(job)
+        if has_figure:
+            measured[name, node, number].add(job)
     sentences, empty = [], []
     for name in SIDES if plan["control"] else ("before", "after"):
-        jobs = {node: jobs_of.get(f"{name} on {node}", 0) for node in plan["nodes"]}
-        for node, found in jobs.items():
-            if found < plan["jobs"]:
-                sentences.append(f"{plan['jobs'] - found} of {plan['jobs']} jobs {name} on {node} are missing")
-        if not any(jobs.values()):
+        for node in plan["nodes"]:
+            jobs = jobs_of[name, node]
+            if len(jobs) < plan["jobs"]:
+                sentences.append(f"{plan['jobs'] - len(jobs)} of {plan['jobs']} jobs {name} on {node} are missing")
+            did = [measured[name, node, number] for number, _ in enumerate(plan["commands"], 1)]
+            sentences += _idle_commands(plan["commands"], did, jobs, f"{name} on {node}")
+        if not any(place.startswith(f"{name} on ") for place, _ in places):
             empty.append(name)
     for name, wanted in (("before", plan["from"]), ("control", plan["from"]), ("after", plan["to"])):
         [[count]] = opened.sql(
@@ -411,7 +461,7 @@ def _missing(opened: store.Store, plan: dict, side: str) -> tuple[list[str], lis
         if count:
             stray = spelling.counted(count, "job")
             raise Error(f"{stray} {name} did not run with {wanted}; move the records out of the trial")
-    for place, _, boots in places:
+    for place, boots in places:
         if plan["boots"] > max(boots, 1):
             ran = f"{place} ran in {boots or 'no known'} of {plan['boots']} boots"
             sentences.append(f"{ran}: start the node anew before each part")
@@ -450,8 +500,8 @@ def read(asked) -> int:
     kept = folder / "records"
     side = "CASE "
     if former:
-        jobs = ", ".join(f"({literal(node)}, {literal(job)})" for node, job in former)
-        side += f"WHEN (node, regexp_extract(job, '[^#]*$')) IN ({jobs}) THEN NULL "
+        attempts = ", ".join(f"({literal(node)}, {literal(job)})" for node, job in former)
+        side += f"WHEN (node, {jobs.NUMBER}) IN ({attempts}) THEN NULL "
     side += "".join(
         f"WHEN starts_with(file, {literal(f'{kept}/{name}/')}) OR starts_with(file, '{name}/') THEN '{name}' "
         for name in SIDES
@@ -469,7 +519,7 @@ def read(asked) -> int:
     noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
     outcomes, turns, first = {}, {}, "before"
     with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
-        missing, empty = _missing(opened, plan, side)
+        missing, empty = _missing(asked, opened, plan, side, _command_of(kept))
         turns = _turns(opened, folder) if plan["in_turns"] else {}
         if plan["control"] and not {"before", "control"} & {*empty}:
             restart = outcomes["restart"] = compared("before", "control")
@@ -514,7 +564,13 @@ def add_arguments(parser) -> None:
     plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
     plan.add_argument("--setup-after", metavar="SH", help="and the state after")
     plan.add_argument("--seed", type=int, default=1, metavar="N", help="of the random order (1)")
-    plan.add_argument("--command", action="append", required=True, metavar="SH", help="what a job runs (repeatable)")
+    plan.add_argument(
+        "--command",
+        action="append",
+        required=True,
+        metavar="SH",
+        help="what a job runs, and leaves records of (repeatable)",
+    )
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")

@@ -23,8 +23,6 @@ if grep -qs ' ended 0$' "$progress"; then
 fi
 echo "$SLURM_JOB_ID began" >>"$progress"
 side=$(cut -f 4 <<<"$line")
-export ISTHMUS_RESULTS=$trial/records/$side
-mkdir -p "$ISTHMUS_RESULTS"
 # What `module` and its like run is not written for -u; what a setup sets is for the commands.
 set +u -a
 case $side in
@@ -36,6 +34,8 @@ commands=(
 )
 status=0
 for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
+  export ISTHMUS_RESULTS=$trial/records/$side/command$((index + 1)) # tells whose records they are
+  mkdir -p "$ISTHMUS_RESULTS"
   bash -c "${commands[index]}" || status=$?
 done
 echo "$SLURM_JOB_ID ended $status" >>"$progress"

@@ -108,15 +108,32 @@ _GUARD = (
 )
 
 
-def _margin_in_words(delta: float | None, noise: dict | None) -> str:
+def _margin_in_words(delta: float | None, noise: dict | None, shared: list[series.Series]) -> str:
+    """The margin; what stands before the semicolon is enough for the answer."""
     if delta is not None:
         return f"±{delta:.1%}, as --delta says"
-    if noise is not None:
-        return (
-            f"{DELTA:g} standard deviations between jobs of --noise, ±{FLOOR:.0%} to ±{CEILING:.0%}; "
-            f"±{FLOOR:.0%} for series that it lacks"
-        )
-    return f"±{FLOOR:.0%}; --noise or --delta give another"
+    if noise is None:
+        return f"±{FLOOR:.0%}; --noise or --delta give another"
+    known = sum(each.key in noise for each in shared)
+    others = f", and ±{FLOOR:.0%} for the {len(shared) - known} that it lacks" if known < len(shared) else ""
+    return (
+        f"{DELTA:g} sd between jobs, of --noise for {known} of {len(shared)} series; that is ±{FLOOR:.0%} to "
+        f"±{CEILING:.0%}{others}"
+    )
+
+
+def _refuse_other_noise(noise: dict | None, shared: list[series.Series], names: dict[tuple, str]) -> None:
+    """Raises Error where --noise has none of the series that are compared: it would change nothing."""
+    if not noise or not shared or any(each.key in noise for each in shared):
+        return
+    at = measurements.SERIES.index("version")
+    any_version = {key[:at] + key[at + 1 :] for key in noise}
+    known = next((each for each in shared if each.key[:at] + each.key[at + 1 :] in any_version), None)
+    why = f", and of {names[known.key]} another version of the workload" if known else ""
+    raise Error(
+        f"--noise has none of the {len(shared)} series that are compared, such as {names[shared[0].key]}{why}; make it "
+        "of earlier jobs of these cases with `isthmus noise`, or leave it out"
+    )
 
 
 def outcome(
@@ -132,6 +149,8 @@ def outcome(
     every = series.load(opened, side)
     names = series.labels(every)
     shared = [each for each in every if each.jobs("A") and each.jobs("B")]
+    _refuse_other_noise(noise, shared, names)
+    margin = _margin_in_words(delta, noise, shared)
     plans = [design.of(each.of("A"), each.of("B")) for each in shared]
     order = None if randomised else order_of(shared, plans)
     compared, sigmas = [], []
@@ -175,9 +194,7 @@ def outcome(
         whole = " whole" if any(each.has_part for each in opened.skipped) else ""
         notes.insert(0, f"{files} could not be read{whole}, so what the rest would have shown is not known")
     lost = unread + len(lacking.places) + len(lacking.fewer)
-    outcome = Outcome(results, differences, notes, jobs, _margin_in_words(delta, noise), order, lost)
-    outcome.gone = [*lacking.places, *lacking.fewer]
-    return outcome
+    return Outcome(results, differences, notes, jobs, margin, order, lost, [*lacking.places, *lacking.fewer])
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:

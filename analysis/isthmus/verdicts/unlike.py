@@ -138,4 +138,4 @@ def in_words(result: Result, found: list[Part] | None = None) -> str:
 def _figure(value: float, result: Result) -> str:
     if not math.isfinite(value):
         return "-∞" if value < 0 else "∞"
-    return f"{value:+.1%}" if result.ratio else f"{value:+.3g} {result.unit}".rstrip()
+    return f"{value:+.1%}" if result.ratio else f"{value:+.3g} {result.unit}".removesuffix(" 1").rstrip()

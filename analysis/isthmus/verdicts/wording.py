@@ -111,6 +111,7 @@ def _order_in_words(order: rank_test.Order | None) -> str:
 # --- the answer ---
 
 _MOST = 10  # lines
+_SHORT = 24  # characters of a margin that has room next to the number of jobs
 _FIRST = 2  # series that are named
 
 
@@ -153,10 +154,13 @@ def answer(found: Outcome) -> list[str]:
     lines += [*_kind("better", of["improved"], every), *_kind("changed", of["changed"], every)]
     lines += [f"gone     {gone[0]}{f' and {len(gone) - 1} more' if len(gone) > 1 else ''}"] if gone else []
     lines += _unclear(found)
+    margin = found.margin.partition(";")[0]
+    has_line = len(margin) > _SHORT and len(lines) < _MOST - 1
+    lines += [f"margin   {margin}"] if has_line else []
     lines += [f"alike    {alike} of {every} series, within the margin"] if alike and len(lines) < _MOST - 1 else []
     lines.append(
         f"sure     {spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}; "
-        f"margin {found.margin.partition(' stand')[0].partition(';')[0]}; "
+        f"{'' if has_line else f'margin {margin}; '}"
         f"order of jobs: {_order_in_words(found.order).partition(' (')[0].partition(' with ')[0]}"
     )
     return [spelling.shorten(spelling.printable(line), spelling.WIDTH) for line in lines]

@@ -19,7 +19,8 @@ namespace {
 constexpr std::array<std::string_view, 9> kinds = {"convolutional", "connected", "maxpool", "avgpool", "shortcut",
                                                    "route",         "upsample",  "softmax", "yolo"};
 constexpr std::array<std::string_view, 4> activations = {"linear", "relu", "leaky", "logistic"};
-constexpr std::int64_t most_extent = 65535;  // of anything a text can count
+constexpr std::int64_t most_extent = 65535;   // of anything a text can count
+constexpr std::size_t most_sections = 10000;  // [net] and layers: planning takes a second for these
 
 /// An option that changes what the network computes, and the value with which it does not.
 struct Neutral {
@@ -215,6 +216,8 @@ std::vector<Section> sections_of(std::string_view text, const std::string& file)
     if (line.empty() || line[0] == '#' || line[0] == ';') continue;
     if (line[0] == '[') {
       if (line.back() != ']') fail(fmt::format("section '{}' is not closed: end it with ]", line));
+      if (sections.size() == most_sections)
+        fail(fmt::format("more than {} sections: make a network of fewer layers", most_sections));
       sections.emplace_back(file, std::string(trimmed(line.substr(1, line.size() - 2))), number);
       continue;
     }

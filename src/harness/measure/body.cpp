@@ -57,6 +57,7 @@ std::size_t Body::most_batch() const {
 }
 
 void Body::choose_submission() {
+  s_.consult("submission");
   const auto* axis = s_.spec.find("submission");
   const auto asked = axis != nullptr ? to_text(*axis) : "automatic";
   const bool beside = keeper_.numbers() > 0;

@@ -16,6 +16,7 @@ using namespace harness;
 // --- what was asked for ------------------------------------------------------------------------------
 
 std::int64_t Case::integer(std::string_view axis) const {
+  state_.consult(axis);
   return state_.spec.integer(axis);
 }
 
@@ -28,6 +29,7 @@ std::size_t Case::extent(std::string_view axis) const {
 }
 
 std::string_view Case::choice(std::string_view axis) const {
+  state_.consult(axis);
   return state_.spec.choice(axis);
 }
 
@@ -43,6 +45,7 @@ Staging Case::staging() const {
 }
 
 std::uint64_t Case::seed() const {
+  state_.consult("--seed");
   return state_.seed;
 }
 

@@ -16,6 +16,7 @@
 #include "harness/output.hpp"
 #include "harness/plan/description.hpp"
 #include "harness/plan/metric_ranges.hpp"
+#include "harness/ranks/interrupt.hpp"
 #include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
 
@@ -214,6 +215,57 @@ std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, con
   return others;
 }
 
+/// Runs a case up to its first buffer, and allocates none.
+CaseResult outline(const CaseSpec& spec, const RunContext& context, CaseFootprint& found) {
+  CaseResult result;
+  result.spec = spec;
+  result.numa_node = context.numa_node;
+  Team team(alone());
+  Case::State state(spec, context.device, context.seed, context.sampling, result, team);
+  state.footprint_only = true;
+  state.emulated = is_emulated(*spec.workload);
+  guarded(result, [&] {
+    try {
+      Case run(state);
+      spec.workload->description().function(run);
+    } catch (const FootprintKnown&) {
+    }
+  });
+  found.host_bytes = state.needed_host_bytes;
+  found.device_bytes = state.needed_device_bytes;
+  return result;
+}
+
+/// The outline() of a case that has no room for its buffers; nullopt of others.
+std::optional<CaseResult> without_room(const CaseSpec& spec, const RunContext& context) {
+  CaseFootprint needed;
+  auto found = outline(spec, context, needed);
+  if (!found.skipped || found.skip_kind != SkipKind::memory) return std::nullopt;
+  return found;
+}
+
+/// Learns which file a case reads, and gives up inputs of other cases. False where nothing is to be run: the result
+/// says why.
+bool look_at_inputs(CaseResult& result, const CaseSpec& spec, const RunContext& context) {
+  if (const auto skip = reason_to_skip(spec, context)) {
+    note_skip(result, *skip);
+    return false;
+  }
+  if (reads_file(spec) && without_room(spec, context)) {
+    keep_only_inputs_of("");  // perhaps what the case before left is in the way
+    if (const auto found = without_room(spec, context)) {
+      result.skipped = found->skipped;
+      result.skip_kind = found->skip_kind;
+      result.shortage = found->shortage;
+      return false;  // a file that is not used is not hashed: that may take minutes
+    }
+  }
+  result.input_file = input_file_facts(spec, interrupted);
+  keep_only_inputs_of(inputs_name(spec, context.seed, result.input_file));
+  result.interrupted = reads_file(spec) && !result.input_file && interrupted();
+  return !result.interrupted;
+}
+
 CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Team& team) {
   CaseResult result;
   result.spec = spec;
@@ -229,10 +281,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   result.numa_node = context.numa_node;
   if (spec.placement && (*spec.placement)->chunked) result.chunks = context.sampling.chunks;
   const double begin = now();
-  result.input_file = input_file_facts(spec);
-  keep_only_inputs_of(inputs_name(spec, context.seed, result.input_file));
-  if (const auto skip = reason_to_skip(spec, context)) {
-    note_skip(result, *skip);
+  if (!look_at_inputs(result, spec, context)) {
     if (uses_device) result.before = device::telemetry(result.device->index);
     result.wall = now() - begin;
     return result;
@@ -324,22 +373,7 @@ CaseFootprint footprint(const CaseSpec& spec, const RunContext& context) {
     found.skipped = skip->what();
     return found;
   }
-  CaseResult result;
-  result.spec = spec;
-  result.numa_node = context.numa_node;
-  Team team(alone());
-  Case::State state(spec, context.device, context.seed, context.sampling, result, team);
-  state.footprint_only = true;
-  state.emulated = is_emulated(*spec.workload);
-  guarded(result, [&] {
-    try {
-      Case run(state);
-      spec.workload->description().function(run);
-    } catch (const FootprintKnown&) {
-    }
-  });
-  found.host_bytes = state.needed_host_bytes;
-  found.device_bytes = state.needed_device_bytes;
+  const auto result = outline(spec, context, found);
   found.traffic = result.traffic;
   found.skipped = result.skipped;
   found.failed = result.error;

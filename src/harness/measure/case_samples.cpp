@@ -152,6 +152,7 @@ bool Case::latch() const {
   return state_.wants_latch();
 }
 double Case::latch_timeout() const {
+  state_.consult("--latch-timeout");
   return state_.sampling.latch_timeout;
 }
 double Case::least_seconds(std::string_view timer) const {

@@ -77,6 +77,7 @@ void Case::State::refuse_known(const std::string& metric) const {
 }
 
 bool Case::State::wants_latch() {
+  consult("--no-latch");
   if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
   return sampling.latch;
 }

@@ -113,10 +113,24 @@ struct Case::State final : BufferAddresses {
   /// Throws std::logic_error where the case has a metric of this name.
   void refuse_known(const std::string& metric) const;
 
+  /// Notes that the setting has a say in this case: one that none reads has no effect.
+  void consult(std::string_view setting) const { result.consulted.emplace(setting); }
+
   double elapsed() const { return now() - started; }
   bool adaptive() const { return !sampling.samples && !emulated; }
-  int most_samples() const { return sampling.samples ? *sampling.samples : emulated ? 1 : sampling.most_samples; }
-  int warmups() const { return sampling.warmups.value_or(emulated ? 0 : 2); }
+  int most_samples() const {
+    consult("--samples");
+    return sampling.samples ? *sampling.samples : emulated ? 1 : sampling.most_samples;
+  }
+  int warmups() const {
+    consult("--warmups");
+    return sampling.warmups.value_or(emulated ? 0 : 2);
+  }
+  /// Seconds for which an adaptive case samples at least.
+  double least_time() const {
+    consult("--min-time");
+    return sampling.least_time.value_or(0);
+  }
   /// Seconds; a count that was asked for is given, however long it takes, unless a budget was asked for too.
   std::optional<double> budget() const {
     if (sampling.budget || sampling.samples) return sampling.budget;

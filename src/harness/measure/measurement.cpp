@@ -293,6 +293,7 @@ using namespace harness;
 
 std::optional<std::string_view> Case::State::driver_prefetch() const {
   if (!spec.placement || !(*spec.placement)->managed() || spec.find(kDriverPrefetch) == nullptr) return std::nullopt;
+  consult(kDriverPrefetch);
   const auto value = spec.choice(kDriverPrefetch);
   return value == kDriverPrefetchDefault ? std::nullopt : std::optional(value);
 }

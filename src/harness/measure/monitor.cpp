@@ -99,8 +99,10 @@ void warn_about_state(CaseResult& result, const device::Telemetry& before, const
 }
 
 void warn_about_host(CaseResult& result, const std::optional<std::string>& governor) {
-  if (governor == "powersave")
-    result.warn("governor_powersave", "the CPU frequency governor is powersave; host-side times may be longer");
+  if (!governor || !contains_text(*governor, "powersave")) return;
+  result.warn("governor_powersave",
+              fmt::format("the CPU frequency governor {} powersave; host-side times may be longer",
+                          *governor == "powersave" ? "is" : "of some processors is"));
 }
 
 }  // namespace isthmus::harness

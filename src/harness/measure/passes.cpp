@@ -33,6 +33,7 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
   const bool body_blocks = body.waits() || (body.keeper().travels() && set_.copies_block());
   latch_kernel_ = latched && !body_blocks && body.fits_queue(1);
   latch_whole_ = latch_copies_ && latch_kernel_;
+  if (latch_copies_ || latch_kernel_) s_.consult("--latch-timeout");
   body_.keeper().timer = &timer_;
   if (placement_->chunked) chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
 }

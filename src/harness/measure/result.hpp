@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -120,7 +121,8 @@ struct CaseResult {
   double wall = 0;       ///< seconds from start to end of the case
   double accounted = 0;  ///< of wall: inputs, warm-ups, samples, verifying
   double process_wall = 0;
-  std::optional<double> stolen_share;  ///< of the processors' time in this case
+  std::optional<double> stolen_share;            ///< of the processors' time in this case
+  std::set<std::string, std::less<>> consulted;  ///< settings that the case has read: its axes, and options as --seed
 
   bool failed() const { return error.has_value() || verification.verdict == Verdict::fail; }
   const Series* find(std::string_view metric) const noexcept;

@@ -36,7 +36,7 @@ std::optional<Stop> stop_after(Case::State& s, std::size_t taken, double sampled
   const auto own = [&]() -> std::optional<Stop> {
     if (s.emulated && !s.sampling.samples) return Stop::emulated;
     int most = rule.most;
-    const bool long_enough = !s.adaptive() || sampled_for >= s.sampling.least_time.value_or(0);
+    const bool long_enough = !s.adaptive() || sampled_for >= s.least_time();
     if (s.adaptive() && !s.sampling.least_time && sampled_for >= s.sampling.long_sampling)
       most = std::min(most, s.sampling.enough_long);
     if (s.adaptive() && long_enough && settled()) return Stop::interval;

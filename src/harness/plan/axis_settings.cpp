@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "harness/plan/names.hpp"
-#include "harness/plan/old_names.hpp"
 #include "memory/host_memory.hpp"
 #include "workload/driver_prefetch.hpp"
 #include "workload/paged.hpp"
@@ -16,16 +15,6 @@ namespace isthmus::harness {
 namespace {
 
 using memory::Placement;
-
-/// Throws InputError with the new name, where the value of an axis `memory` is an old one.
-void refuse_old_memory(const Workload& workload, const Axis& axis, const std::string& text) {
-  const auto current = current_memory(workload.name(), text);
-  if (axis.name != "memory" || !contains(axis.choices, current.front().second)) return;
-  const auto settings =
-      mapped(current, [](const auto& setting) { return "--set " + setting.first + "=" + to_text(setting.second); });
-  throw InputError("'" + text + "' is no value of axis memory of " + workload.name() + " any longer; write " +
-                   join(settings, " ") + " now");
-}
 
 /// For the error of a value such as `threads=2`, or `4KiB threads=2`, of axis bytes: how two axes are set; else "".
 std::string how_to_set_two(const std::string& axis, const std::string& text) {
@@ -56,7 +45,6 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   }
   if (!axis.choices.empty()) {
     if (contains(axis.choices, value)) return value;
-    refuse_old_memory(workload, axis, text);
     const auto hint = how_to_set_two(axis.name, text);
     throw InputError("'" + text + "' is no value of " + where +
                      (hint.empty() ? "; choose one of " + join(mapped(axis.choices, to_text), ", ") : hint));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 
 #include "harness/plan/modes.hpp"
@@ -81,6 +82,30 @@ void check_names(const Request& request, const std::vector<const Workload*>& wor
     }
   }
   named(request.sizes, "size", sizes, [](const std::string& name) -> std::string_view { return name; });
+}
+
+void check_offers(const Request& request, const std::vector<const Workload*>& workloads,
+                  std::vector<std::string>* notices) {
+  const auto check = [&](std::string_view option, const std::vector<std::string>& texts, auto has_any) {
+    if (texts.empty() || asks_all(texts)) return;  // "all" is whatever there is
+    std::vector<const Workload*> without;
+    std::ranges::copy_if(workloads, std::back_inserter(without), [&](const auto* each) { return !has_any(*each); });
+    const auto named =
+        std::ranges::find_if(without, [&](const auto* each) { return contains(request.patterns, each->name()); });
+    if (without.size() == workloads.size() || named != without.end())
+      throw InputError(fmt::format("--{} has no effect on {}, which has none to choose from; leave it out", option,
+                                   named != without.end() ? (*named)->name() : "any of the selected workloads"));
+    if (!without.empty() && notices != nullptr)
+      notices->push_back(
+          fmt::format("--{} chooses where there is something to choose: {} of {} workloads have nothing "
+                      "and run as they are",
+                      option, without.size(), workloads.size()));
+  };
+  check("placement", request.placements, [](const Workload& each) { return !each.description().placements.empty(); });
+  check("staging", request.stagings, [](const Workload& each) { return !each.description().stagings.empty(); });
+  check("mode", request.modes, [](const Workload& each) {
+    return !each.description().placements.empty() || !each.description().stagings.empty();
+  });
 }
 
 std::vector<Combination> combinations(const Workload& workload, const Request& request,

@@ -29,6 +29,11 @@ struct SizeChoice {
 /// not.
 void check_names(const Request& request, const std::vector<const Workload*>& workloads);
 
+/// Throws InputError where a mode, placement or staging is named and no selected workload offers any, or one that is
+/// selected by its name does not; a notice where others do not.
+void check_offers(const Request& request, const std::vector<const Workload*>& workloads,
+                  std::vector<std::string>* notices);
+
 /// `modes`: those asked for, or those of the preset.
 std::vector<Combination> combinations(const Workload& workload, const Request& request,
                                       const std::vector<std::string>& modes);

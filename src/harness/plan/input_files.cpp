@@ -7,8 +7,8 @@
 
 namespace isthmus::harness {
 
-InputFileFacts facts_of(const InputFile& file) {
-  return {file.name(), file.bytes(), file.sha256()};
+InputFileFacts facts_of(const InputFile& file, const std::function<bool()>& stop) {
+  return {file.name(), file.bytes(), file.sha256(stop)};
 }
 
 bool reads_file(const CaseSpec& spec) {
@@ -27,10 +27,10 @@ InputFile open_input_file(const CaseSpec& spec) {
   return {path, rule.most_bytes};
 }
 
-std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec) {
+std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec, const std::function<bool()>& stop) {
   if (!reads_file(spec)) return std::nullopt;
   try {
-    return facts_of(open_input_file(spec));
+    return facts_of(open_input_file(spec), stop);
   } catch (const std::runtime_error&) {  // a Skip is one, too: the workload will meet it
     return std::nullopt;
   }

@@ -3,6 +3,7 @@
 // The files that cases read.
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -23,13 +24,14 @@ struct InputFileFacts {
   std::string axis_value() const { return sha256.substr(0, 12); }
 };
 
-InputFileFacts facts_of(const InputFile& file);
+/// `stop`: as of InputFile::sha256().
+InputFileFacts facts_of(const InputFile& file, const std::function<bool()>& stop = {});
 
 /// Whether the case reads a file.
 bool reads_file(const CaseSpec& spec);
 /// The file that the case reads. Throws Skip where none is named, and what InputFile throws.
 InputFile open_input_file(const CaseSpec& spec);
-/// What is known of that file; nullopt where the case reads none, or it cannot be read.
-std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec);
+/// Facts of that file; nullopt where the case reads none, it cannot be read, or `stop` ended that.
+std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec, const std::function<bool()>& stop);
 
 }  // namespace isthmus::harness

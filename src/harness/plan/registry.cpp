@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "device/device.hpp"
+#include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "memory/numa_nodes.hpp"
 
@@ -46,14 +47,15 @@ std::vector<int> numbers_after(std::string_view word, std::string_view text) {
   return numbers;
 }
 
-/// Asked once: a driver takes a while to wake up. A broken or missing one must not break `list`; `run` reports it.
+/// Asked once: a driver takes a while to wake up. A broken one must not break `list`, but is said.
 const Machine& this_machine() {
   static const Machine machine = [] {
     Machine found;
     try {
       found.gpus = std::max(1, device::count());
-    } catch (const device::Error&) {
+    } catch (const device::Error& error) {
       found.gpus = 1;
+      say("the number of GPUs is not known, so workloads of one GPU only are made: " + sentence_of(error));
     }
     if (auto nodes = memory::usable_numa_nodes(); !nodes.empty()) found.memory_nodes = std::move(nodes);
     return found;

@@ -39,9 +39,13 @@ std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>
 
 int choose_numa_node(const std::optional<int>& asked, const std::optional<device::DeviceInfo>& device) {
   if (asked) {
+    const int highest = memory::highest_numa_node();
+    if (highest < 0)
+      throw InputError(
+          "--numa names a node, and the kernel does not say which there are; leave it out, or show "
+          "/sys/devices/system/node to this process");
     if (!memory::numa_node_usable(*asked))
-      throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked,
-                                   std::max(0, memory::highest_numa_node())));
+      throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked, highest));
     if (!memory::bind_thread(*asked))
       throw InputError(fmt::format("the system refuses to bind to NUMA node {}", *asked));
     return *asked;

@@ -99,7 +99,6 @@ void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
   if (const auto value = integer(texts.samples, "--samples", 1, kMany)) sampling.samples = static_cast<int>(*value);
   if (const auto value = integer(texts.warmups, "--warmups", 0, kMany)) sampling.warmups = static_cast<int>(*value);
   if (const auto value = integer(texts.chunks, "--chunks", 1, 512)) sampling.chunks = static_cast<std::size_t>(*value);
-  options.chunks_asked = !texts.chunks.empty();
   if (const auto value = integer(texts.processes, "--processes", 1, 10'000))
     options.processes = static_cast<int>(*value);
   if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
@@ -161,7 +160,7 @@ void keep_standard_streams_apart() {
 
 /// What was printed has to be where it was sent.
 int shown(int code) {
-  const int error = flush_output();
+  const int error = output_error();
   if (error == 0) return code;
   return std::max(
       code, fail(fmt::format("standard output could not be written ({}); send it elsewhere", std::strerror(error)),
@@ -241,6 +240,25 @@ void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   measure->add_flag("--quiet", options.quiet, "Print failures only");
 }
 
+/// The options of `run` that were given.
+std::vector<std::string> given_options(const CLI::App& app) {
+  std::vector<std::string> given;
+  for (const auto* option : app.get_subcommand("run")->get_options()) {
+    if (option->count() > 0 && !option->get_lnames().empty()) given.push_back("--" + option->get_lnames().front());
+  }
+  return given;
+}
+
+/// A setting that would be cut short without a word. `least_time` and `budget`: seconds.
+void check_times(const SamplingOptions& sampling) {
+  const double budget = sampling.budget.value_or(SamplingOptions::kDefaultBudget);
+  if (sampling.least_time && *sampling.least_time > budget)
+    throw InputError(
+        fmt::format("--min-time {:g} is more than the {:g} s that a case may take {}; give a larger "
+                    "--budget",
+                    *sampling.least_time, budget, sampling.budget ? "by --budget" : "without --budget"));
+}
+
 /// What the words mean. Throws InputError.
 void read_words(const RunWords& words, SessionOptions& options) {
   options.request.modes = flatten(words.modes, "--mode");
@@ -249,6 +267,7 @@ void read_words(const RunWords& words, SessionOptions& options) {
   options.request.sizes = flatten(words.sizes, "--size");
   options.observers = flatten(words.observers, "--observe");
   apply_numbers(words.numbers, options);
+  check_times(options.sampling);
 }
 
 int run(CLI::App& app, int argc, char** argv) {
@@ -294,6 +313,7 @@ int run(CLI::App& app, int argc, char** argv) {
     if (!found.problem.empty()) return fail(found.problem, exit_code::failed);
     return exit_code::passed;
   }
+  options.given = given_options(app);
   read_words(words, options);
   options.command.assign(argv, argv + argc);
   return run_session(options);

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <map>
+#include <string>
 #include <string_view>
 
+#include "device/device.hpp"
+#include "harness/plan/input_files.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/plan/registry.hpp"
 
@@ -30,6 +35,7 @@ constexpr std::string_view kOfModules = "BASE BIN DIR DOC HOME INC INCLUDE LIB P
 
 std::vector<std::string> known_variables() {
   auto known = mapped(split(kNames, ' '), [](const std::string& name) { return std::string(kPrefix) + name; });
+  if (device::backend() != device::Backend::emulator) std::erase(known, "ISTHMUS_EMULATOR");
   for (const auto* workload : all_workloads()) {
     if (const auto& file = workload->description().file) known.push_back(file->variable);
   }
@@ -76,6 +82,51 @@ std::string unread_variables_sentence() {
   });
   return fmt::format("nothing reads the environment variable{} {}; correct or unset {}", named.size() > 1 ? "s" : "",
                      join(named, ", "), named.size() > 1 ? "them" : "it");
+}
+
+namespace {
+
+bool is_set(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr && *value != '\0';
+}
+
+/// The workloads that read a file, by the variable that names it.
+std::map<std::string, std::vector<const Workload*>> readers_of_files() {
+  std::map<std::string, std::vector<const Workload*>> readers;
+  for (const auto* workload : all_workloads()) {
+    if (const auto& file = workload->description().file) readers[file->variable].push_back(workload);
+  }
+  return readers;
+}
+
+std::string unused_file(const std::string& variable, const std::vector<const Workload*>& readers,
+                        const std::vector<CaseSpec>& cases) {
+  for (const auto& spec : cases) {
+    if (!contains(readers, spec.workload)) continue;
+    const auto& axis = spec.workload->description().file->axis;
+    return fmt::format(
+        "{} is set, and no case of this run has {}=file, so that file is not read; add --set {}=file, or "
+        "unset the variable",
+        variable, axis, axis);
+  }
+  return fmt::format("{} is set, and this run has no workload that reads it (as {} does); unset it", variable,
+                     readers.front()->name());
+}
+
+}  // namespace
+
+std::vector<std::string> unused_variables(const std::vector<CaseSpec>& cases, const SessionOptions& options) {
+  std::vector<std::string> sentences;
+  for (const auto& [variable, readers] : readers_of_files()) {
+    const auto reads = [&](const CaseSpec& spec) { return contains(readers, spec.workload) && reads_file(spec); };
+    if (is_set(variable) && std::ranges::none_of(cases, reads))
+      sentences.push_back(unused_file(variable, readers, cases));
+  }
+  if (is_set("ISTHMUS_UVM") && options.observers.empty())
+    sentences.push_back(
+        "ISTHMUS_UVM is set, and nothing watches page faults in this run; add --observe uvm, or unset it");
+  return sentences;
 }
 
 }  // namespace isthmus::harness

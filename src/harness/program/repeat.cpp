@@ -98,9 +98,13 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
 
 std::vector<json> records_of_run(const std::string& path, const std::string& run_id) {
   std::vector<json> records;
-  for_each_valid_record(path, run_id, [&](const json& record) {
-    if (record.at("run").at("id") == run_id) records.push_back(record);
-  });
+  try {
+    for_each_valid_record(path, run_id, [&](const json& record) {
+      if (record.at("run").at("id") == run_id) records.push_back(record);
+    });
+  } catch (const RecordError& error) {
+    throw RecordLost(error.what());  // processes have measured: it is no bad input
+  }
   return records;
 }
 

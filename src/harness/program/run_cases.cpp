@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "device/unreached_injections.hpp"
 #include "harness/measure/inputs.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/estimate.hpp"
+#include "harness/plan/names.hpp"
 #include "harness/program/progress.hpp"
+#include "harness/program/unused_settings.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/schema_check.hpp"
 #include "workload/clock.hpp"
@@ -110,6 +113,55 @@ void remember_results(const std::string& path) {
   });
 }
 
+/// Says which settings were given in vain, once a run has ended as it should: one that ends early may have had need of
+/// them later.
+void tell_unused(const UnusedSettings& settings, const Tally& tally, bool quiet) {
+  if (tally.passed == 0 || tally.failed > 0 || tally.resumed > 0 || tally.ended_early) return;
+  if (const auto missed = device::unreached_injections(); !missed.empty())
+    say(
+        fmt::format("ISTHMUS_INJECT asks for {}, and this process made fewer such calls, so nothing failed by it; ask "
+                    "for an earlier one",
+                    join(missed, ",")));
+  if (quiet) return;
+  for (const auto& sentence : settings.sentences()) say(sentence);
+}
+
+/// Cases that --resume leaves out.
+class DoneBefore {
+ public:
+  /// `path`: the records of before; empty where nothing is left out.
+  DoneBefore(const RunIdentity& identity, const std::string& path)
+      : identity_(identity), words_(sampling_words(identity.command)) {
+    if (!path.empty()) settled_ = settled_cases(path);
+  }
+
+  bool has(const CaseSpec& spec, const RunContext& context) {
+    if (settled_.empty()) return false;  // else a file that the case reads would be hashed for nothing
+    const auto device = device_of(*spec.workload, context.device);
+    const auto found = settled_.find(case_identity(identity_, spec, device, context.sampling.chunks));
+    if (found == settled_.end()) return false;
+    if (found->second != words_ && otherwise_++ == 0) their_words_ = found->second;
+    return true;
+  }
+
+  void tell_otherwise() const {
+    if (otherwise_ == 0) return;
+    const auto text = [](const auto& words) { return words.empty() ? "none of these options" : join(words, " "); };
+    say(
+        fmt::format("{} of the cases done before {} measured otherwise than asked now ({}, now {}); {} as {}, so name "
+                    "another file to measure {} anew",
+                    otherwise_, otherwise_ == 1 ? "was" : "were", text(their_words_), text(words_),
+                    otherwise_ == 1 ? "it stays" : "they stay", otherwise_ == 1 ? "it is" : "they are",
+                    otherwise_ == 1 ? "it" : "them"));
+  }
+
+ private:
+  const RunIdentity& identity_;
+  std::vector<std::string> words_, their_words_;
+  std::map<std::string, std::vector<std::string>> settled_;
+  int otherwise_ = 0;
+};
+
 }  // namespace
 
 std::string Tally::text() const {
@@ -121,22 +173,17 @@ std::string Tally::text() const {
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
                 RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin,
                 EventFile* events) {
-  std::set<std::string> settled;
-  if (options.resume && file != nullptr) settled = settled_cases(file->path());
+  DoneBefore before(identity, options.resume && file != nullptr ? file->path() : "");
   if (file != nullptr) remember_results(file->path());
   Tally tally;
   std::vector<std::optional<double>> estimates;
   for (const auto& spec : cases) estimates.push_back(estimate_seconds(spec, options.sampling));
   std::vector<std::filesystem::path> table_paths;
   Progress progress(!options.quiet && file != nullptr, std::move(estimates));
+  UnusedSettings settings(options);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
-    const auto done_before = [&] {
-      if (settled.empty()) return false;  // else a file that the case reads would be hashed for nothing
-      const auto device = device_of(*spec.workload, context.device);
-      return settled.contains(case_identity(identity, spec, device, context.sampling.chunks));
-    };
-    Next next = interrupted() ? Next::end : done_before() ? Next::leave_out : Next::run;
+    Next next = interrupted() ? Next::end : before.has(spec, context) ? Next::leave_out : Next::run;
     if (context.ranks != nullptr) next = agree(*context.ranks, next);
     if (next == Next::end) {
       tally.ended_early = true;
@@ -158,6 +205,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     }
     result.process_wall = now() - process_begin;
     progress.clear();
+    settings.ran(result);
     tell(result, options.quiet);
     const auto tables = write_tables(result, *file, stem);
     for (const auto& table : tables)
@@ -186,6 +234,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     }
   }
   if (file != nullptr) settle(*file, table_paths);
+  before.tell_otherwise();
+  if (file != nullptr && identity.process == 1) tell_unused(settings, tally, options.quiet);
   return tally;
 }
 

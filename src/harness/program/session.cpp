@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <variant>
 
 #include "harness/measure/uvm_observer.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/choose_device.hpp"
+#include "harness/program/environment.hpp"
 #include "harness/program/progress.hpp"
 #include "harness/program/repeat.hpp"
 #include "harness/program/run_cases.hpp"
@@ -20,6 +21,7 @@
 #include "harness/record/host_speed.hpp"
 #include "harness/record/job_allocation.hpp"
 #include "memory/host_memory.hpp"
+#include "memory/numa_nodes.hpp"
 #include "memory/processors.hpp"
 #include "workload/clock.hpp"
 
@@ -40,7 +42,6 @@ using nlohmann::json;
 void report(const SessionOptions& options, std::string_view sentence) {
   if (options.quiet) return;
   print(printable(sentence) + "\n");
-  flush_output();  // before processes share it
 }
 
 void report_doubts(const SessionOptions& options, const std::vector<json>& records) {
@@ -129,6 +130,25 @@ void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ra
   if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));
 }
 
+/// Throws InputError where all cases are of other devices, which their names say; adds a notice where some are.
+void check_is_used(const device::DeviceInfo& chosen, const std::vector<CaseSpec>& cases,
+                   std::vector<std::string>& notices) {
+  const auto is_of_others = [&](const CaseSpec& spec) {
+    const auto& devices = spec.workload->description().devices;
+    return !devices.empty() && !contains(devices, chosen.index);
+  };
+  const auto others = static_cast<std::size_t>(std::ranges::count_if(cases, is_of_others));
+  if (others == 0) return;
+  const auto& first = *std::ranges::find_if(cases, is_of_others);
+  if (others == cases.size())
+    throw InputError(
+        fmt::format("--device chooses {}, and the name of {} says which GPUs it uses; choose the workload "
+                    "of that GPU, or leave the option out",
+                    chosen.index, first.workload->name()));
+  notices.push_back(fmt::format("--device has no effect on {} of {} cases, as {}, whose names say which GPUs they use",
+                                others, cases.size(), first.workload->name()));
+}
+
 /// Once the device is chosen, and before anything is allocated there.
 void check_device(const device::DeviceInfo& device) {
   const auto refused = refused_on({device::backend(), device.driver, device::occupancy(device.index)});
@@ -150,8 +170,11 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   const auto& cases = prepared.cases;
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   if (const auto in_chunks = [](const CaseSpec& each) { return each.placement && (*each.placement)->chunked; };
-      options.chunks_asked && std::ranges::none_of(cases, in_chunks))
+      contains(options.given, "--chunks") && std::ranges::none_of(cases, in_chunks))
     throw InputError("--chunks is for placement streamed, which no case has; ask for that, or leave the option out");
+  if (options.resume && !options.record)
+    throw InputError(
+        "--resume goes on in the file that --record names, and none is named; name the one of the run that ended");
   prepared.processes = process_count(options, cases, ranks);
   prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {
@@ -172,6 +195,10 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
     context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
   else if (needs_device || options.device)
     require_device();
+  if (options.device && context.device) check_is_used(*context.device, cases, prepared.notices);
+  // Host memory goes to the device's node, where there are several and none was named.
+  if (options.device && !needs_device && (options.numa_node || memory::highest_numa_node() <= 0))
+    prepared.notices.push_back("--device has no effect, since no case of this run uses a GPU; leave it out");
   if (prepared.watchdog) {
     check_device(context.device.value());
     context.watchdog = prepared.watchdog.get();
@@ -259,7 +286,7 @@ class Remaining {
   const RunContext& context_;
   int processes_, done_ = 0;
   RunIdentity identity_;
-  std::set<std::string> settled_;
+  std::map<std::string, std::vector<std::string>> settled_;
 };
 
 /// "120 cases, about 3 min", as far as that is known beforehand.
@@ -330,6 +357,9 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     const int ranks = context.ranks != nullptr ? context.ranks->size() : 1;
     return dry_run(cases, context, {options, options.record.value_or(""), context, processes, ranks});
   }
+  if (speaks) {
+    for (const auto& sentence : unused_variables(cases, options)) say(sentence);
+  }
 
   RunContext watched = context;
   const auto events =
@@ -338,6 +368,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (events) keep = [events](auto entries, auto dropped) { events->keep(entries, dropped); };
   if (!starts_others) watched.observers = asked_observers(options, std::move(keep));
   catch_interrupts();
+  if (child) interrupt_with_parent();
   std::optional<RecordFile> file;  // the others make one where they have something to write
   if (writes && (!starts_others || std::filesystem::exists(path))) file.emplace(path);
   if (speaks && file) mend(*file, options.resume, !options.quiet);
@@ -381,7 +412,6 @@ int measure_together(const SessionOptions& options, Ranks& ranks, double process
     return std::stoi(ranks.gather(std::to_string(code)).front());
   } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
     say(fmt::format("rank {}: {}", ranks.rank(), sentence_of(error)));
-    flush_output();
     ranks.abort(exit_code::failed);
     return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC
   }

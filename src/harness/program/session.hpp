@@ -33,7 +33,7 @@ struct SessionOptions {
   std::optional<int> numa_node;
   std::optional<std::string> record;
   std::vector<std::string> observers;  ///< by name
-  bool chunks_asked = false;           ///< sampling.chunks was asked for
+  std::vector<std::string> given;      ///< options, as --seed, whatever their values
   Oversubscription oversubscription;
   bool dry_run = false, resume = false, quiet = false;
   bool table = false;                ///< of what was measured, at the end

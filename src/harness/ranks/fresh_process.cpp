@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,9 +14,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
+#include "harness/output.hpp"
 #include "harness/ranks/process.hpp"
 #include "workload/registration.hpp"
 
@@ -28,7 +33,7 @@ namespace {
 /// "driver/context:0": whose work, and its argument.
 constexpr const char* kVariable = "ISTHMUS_FRESH_PROCESS";
 
-// The report is one line: a word, then the values or a sentence.
+// The report is one line: a word, then a sentence, or how many values there are and those.
 constexpr std::string_view kDone = "done", kUnsupported = "unsupported", kFailed = "failed";
 
 std::map<std::string, FreshProcess::Body>& bodies() {
@@ -40,14 +45,15 @@ std::string report_of(const std::string& name, int argument) {
   const auto body = bodies().find(name);
   if (body == bodies().end()) return fmt::format("{} no work is registered as '{}'", kFailed, name);
   try {
-    std::string report(kDone);
-    for (const double value : body->second(argument)) report += fmt::format(" {}", value);
-    return report;
+    const auto values = body->second(argument);
+    return fmt::format("{} {} {}", kDone, values.size(), fmt::join(values, " "));
   } catch (const device::Error& error) {
     const bool unsupported = error.kind() == device::ErrorKind::unsupported;
     return fmt::format("{} {}", unsupported ? kUnsupported : kFailed, error.what());
+  } catch (const std::bad_alloc&) {
+    return fmt::format("{} the host has no memory left for it; choose a smaller size", kFailed);
   } catch (const std::exception& error) {
-    return fmt::format("{} {}", kFailed, error.what());
+    return fmt::format("{} {}", kFailed, sentence_of(error));
   }
 }
 
@@ -66,6 +72,20 @@ std::string read_all(std::FILE* from) {
     if (got <= 0) return text;
     text.append(part, static_cast<std::size_t>(got));
   }
+}
+
+/// The values of a report that is whole; nullopt of another one.
+std::optional<std::vector<double>> values_of(const std::string& report) {
+  std::istringstream words(report);
+  std::size_t count = 0;
+  if (!(words >> count)) return std::nullopt;
+  std::vector<double> values;
+  for (std::string word; words >> word;) {
+    char* end = nullptr;
+    values.push_back(std::strtod(word.c_str(), &end));  // reads nan and inf, too
+    if (*end != '\0') return std::nullopt;
+  }
+  return values.size() == count ? std::optional(std::move(values)) : std::nullopt;
 }
 
 }  // namespace
@@ -99,18 +119,18 @@ std::vector<double> FreshProcess::run(int argument) const {
   if (word != kDone)
     throw std::runtime_error(
         fmt::format("a fresh process ended with exit code {} and no report; run the case again", WEXITSTATUS(status)));
-  std::vector<double> values;
-  std::istringstream words(rest);
-  for (double value = 0; words >> value;) values.push_back(value);
-  return values;
+  const auto values = values_of(rest);
+  if (!values || status != 0)
+    throw std::runtime_error(fmt::format(
+        "a fresh process ended with exit code {} and part of a report; run the case again", WEXITSTATUS(status)));
+  return *values;
 }
 
 std::optional<int> run_as_fresh_process() {
   const char* text = std::getenv(kVariable);
   if (text == nullptr) return std::nullopt;
   // The process that waits ends after the current sample, which this is; it takes this one with it when it is killed.
-  static_cast<void>(std::signal(SIGTERM, SIG_IGN));
-  static_cast<void>(std::signal(SIGINT, SIG_IGN));
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string role = text;
   const auto colon = role.rfind(':');

@@ -1,5 +1,7 @@
 #include "harness/ranks/interrupt.hpp"
 
+#include <sys/prctl.h>
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -19,7 +21,7 @@ struct Caught {
   int number;
   std::atomic<std::int64_t> first = 0;
 };
-Caught caught[] = {{SIGTERM}, {SIGINT}};
+Caught caught[] = {{SIGTERM}, {SIGINT}, {SIGHUP}};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 /// Signals that come together mean one request: timeout(1) sends one to its child, and one to the whole group.
@@ -54,6 +56,10 @@ void catch_interrupts() {
     if (sigaction(each.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(each.number, &action, nullptr);
   }
+}
+
+void interrupt_with_parent() noexcept {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 bool interrupted() noexcept {

@@ -54,6 +54,9 @@ struct FileActions {
 }  // namespace
 
 pid_t start_again(const std::string& variable, const std::string& value, std::optional<int> report) {
+  // Where a shell or a daemon left it ignored, the kernel keeps no exit code of a child that ends early.
+  if (struct sigaction child{}; sigaction(SIGCHLD, nullptr, &child) == 0 && child.sa_handler == SIG_IGN)
+    static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
   auto arguments = own_arguments(), environment = environment_with(variable, value);
   FileActions actions;
   if (report) posix_spawn_file_actions_adddup2(&actions.handle, *report, kReportDescriptor);
@@ -77,7 +80,7 @@ class WakingSignals {
   WakingSignals() {
     sigset_t blocked;
     sigemptyset(&blocked);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&blocked, signal);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&blocked, signal);
     pthread_sigmask(SIG_BLOCK, &blocked, &mask_);
     struct sigaction wake{};
     wake.sa_handler = [](int) {};  // what is ignored by default would wake nobody
@@ -110,7 +113,11 @@ int wait_for(pid_t process, bool pass_interrupts) {
   bool passed_on = false;
   for (;;) {
     const pid_t ended = waitpid(process, &status, WNOHANG);
-    if (ended == process || (ended < 0 && errno != EINTR)) return status;
+    if (ended == process) return status;
+    if (ended < 0 && errno != EINTR)
+      throw std::runtime_error(
+          fmt::format("how process {} ended is unknown ({}), so what it did does not count; run it again", process,
+                      std::strerror(errno)));
     if (pass_interrupts && interrupted() && !std::exchange(passed_on, true)) kill(process, SIGTERM);
     signals.suspend();
   }

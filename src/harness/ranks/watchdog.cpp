@@ -42,6 +42,14 @@ void close_in_run(int& descriptor) {
   descriptor = -1;
 }
 
+/// Waits for a process that was killed; how it ended means nothing.
+void reap(pid_t process) noexcept {
+  try {
+    wait_for(process, false);
+  } catch (const std::exception&) {  // it is no longer there
+  }
+}
+
 /// Whether something can be read, or the other end is gone, within so many seconds.
 bool is_readable(int descriptor, double seconds) {
   pollfd wanted{descriptor, POLLIN, 0};
@@ -144,7 +152,7 @@ Watchdog::Watchdog(double limit) {
   close_in_run(channel_);
   if (process_ > 0) {
     kill(process_, SIGKILL);
-    wait_for(process_, false);
+    reap(process_);
   }
   refuse(why);
 }
@@ -152,7 +160,7 @@ Watchdog::Watchdog(double limit) {
 Watchdog::~Watchdog() {
   kill(process_, SIGKILL);  // it may be ending this run, or be stopped
   close_in_run(channel_);
-  wait_for(process_, false);
+  reap(process_);
 }
 
 void Watchdog::tell(char what, std::string_view text) noexcept {

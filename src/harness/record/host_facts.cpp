@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
+#include "harness/plan/names.hpp"
 #include "memory/parallel.hpp"
 #include "memory/topology.hpp"
 
@@ -47,27 +49,18 @@ std::optional<std::string> os_name() {
   return std::nullopt;
 }
 
-/// Whether translation is on, and the kernel's options for it.
+/// Whether translation is on, and the kernel's options for it; nullopt where one of the two is unknown.
 std::optional<std::string> iommu_state() {
   std::error_code unreadable;
   const bool off = fs::is_empty("/sys/kernel/iommu_groups", unreadable);
-  if (unreadable) return std::nullopt;
+  const auto options = first_line("/proc/cmdline");
+  if (unreadable || !options) return std::nullopt;
   std::string state = off ? "off" : "on";
-  std::istringstream words(first_line("/proc/cmdline").value_or(""));
+  std::istringstream words(*options);
   for (std::string word; words >> word;) {
     if (word.find("iommu") != std::string::npos) state += " " + word;
   }
   return state;
-}
-
-std::optional<std::map<std::string, std::string>> module_parameters(const char* folder) {
-  std::error_code failure;
-  std::map<std::string, std::string> parameters;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
-    if (const auto value = first_line(entry->path().string())) parameters[entry->path().filename().string()] = *value;
-  }
-  if (parameters.empty()) return std::nullopt;
-  return parameters;
 }
 
 /// Model name from hwloc, else from /proc/cpuinfo, else the machine type.
@@ -131,7 +124,7 @@ HostFacts ask() {
     facts.numa_nodes = count_of(topology.get(), HWLOC_OBJ_NUMANODE);
   }
   facts.thp = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
-  facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  facts.governor = governor_of("/sys/devices/system/cpu");
   facts.iommu = iommu_state();
   facts.os = os_name();
   facts.boot_id = first_line("/proc/sys/kernel/random/boot_id");
@@ -144,6 +137,34 @@ HostFacts ask() {
 }
 
 }  // namespace
+
+std::optional<std::map<std::string, std::string>> module_parameters(const fs::path& folder) {
+  std::error_code failure;
+  std::map<std::string, std::string> parameters;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    if (const auto value = first_line(entry->path().string())) parameters[entry->path().filename().string()] = *value;
+  }
+  if (failure || parameters.empty()) return std::nullopt;
+  return parameters;
+}
+
+std::optional<std::string> governor_of(const fs::path& folder) {
+  const auto is_processor = [](const std::string& name) {
+    return name.size() > 3 && name.starts_with("cpu") && name.find_first_not_of("0123456789", 3) == std::string::npos;
+  };
+  std::error_code failure;
+  std::set<std::string> governors;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    const auto file = entry->path() / "cpufreq/scaling_governor";
+    std::error_code unknown;
+    if (!is_processor(entry->path().filename().string()) || (!fs::exists(file, unknown) && !unknown)) continue;
+    const auto governor = first_line(file.string());
+    if (!governor) return std::nullopt;
+    governors.insert(*governor);
+  }
+  if (failure || governors.empty()) return std::nullopt;
+  return join(std::vector<std::string>(governors.begin(), governors.end()), ",");
+}
 
 const HostFacts& host_facts() {
   static const HostFacts facts = ask();

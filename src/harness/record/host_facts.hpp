@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +31,12 @@ struct HostFacts {
   std::optional<int> processors_allowed;  ///< of this process (cgroups, affinity)
   std::vector<CacheFacts> caches;         ///< by level; empty where unknown
 };
+
+/// Parameters of a module of the kernel, by name; nullopt where the list cannot be read to its end.
+std::optional<std::map<std::string, std::string>> module_parameters(const std::filesystem::path& folder);
+/// "performance", or "performance,powersave" where processors differ; nullopt where one's cannot be read. `folder`: as
+/// /sys/devices/system/cpu.
+std::optional<std::string> governor_of(const std::filesystem::path& folder);
 
 /// Asked once; later calls return the same.
 const HostFacts& host_facts();

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
 
 #include "harness/plan/sampling.hpp"
+#include "harness/ranks/interrupt.hpp"
 #include "harness/record/json_values.hpp"
 #include "harness/record/record.hpp"
 
@@ -57,9 +59,27 @@ std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const st
   const bool uses_device = device && !spec.workload->description().cpu_only;
   const bool chunked = spec.placement && (*spec.placement)->chunked;
   const auto of_case =
-      case_json(spec, run.seed, chunked ? std::optional(chunks) : std::nullopt, input_file_facts(spec));
+      case_json(spec, run.seed, chunked ? std::optional(chunks) : std::nullopt, input_file_facts(spec, interrupted));
   return identity_text(of_case, run.process, uses_device ? or_null(device->uuid) : json(nullptr),
                        std::max<std::size_t>(run.ranks.size(), 1));
+}
+
+std::vector<std::string> sampling_words(const std::vector<std::string>& command) {
+  // Options that say how a case is measured, which is no part of what it is. The last of each counts.
+  static const std::map<std::string, bool> takes_value{
+      {"--samples", true}, {"--min-time", true},  {"--warmups", true},       {"--budget", true},
+      {"--numa", true},    {"--no-latch", false}, {"--latch-timeout", true}, {"--observe", true}};
+  std::map<std::string, std::string> given;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const auto equals = command[i].find('=');
+    const auto option = takes_value.find(command[i].substr(0, equals));
+    if (option == takes_value.end()) continue;
+    const bool has_next = option->second && equals == std::string::npos && i + 1 < command.size();
+    given[option->first] = equals != std::string::npos ? command[i].substr(equals + 1) : has_next ? command[++i] : "";
+  }
+  std::vector<std::string> words;
+  for (const auto& [option, value] : given) words.push_back(value.empty() ? option : option + " " + value);
+  return words;
 }
 
 bool is_settled(const json& record) {

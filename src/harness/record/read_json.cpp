@@ -1,10 +1,16 @@
 #include "harness/record/read_json.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "harness/record/record_file.hpp"
 
 namespace isthmus::harness {
 
@@ -30,6 +36,13 @@ bool is_shallow(std::string_view text) {
   return true;
 }
 
+RecordError unreadable(const std::string& path, int error) {
+  return RecordError(
+      fmt::format("the record {} cannot be read ({}), so what it holds is unknown; make it readable, or "
+                  "choose another with --record",
+                  path, std::strerror(error != 0 ? error : EIO)));
+}
+
 }  // namespace
 
 std::optional<nlohmann::json> read_json(std::string_view text) {
@@ -42,7 +55,9 @@ std::optional<nlohmann::json> read_json(std::string_view text) {
 void for_each_line(const std::string& path, const std::function<bool(const FileLine& line)>& use) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return;  // a device may never end
+  errno = 0;
   std::ifstream stream(path, std::ios::binary);
+  if (!stream.is_open()) throw unreadable(path, errno);
   std::vector<char> block(std::size_t{1} << 16);
   std::string line;
   FileLine current;
@@ -55,7 +70,9 @@ void for_each_line(const std::string& path, const std::function<bool(const FileL
     return go_on;
   };
   while (stream) {
+    errno = 0;
     stream.read(block.data(), static_cast<std::streamsize>(block.size()));
+    if (stream.bad()) throw unreadable(path, errno);
     std::string_view rest(block.data(), static_cast<std::size_t>(stream.gcount()));
     while (!rest.empty()) {
       const auto piece = rest.substr(0, rest.find('\n'));

@@ -26,7 +26,8 @@ struct FileLine {
 };
 
 /// Calls `use` for each line of a regular file until it returns false; for none where there is no such file. Never
-/// keeps more than a line in memory.
+/// keeps more than a line in memory. Throws RecordError where the file is there and cannot be read to its end: what it
+/// holds is then unknown, not nothing.
 void for_each_line(const std::string& path, const std::function<bool(const FileLine& line)>& use);
 
 }  // namespace isthmus::harness

@@ -16,7 +16,6 @@
 #include "harness/measure/statistics.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
-#include "harness/plan/old_names.hpp"
 #include "harness/record/facts_json.hpp"
 #include "harness/record/host_facts.hpp"
 #include "harness/record/job_allocation.hpp"
@@ -287,27 +286,6 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
   for (const auto& [table, columns, path, rows, hash] : tables)
     record["tables"].push_back(
         {{"name", table}, {"columns", columns}, {"file", path}, {"rows", rows}, {"sha256", hash}});
-  return record;
-}
-
-json upgraded(json record) {
-  const auto schema = record.value("schema", json());
-  if (schema == "isthmus.record/1") {
-    record.emplace("submission", nullptr);
-    record.emplace("host_turns", nullptr);
-    record.emplace("tables", json::array());
-  } else if (schema != "isthmus.record/2") {
-    return record;
-  }
-  record["schema"] = kSchema;
-  if (!record.contains("axes") || !record["axes"].is_object()) return record;
-  const auto workload = record.value("workload", json());
-  if (!workload.is_string()) return record;
-  record["workload"] = current_workload(workload.get<std::string>());
-  const auto memory = record.value(json::json_pointer("/axes/memory"), json());
-  if (!memory.is_string()) return record;
-  for (const auto& [axis, value] : current_memory(workload.get<std::string>(), memory.get<std::string>()))
-    record["axes"][axis] = to_text(value);
   return record;
 }
 

@@ -36,9 +36,6 @@ std::string new_run_id();
 /// `tables` are those of the result, as they were written.
 nlohmann::json record_json(const RunIdentity& run, const CaseResult& result, std::span<const TableFile> tables = {});
 
-/// A record of version 1 or 2 as one of this version; others as they are. analysis/isthmus/records has the same.
-nlohmann::json upgraded(nlohmann::json record);
-
 /// The fields of a record that say which case it is of. `chunks`: of placement `streamed`; `file`: that it reads.
 nlohmann::json case_json(const CaseSpec& spec, std::uint64_t seed, std::optional<std::size_t> chunks,
                          const std::optional<InputFileFacts>& file);
@@ -50,5 +47,8 @@ std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const st
                           std::size_t chunks);
 /// Whether nothing is left to do for the case: it passed, or cannot run here for a reason that does not pass by.
 bool is_settled(const nlohmann::json& record);
+
+/// The options of a command that say how cases are measured, sorted: "--numa 0", "--samples 5".
+std::vector<std::string> sampling_words(const std::vector<std::string>& command);
 
 }  // namespace isthmus::harness

@@ -359,6 +359,7 @@ void check_record_path(const std::string& path) {
   if (path.empty()) throw RecordError("--record names no file; give it a name, or leave it out");
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
+    if (S_ISFIFO(status.st_mode)) return;  // its reader would be gone with a writer that only looks
     const RecordFile probe(path);
     if (is_anothers(path))
       throw RecordError(
@@ -404,8 +405,7 @@ void for_each_record(const std::string& path, std::string_view text,
 
 void for_each_valid_record(const std::string& path, std::string_view text,
                            const std::function<void(const nlohmann::json& record)>& use) {
-  for_each_record(path, text, [&](nlohmann::json read) {
-    const auto record = upgraded(std::move(read));
+  for_each_record(path, text, [&](const nlohmann::json& record) {
     if (record_schema_check().violations(record).empty()) use(record);
   });
 }
@@ -420,10 +420,10 @@ std::size_t broken_line(const std::string& path) {
   return broken;
 }
 
-std::set<std::string> settled_cases(const std::string& path) {
-  std::set<std::string> settled;
+std::map<std::string, std::vector<std::string>> settled_cases(const std::string& path) {
+  std::map<std::string, std::vector<std::string>> settled;
   for_each_valid_record(path, "", [&](const nlohmann::json& record) {
-    if (is_settled(record)) settled.insert(case_identity(record));
+    if (is_settled(record)) settled[case_identity(record)] = sampling_words(record.at("run").at("command"));
   });
   return settled;
 }

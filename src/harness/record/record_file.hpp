@@ -3,8 +3,8 @@
 // A JSON Lines file that grows by whole records.
 
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -91,13 +91,13 @@ void check_is_apart(const std::string& path, bool prints);
 void for_each_record(const std::string& path, std::string_view text,
                      const std::function<void(nlohmann::json record)>& use);
 
-/// Calls `use` for each of these that is a valid record, of this or an earlier version of the schema, as this version
-/// has it.
+/// Calls `use` for each of these that is a valid record.
 void for_each_valid_record(const std::string& path, std::string_view text,
                            const std::function<void(const nlohmann::json& record)>& use);
 
-/// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
-std::set<std::string> settled_cases(const std::string& path);
+/// Identities of the cases that the file holds valid and settled records of, and the sampling_words() of each; lines
+/// that are none are passed over.
+std::map<std::string, std::vector<std::string>> settled_cases(const std::string& path);
 
 /// The first line that is no JSON that a reader takes, from 1; 0 where there is none, or no regular file.
 std::size_t broken_line(const std::string& path);

@@ -129,6 +129,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
             depends_on("py-msgspec@0.18:")
             depends_on("py-numpy@1.24:")
             depends_on("py-plotly@5:")
+            depends_on("py-scipy@1.10:")
             depends_on("py-tomli", when="^python@:3.10")
     # Tests of the build start the program from Python.
     depends_on("python@3.10:", type="test")

@@ -1,1 +1,0 @@
-"""Batches of page faults: the driver's events, and what a batch costs."""

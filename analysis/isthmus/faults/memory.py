@@ -1,0 +1,45 @@
+"""Memory that traces of page faults may take: half of what is free for this process, at most MOST_BYTES."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import resource
+
+MOST_BYTES = 16 << 30
+#: Bytes that an event takes while it is read, decoded and drawn, where each lies in a range of its own.
+EVENT_BYTES = 512
+
+
+def _read(path: pathlib.Path) -> str:
+    with contextlib.suppress(OSError, UnicodeError):
+        return path.read_text(encoding="utf-8")
+    return ""
+
+
+def _free_of_groups(root: pathlib.Path) -> list[int]:
+    """Bytes that each control group above this process leaves to it."""
+    found = re.search(r"^0::(/.*)$", _read(root / "proc/self/cgroup"), re.MULTILINE)
+    folder = root / "sys/fs/cgroup" / (found[1].lstrip("/") if found else "")
+    free = []
+    while folder != root / "sys/fs" and len(folder.parts) > len(root.parts):
+        most, used = (_read(folder / f"memory.{name}").strip() for name in ("max", "current"))
+        if most.isdigit() and used.isdigit():
+            free.append(max(int(most) - int(used), 0))
+        folder = folder.parent
+    return free
+
+
+def free(root: pathlib.Path = pathlib.Path("/")) -> int:
+    """Bytes that this process may still take, of the machine, its control groups and its own limit."""
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
+    limits = [int(available[1]) << 10] if available else []
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    limits += [own] if own != resource.RLIM_INFINITY else []
+    return min([*limits, *_free_of_groups(root), 2 * MOST_BYTES])
+
+
+def most_events() -> int:
+    """Events of traces that are held at once."""
+    return min(free() // 2, MOST_BYTES) // EVENT_BYTES

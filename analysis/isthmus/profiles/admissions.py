@@ -1,0 +1,99 @@
+"""Whether a profiler admits, in its output or its log, that events are missing from its figures.
+
+Every reader hands the tool's own sentences to say(), so that no loss is filed as a remark. A feature that the machine
+lacks is no loss: then there is no figure. Lost events make a figure too low.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from isthmus import inputs, spelling
+from isthmus.profiles.profile import Profile
+
+_LOSS = (
+    r"(?:lost|los(?:e|es|ing)|loss(?:es)?|drop(?:s|ped|ping)?|discard(?:s|ed|ing)?|overfl(?:ow\w*|own)|overr[au]n\w*|"
+    r"overwritten|overwrote|truncat\w+|incomplete\w*|missed|missing|skipp(?:ed|ing)|corrupt\w*)"
+)
+_NOT_DONE = r"(?:profiled|collected|recorded|captured|traced|counted|processed|written|flushed|saved)"
+_ADMITS_ANYWHERE = re.compile(rf"\b(?:{_LOSS}|not all)\b", re.IGNORECASE)  # in what is a mere information, too
+_ADMITS = re.compile(
+    rf"\b{_LOSS}\b|\b(?:not all|only (?:a )?part|partial(?:ly)?|ran out of|out of memory|no space|disk full|"
+    rf"buffers? full|exhausted|ignored|prematurely|(?:stopped|ended|exited) (?:early|before)|only the (?:first|last)|"
+    rf"(?:limit|size|quota)(?: was| is)? (?:reached|exceeded)|not complete|too (?:large|many)|before [^.;]*flushed|"
+    rf"errors?|terminated|killed|interrupted|crash(?:ed)?|fail(?:s|ed|ure)?|unable|could(?: not|n't)|"
+    rf"might (?:not have|have not|have been lost)|may (?:not have|have not)|no kernels? (?:was|were) profiled)\b|"
+    rf"(?:\bnot|n't)(?: be| been)?(?: \w+)? {_NOT_DONE}\b",
+    re.IGNORECASE,
+)
+#: What says that nothing was lost: "0 events were dropped", "Lost records: 0".
+_NOTHING_LOST = re.compile(
+    rf"\b(?:no|none|0|zero|without(?: any)?)(?: \w+)?(?: \w+)?(?: (?:was|were|are|been))* {_LOSS}\b|"
+    rf"\b{_LOSS}(?: \w+)?(?: \w+)? ?[:=] ?0\b(?!\.\d*[1-9])",
+    re.IGNORECASE,
+)
+#: What no figure here comes from, unless the sentence also names what figures come from.
+_ELSEWHERE = re.compile(
+    r"\b(?:IP|backtraces?|call ?chains?|stacks?|sampl(?:es?|ing)|context[- ]switch\w*|schedul\w+|OS runtime|OSRT|"
+    r"Vulkan|OpenGL|DirectX|cuBLAS|cuDNN|network|NIC|InfiniBand|GPU metrics|ftrace|perf_event_paranoid|python|power)\b",
+    re.IGNORECASE,
+)
+_HERE = re.compile(r"\b(?:CUDA|CUPTI|NVTX|kernels?|memcpy|copies|page faults?|(?:unified|managed) memory)\b", re.I)
+_INFORMED = ("info", "information", "debug", "verbose", "trace")
+_ADVICE = "profile it again, shorter or with fewer kinds of events"
+
+
+def admits(text: str, severity: str = "") -> bool:
+    """Whether a sentence of a profiler says that events are missing; its error does, if it is about a figure here."""
+    text = _NOTHING_LOST.sub("", text)
+    is_elsewhere = _ELSEWHERE.search(text) and not _HERE.search(text)
+    if is_elsewhere or "does the process use" in text.lower():
+        return False
+    words = _ADMITS_ANYWHERE if severity.lower() in _INFORMED else _ADMITS
+    return severity.lower() in ("error", "fatal", "critical") or words.search(text) is not None
+
+
+def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, note: str | None = None) -> None:
+    """Files what the profiler said in `path`: as missing where it admits a loss, else as a note, unless it is a mere
+    information."""
+    text = spelling.shorten(" ".join(text.split()), 200)
+    label = f"({severity}) " if severity and not text.startswith("==") else ""
+    if admits(text, severity):
+        profile.lack(f"{path.name} says {label}{text}; {_ADVICE}")
+    elif severity.lower() not in _INFORMED:
+        profile.note(note or f"{profile.tool} says {label}".rstrip() + f": {text}")
+
+
+# --- what a profiler printed while it ran ---
+
+LOG = "log"  # as reframe/plugins/profilers.py names it, next to the output of each rank
+_LONGEST_LOG = 16 * inputs.MIB  # of which the end is read
+#: Lines of a log that are the profiler's own, and not its program's; the first group, if any, is the severity.
+_OWN = {
+    "ncu": re.compile(r"==(WARNING|ERROR)== "),
+    "nsys": re.compile(r"(?:nsys|Nsight Systems|\[nsys\])?:? ?(WARNING|ERROR)(?=: )", re.IGNORECASE),
+    "rocprofv3": re.compile(r"([WEF])\d{4,8} |.*\brocprof"),
+}
+_LETTERS = {"W": "Warning", "E": "Error", "F": "Error"}
+
+
+def read_log(profile: Profile, path: pathlib.Path) -> None:
+    """Adds to a profile what its tool's own lines of a log admit; the other lines are the program's."""
+    own = _OWN.get(profile.tool)
+    if own is None:
+        return
+    try:
+        with inputs.open_file(path) as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _LONGEST_LOG))
+            lines = file.read(_LONGEST_LOG).decode(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        found = own.match(line)
+        if found is None:
+            continue
+        severity = _LETTERS.get(found[1] or "", (found[1] or "").capitalize())
+        if admits(line, severity):
+            profile.lack(f"{path.name} says {spelling.shorten(' '.join(line.split()), 200)}; {_ADVICE}")

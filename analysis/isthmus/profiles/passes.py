@@ -1,0 +1,89 @@
+"""Passes of rocprofv3: it runs a program once for each set of counters, and writes each run to pmc_1, pmc_2, ….
+
+The runs are of the same program, so a profile has the counters of all passes, and everything else once.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import pathlib
+import re
+from collections.abc import Sequence
+
+from isthmus.groups import grouped
+from isthmus.profiles.profile import Profile, added
+
+_PASS = re.compile(r"(?:pmc|pass)_?([0-9]{1,6})", re.IGNORECASE)
+_SAME = ("copies", "migrations", "page_faults", "api_calls", "phases", "busy")  # what every pass sees
+
+Part = tuple[pathlib.Path, Profile]
+
+
+def united(folder: pathlib.Path, parts: Sequence[Part]) -> Profile:
+    """What the files of a folder come to together: processes are added, passes of one run are laid over each other."""
+    runs: dict[tuple, dict[int, list[Profile]]] = collections.defaultdict(dict)
+    for path, seen in parts:
+        run, number = _place(folder, path) if seen.tool == "rocprofv3" else ((), 0)
+        runs[run].setdefault(number, []).append(seen)
+    whole = [_united(folder.joinpath(*run), passes) for run, passes in runs.items()]
+    return functools.reduce(added, whole)
+
+
+def _place(folder: pathlib.Path, path: pathlib.Path) -> tuple[tuple[str, ...], int]:
+    """The folder in which a run's passes are, as parts of its path, and the pass that a file is of; 0: it has none."""
+    parts = path.relative_to(folder).parts[:-1]
+    for depth, part in enumerate(parts):
+        if match := _PASS.fullmatch(part):
+            return parts[:depth], int(match[1])
+    return parts, 0
+
+
+def _united(where: pathlib.Path, passes: dict[int, list[Profile]]) -> Profile:
+    of = {number: functools.reduce(added, processes) for number, processes in sorted(passes.items())}
+    if set(of) == {0}:
+        return of[0]
+    first = next((each for each in of.values() if any(kernel.count for kernel in each.kernels.values())), of[min(of)])
+    result = dataclasses.replace(first, counters={}, counted={})
+    for each in of.values():
+        for field in _SAME:
+            if not getattr(result, field):
+                setattr(result, field, getattr(each, field))
+        result.counters = each.counters | result.counters
+        result.counted = each.counted | result.counted
+        for name, kernel in each.kernels.items():
+            own = result.kernels.setdefault(name, dataclasses.replace(kernel))
+            own.registers = kernel.registers if own.registers is None else own.registers
+        for why in each.missing:
+            result.missing += [why] if why not in result.missing else []
+        result.notes = list(dict.fromkeys([*result.notes, *each.notes]))
+        result.limits = list(dict.fromkeys([*result.limits, *each.limits]))
+        result.left_out = {**each.left_out, **result.left_out}
+    numbers = [number for number in of if number]
+    if lost := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
+        result.lack(
+            f"no output of pass {', '.join(map(str, lost))} in {where.name}, and there is pass {max(numbers)}; put it "
+            "next to the others, or profile the run again"
+        )
+    for what, amounts in _unlike(passes, of).items():
+        said = " and ".join(f"{amount} in pass {number}" for number, amount in amounts.items())
+        result.lack(f"there are {what}: {said} of {where.name}; a pass was cut short, so profile the run again")
+    return result
+
+
+def _unlike(passes: dict[int, list[Profile]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:
+    """What every pass of a program has as often as the others, and these have not: how often, by pass."""
+    counts = {
+        "processes": {number: len(processes) for number, processes in sorted(passes.items())},
+        "kernels": {number: len(each.kernels) for number, each in of.items()},
+        "launches": {number: sum(k.count for k in each.kernels.values()) for number, each in of.items()},
+        "launches with counters": {number: max(each.counted.values(), default=0) for number, each in of.items()},
+    }
+    found = {}
+    for what, amounts in counts.items():
+        # Passes may be told to trace nothing; each is there for its counters.
+        seen = grouped((n, number) for number, n in amounts.items() if n or what == "launches with counters")
+        if len(seen) > 1:
+            found[f"unlike numbers of {what}"] = {numbers[0]: n for n, numbers in sorted(seen.items())}
+    return found

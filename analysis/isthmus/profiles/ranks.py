@@ -1,0 +1,110 @@
+"""Ranks of which a folder has no output, by the numbers in its names and by what reports say of MPI.
+
+Only a number behind the word "rank" is taken for one: others are processes, jobs, nodes, sizes or dates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+
+from isthmus import spelling
+from isthmus.groups import grouped
+from isthmus.profiles.profile import Ranks
+
+#: rank3, mpi_rank-03, rank.3of8; neither nrank4 nor ranks4, which are numbers of ranks.
+_RANK = re.compile(
+    r"(?<![a-z])(?:mpi_?)?rank[ ._=-]?([0-9]{1,9})(?![0-9])(?:[ ._-]?of[ ._-]?([0-9]{1,9})(?![0-9]))?", re.IGNORECASE
+)
+_OURS = re.compile(r"rank[0-9]+")  # as reframe/plugins/profilers.py names the folder of each rank, from 0
+_NAMED = 6  # gaps that are named
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """A file or a folder whose name has the number of a rank."""
+
+    parts: tuple[str, ...]  # of its path; the last without its numbers
+    rank: int
+    ours: bool
+    read: bool  # it has something that was read
+    ranks: Ranks  # what its name and its reports say
+
+
+def lacking(folder: pathlib.Path, folders: Iterable[pathlib.Path], files: Iterable[tuple[pathlib.Path, pathlib.Path]],
+            reports: dict[pathlib.Path, Ranks]) -> list[str]:  # fmt: skip
+    """A clause for each run in a folder of which ranks are missing; none where numbers may have another meaning.
+
+    `files` are paths, each with the name that outputs of its process share; `reports` says of each file that was read
+    which ranks it saw.
+    """
+    said: dict[str, None] = {}
+    seen = grouped((place, ranks) for path, ranks in reports.items() for place in (path, *path.parents))
+    named = [(path, path) for path in folders], list(files)
+    for kind in named:
+        found = {path: place for path, name in kind if (place := _place(folder, path, name, seen.get(path, [])))}
+        near = {path.parent for path, place in found.items() if place.read}
+        for run in _runs([place for path, place in found.items() if path.parent in near]):
+            said |= dict.fromkeys(_clause(run))
+    return list(said)
+
+
+def _place(folder: pathlib.Path, path: pathlib.Path, name: pathlib.Path, seen: list[Ranks]) -> _Place | None:
+    match = _RANK.search(name.name)
+    if not match:
+        return None
+    rank = int(match[1])
+    count = max([int(match[2] or 0), *(ranks.count for ranks in seen)])
+    rest = re.sub(r"[0-9]+", "#", _RANK.sub("", name.name))
+    return _Place(
+        (*path.relative_to(folder).parts[:-1], rest), rank, _OURS.fullmatch(path.name) is not None, bool(seen),
+        Ranks({rank}.union(*(ranks.numbers for ranks in seen)), count if count > rank else 0),
+    )  # fmt: skip
+
+
+def _runs(places: list[_Place], depth: int = 0) -> Iterator[list[_Place]]:
+    """Places of each run: apart by what their paths differ in, until no rank is in two of them.
+
+    So nodes with ranks of their own are one run, and repetitions, or nodes that count their ranks from 0, are several.
+    """
+    parts = grouped((place.parts[depth : depth + 1], place) for place in places)
+    numbers = [{place.rank for place in part} for part in parts.values()]
+    last = depth >= max((len(place.parts) for place in places), default=0)
+    if last or (len(parts) > 1 and sum(map(len, numbers)) == len(set().union(*numbers))):
+        yield places
+        return
+    for part in parts.values():
+        yield from _runs(part, depth + 1)
+
+
+def _clause(run: list[_Place]) -> list[str]:
+    numbers = {place.rank for place in run}
+    present = numbers.union(*(place.ranks.numbers for place in run))
+    stated = max((place.ranks.count for place in run), default=0)
+    from_0 = 0 in numbers or all(place.ours for place in run)  # else sizes, say: rank8, rank16
+    if not any(place.read for place in run) or not (stated or (len(numbers) > 1 and from_0)):
+        return []
+    gaps = list(_gaps(present, stated))
+    if not gaps:
+        return []
+    names = [str(first) if first == last else f"{first}-{last}" for first, last in gaps[:_NAMED]]
+    more = f" and {len(gaps) - _NAMED} more gaps" if len(gaps) > _NAMED else ""
+    several = len(gaps) > 1 or "-" in names[0]
+    why = f"the run had {stated}" if stated > max(present) else f"there is rank {max(present)}"
+    folders = {place.parts[:-1] for place in run}
+    where = f" in {spelling.printable('/'.join(*folders))}" if len(folders) == 1 and folders != {()} else ""
+    return [
+        f"no output of rank{'s' if several else ''} {', '.join(names)}{more}{where}, and {why}; put "
+        f"{'theirs' if several else 'its output'} next to the others, or profile the run again"
+    ]
+
+
+def _gaps(present: set[int], count: int) -> Iterator[tuple[int, int]]:
+    """First and last number of each gap, up to the highest rank, or to that of a run of so many."""
+    expected = 0
+    for rank in sorted({*present, max(count, max(present) + 1)}):
+        if rank > expected:
+            yield expected, rank - 1
+        expected = rank + 1

@@ -1,0 +1,170 @@
+"""Which job a record is of: the scheduler's id with the system's name, or one of several jobs that had the same id.
+
+Schedulers count from 1 again at their largest id, and with a new database. Records of one id are of one job while they
+follow each other within a week, as those of its nodes, its steps and the attempts of a requeued job do. After a longer
+gap they are of another job. So they are where each node that is on both sides of a gap was started anew, either after
+a day or where they measure nothing new: an attempt that is requeued was interrupted. Such jobs are called ID@TIME, with
+the minute of their first record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+from typing import TYPE_CHECKING
+
+from isthmus.groups import grouped
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: SQL: the id of a raw record, before name_jobs(). Ids are a scheduler's own, so that two systems may have the same
+#: one; without a scheduler an invocation of the program is the job, whose id is 64 random bits.
+ID = "coalesce(coalesce(run.system || '#', '') || run.job, run.id)"
+MOST = datetime.timedelta(days=7)  # between records of one job: it lasts some days, and measures more often than that
+RESTARTED = datetime.timedelta(days=1)  # where its nodes were started anew: a job is requeued sooner
+_TIME = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}"
+#: SQL: which case a record is of; _case_of() is the same of a record as it was read.
+_CASE = "hash(workload, placement, staging, size, preset, axes, ranks)"
+#: SQL: the scheduler's id of the column `job`.
+NUMBER = f"regexp_replace(regexp_extract(job, '[^#]*$'), '{_TIME}$', '')"
+#: SQL: the same as plain(), of the column `job`.
+PLAIN = f"regexp_replace(job, '{_TIME}$', '')"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """When records of one id, node and boot were made, within a day."""
+
+    job: str
+    node: str
+    boot: str | None
+    first: datetime.datetime
+    last: datetime.datetime
+    cases: frozenset = frozenset()
+
+
+def id_of(record: dict) -> str:
+    """The same as ID, of a record as it was read; after name_jobs_of() the column `job`."""
+    run = record["run"]
+    if run.get("job") is None:
+        return run["id"]
+    return run["job"] if run.get("system") is None else f"{run['system']}#{run['job']}"
+
+
+def begins(traces: list[Trace]) -> dict[str, list[datetime.datetime]]:
+    """When the jobs of each id began, of ids that several jobs had."""
+    found = {}
+    for job, of_id in grouped((trace.job, trace) for trace in traces).items():
+        ordered = sorted(of_id, key=lambda trace: (trace.first, trace.last))
+        starts, ended, before = [ordered[0].first], ordered[0].last, [ordered[0]]
+        for trace in ordered[1:]:
+            gap = trace.first - ended
+            if gap > MOST or (gap > datetime.timedelta() and _is_another(before, _from(ordered, trace.first), gap)):
+                starts.append(trace.first)
+                before = []
+            before.append(trace)
+            ended = max(ended, trace.last)
+        if len(starts) > 1:
+            found[job] = starts
+    return found
+
+
+def _from(ordered: list[Trace], start: datetime.datetime) -> list[Trace]:
+    """What follows a gap, as far as it is without another."""
+    found: list[Trace] = []
+    for trace in ordered:
+        if trace.first >= start:
+            if found and trace.first - max(each.last for each in found) > RESTARTED:
+                break
+            found.append(trace)
+    return found
+
+
+def _is_another(before: list[Trace], after: list[Trace], gap: datetime.timedelta) -> bool:
+    """Whether what follows a gap is another job, by its boots and by what it measures."""
+    if not _restarted(before, after):
+        return False
+    repeated = frozenset().union(*(trace.cases for trace in after))
+    known = frozenset().union(*(trace.cases for trace in before))
+    return gap > RESTARTED or (bool(repeated) and repeated <= known)
+
+
+def _restarted(before: list[Trace], after: list[Trace]) -> bool:
+    """Whether nodes are on both sides of a gap, and none of them ran on."""
+    boots: list[dict[str, set]] = [{}, {}]
+    for of_side, traces in zip(boots, (before, after)):
+        for trace in traces:
+            if trace.boot is not None:
+                of_side.setdefault(trace.node, set()).add(trace.boot)
+    both = boots[0].keys() & boots[1].keys()
+    return bool(both) and not any(boots[0][node] & boots[1][node] for node in both)
+
+
+def _name(job: str, start: datetime.datetime) -> str:
+    return f"{job}@{start:%Y-%m-%dT%H:%M}"
+
+
+def plain(name: str) -> str:
+    """A job's name without the time that tells it from others of its id."""
+    return re.sub(f"{_TIME}$", "", name, flags=re.ASCII)
+
+
+# --- the table of records, and records as they were read ---
+
+
+def name_jobs(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Makes the table `job_of`, with the jobs whose ids others had; returns whether there are any."""
+    rows = connection.execute(
+        f"SELECT job, node, boot, min(time), max(time), list(DISTINCT {_CASE}) FROM {table} WHERE metric_index = 0 AND "
+        f"job IN (SELECT job FROM {table} WHERE metric_index = 0 GROUP BY job "
+        f"HAVING max(time) - min(time) > INTERVAL 1 DAY UNION SELECT job FROM {table} WHERE metric_index = 0 "
+        "GROUP BY job, node HAVING count(DISTINCT boot) > 1) GROUP BY job, node, boot, time::DATE ORDER BY 1, 2, 3, 4"
+    ).fetchall()
+    found = begins([
+        Trace(job, node, boot, first, last, frozenset(cases)) for job, node, boot, first, last, cases in rows
+    ])  # fmt: skip
+    connection.execute("CREATE TABLE job_of (id VARCHAR, began TIMESTAMP, until TIMESTAMP, name VARCHAR)")
+    named = [
+        [job, start, until, _name(job, start)]
+        for job, starts in found.items()
+        for start, until in zip(starts, [*starts[1:], datetime.datetime.max])
+    ]
+    if named:
+        connection.executemany("INSERT INTO job_of VALUES (?, ?, ?, ?)", named)
+    return bool(named)
+
+
+def with_names(table: str) -> str:
+    """SQL: the rows of a table, `job` as name_jobs() has found it."""
+    return (
+        f"SELECT r.* REPLACE (coalesce(j.name, r.job) AS job) FROM {table} r LEFT JOIN job_of j ON j.id = r.job "
+        "AND r.time >= j.began AND r.time < j.until"
+    )
+
+
+def _case_of(record: dict) -> tuple:
+    axes, ranks = json.dumps(record["axes"], sort_keys=True), (record.get("ranks") or {}).get("count")
+    return (*(record[name] for name in ("workload", "placement", "staging", "size", "preset")), axes, ranks)
+
+
+def name_jobs_of(records: list[dict]) -> None:
+    """The same of records as they were read: `run.job` becomes ID@TIME where several jobs had the id."""
+    spans: dict[tuple, list] = {}
+    times = [datetime.datetime.strptime(record["run"]["time"], "%Y-%m-%dT%H:%M:%SZ") for record in records]
+    for record, time in zip(records, times):
+        key = (id_of(record), record["run"]["node"], record["host"].get("boot_id"), time.date())
+        span = spans.setdefault(key, [time, time, set()])
+        span[:2] = min(span[0], time), max(span[1], time)
+        span[2].add(_case_of(record))
+    found = begins([
+        Trace(job, node, boot, first, last, frozenset(cases))
+        for (job, node, boot, _), (first, last, cases) in spans.items()
+    ])  # fmt: skip
+    for record, time in zip(records, times):
+        if starts := found.get(id_of(record)):
+            run = record["run"]
+            field = "id" if run.get("job") is None else "job"
+            run[field] = _name(run[field], max(start for start in starts if start <= time))

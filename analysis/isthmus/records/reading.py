@@ -1,0 +1,52 @@
+"""Records of files and folders as they were written, for commands that need more of them than their table has."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from isthmus import Error, exits, spelling
+from isthmus.records import compacted, copies, jobs, load, places, validate
+
+
+def read_files(paths, asked=None) -> tuple[list[dict], int]:
+    """Records of files and folders for a command, their texts printable, and its exit code.
+
+    What cannot be taken is named before anything else; `asked` are the command's arguments. Raises Error where that
+    leaves no record.
+    """
+    cases, absent, total = [], [], 0
+    seen = copies.Seen()
+    for path in paths:
+        files, skipped = _find(path)
+        skipped += load.without_files(path, files, skipped) if len(paths) > 1 else []
+        total += len(files) + len(skipped)
+        absent += skipped
+        for file in files:
+            bad: list[validate.RecordError] = []
+            records = [spelling.spelt(record) for _, record in load.sound_lines(file, bad)]
+            skipped_here = [load.in_part(file, bad, len(records))] if bad else []
+            absent += skipped_here
+            if not any(each.newer for each in skipped_here):
+                cases += [record for record in records if not seen.is_copy(record, file)]
+    if not cases:
+        if absent:
+            raise Error(load.nothing_taken(paths, absent))
+        raise Error(load.no_record(paths))
+    load.say_absent(absent, total, asked)
+    copies.say(seen.pairs)
+    places.name_hosts_of(cases)
+    jobs.name_jobs_of(cases)
+    return cases, exits.with_absence(exits.PASSED, absent)
+
+
+def _find(path) -> tuple[list[str], list[load.Skipped]]:
+    """Files of a folder, and what cannot be read of it; so are files that its compacted table has and that are gone."""
+    if compacted.find(path):
+        raise Error(
+            f"{path}: a compacted table, which has no samples, as are needed here; name the folder it is made of"
+        )
+    files, skipped = load.find(path)
+    if table := compacted.find(pathlib.Path(path) / compacted.COMPACTED):
+        skipped += compacted.lost(table, path, {os.path.relpath(file, path): file for file in files}, skipped)
+    return files, skipped

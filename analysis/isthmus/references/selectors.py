@@ -1,0 +1,154 @@
+"""What the selectors of a reference can meet: one that meets nothing leaves a figure without its bound.
+
+The values that records have are known by name (placements, profilers) or by their form: of versions and rates any
+number is as good as another, so these are compared with the pattern's own numbers replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+from isthmus import spelling
+from isthmus.records import doubts
+
+#: Families whose workloads each machine has of its own, so that no catalogue lists them, and what their metrics match.
+MADE = {
+    "accounting": r"ballast|[a-z_]+_(allocated|touched)",
+    "atomics": "pairs|latency|rate|nearest|farthest|[cg]pu_(alone|rate|relative)",
+    "fault": r"((faulting_|present_)?p\d+)|rate|faults_per_touch|pages_moved|time(_[a-z]+)?",
+    "latency": "latency|huge_page_share|pages_on_host|processor",
+    "stream": "rate|time|(init_|first_pass_)?page_faults|page_faults_per_pass|first_pass_page_faults",
+    "transfer": r"time|first_time|latency(_to_host|_with_submission)?|pages_moved|((forward|backward)_)?rate|rate_\w+",
+}
+_OBSERVED = r"|uvm_\w+"
+
+#: How names of files begin that `isthmus references update` made of records: their selectors have been met.
+MEASURED = "measured-"
+
+#: Kinds of limits, as `limit` may name them.
+LIMITS = ("PCIe", "NVLink", "xGMI", "peak device memory bandwidth", "peak fp32 rate")
+
+_COMPILERS = ("GNU", "Clang", "Intel", "IntelLLVM", "NVHPC", "ROCMClang", "Cray", "CrayClang", "FujitsuClang",
+              "ARMClang", "AppleClang", "IBMClang", "XLClang", "PGI", "LCC")  # fmt: skip
+_DEVICES = ("sm_90", "sm_100", "sm_90a", "sm_103f", "gfx942", "gfx90a", "gfx1100", "gfx942:sramecc+:xnack-",
+            "gfx90a:sramecc+:xnack-", "")  # fmt: skip
+
+
+@functools.cache
+def _limits() -> tuple[list[str], list[str]]:
+    """Sources of limits: those that are known to the letter, and those whose numbers differ from machine to machine."""
+    pcie = [f"PCIe {generation} x{lanes}" for generation in doubts.PCIE for lanes in (1, 2, 4, 8, 12, 16, 32)]
+    whole = [*pcie, "peak device memory bandwidth", "peak fp32 rate", "PCIe 5 x16 and PCIe 5 x16",
+             "peak device memory bandwidth, half of it to read and half to write"]  # fmt: skip
+    links = ["NVLink of 26.56 GB/s", "18 NVLinks of 26.56 GB/s", "18 NVLinks, 478.08 GB/s together",
+             "xGMI of 50.00 GB/s", "4 xGMI links, 200.00 GB/s together"]  # fmt: skip
+    ends = (", each byte once", *(f", {count} transfers at once" for count in range(2, 33)))
+    more = [source + end for source in whole for end in ends]
+    return [*whole, *more], [*links, *(source + end for source in links for end in ends)]
+
+
+def meets_limit(pattern: str, source: str) -> bool:
+    """Whether `limit: pattern` is of a limit: its source, or the kind of that, begins so."""
+    return bool(re.match(pattern, source) or re.match(pattern, doubts.limit_kind(source)))
+
+
+def wrong_limit(pattern: str) -> str | None:
+    """Why `limit: pattern` is of no limit that a record can have; None where it is."""
+    whole, forms = _limits()
+    if any(meets_limit(pattern, source) for source in (*whole, *forms)):
+        return None
+    if any(meets_limit(_loosened(pattern), source) for source in forms):
+        return None
+    begun = re.sub(r"\W", "", pattern.lower())[:3]
+    near = [kind for kind in LIMITS if len(begun) == 3 and kind.lower().startswith(begun)]
+    hint = f"; did you mean {near[0]!r}?" if near else f"; a limit begins with one of {', '.join(LIMITS)}"
+    return f"limit {pattern!r} is of no limit that a record has{hint}"
+
+
+def _loosened(pattern: str) -> str:
+    """A pattern with each number that it spells out replaced by any number."""
+    parts = re.compile(r"\\.|\{[\d,]+\}|\[[^\]]*\]|\d+")
+    loose = parts.sub(lambda part: r"\d+" if part[0].isdigit() else _any_digit(part[0]), pattern)
+    try:
+        re.compile(loose)
+    except re.error:
+        return pattern
+    return loose
+
+
+def _any_digit(part: str) -> str:
+    is_class = part.startswith("[") and not part.startswith("[^") and re.search(r"\d", part)
+    return rf"{part[:-1]}\d]" if is_class else part
+
+
+@functools.cache
+def _values(field: str) -> list[str]:
+    """Values of a field that stand for all that a record may have there."""
+    if field == "compiler":
+        versions = ("13.3.0", "13.0", "17.0.0.1")
+        hosts = [f"{name} {version}" for name, version in itertools.product(_COMPILERS, versions)]
+        return [*hosts, *(f"{device} 13.0.88, {host}" for device in ("NVIDIA", "Clang") for host in hosts)]
+    return {
+        "version": [str(number) for number in range(1, 100)],
+        "ranks": [str(number) for number in range(1, 4097)],
+        "profiler": ["", "nsys", "ncu", "rocprofv3", "cupti", "perf", "uvm"],
+        "staging": ["", "none", "direct", "async", "bulk"],
+        "placement": ["", "pageable", "pinned", "streamed", "pool", "mapped", "managed_in", "managed", "managed_demand",
+                      "managed_advise", "system", "unified", "paged"],
+        "arch": list(_DEVICES),
+    }[field]  # fmt: skip
+
+
+#: Fields whose values have numbers of which any is as good as another.
+_FORMS = ("compiler", "arch")
+FIELDS = ("version", "placement", "staging", "ranks", "profiler", "compiler", "arch")
+
+
+def wrong(field: str, pattern: str) -> str | None:
+    """Why a selector meets nothing that a record can have; None where it may."""
+    if field == "driver":
+        return _wrong_driver(pattern)
+    values = _values(field)
+    tried = (pattern, _loosened(pattern)) if field in _FORMS else (pattern,)
+    if any(re.fullmatch(each, value) for each in tried for value in values):
+        return None
+    hint = (re.search("[a-z]", pattern) and spelling.did_you_mean(pattern, values)) or _such_as(values)
+    return f"no {field} matches {pattern!r}{hint}"
+
+
+#: A driver's version, the kernel's where the driver is part of that, or the API's where neither is known.
+_DRIVERS = ("580.159.04", "580.82", "6.12.12", "kernel 6.8.0-45-generic", "kernel 5.14.0-427.13.1.el9_4.x86_64",
+            "CUDA 13.0", "HIP 6.4.43484")  # fmt: skip
+
+
+def _wrong_driver(pattern: str) -> str | None:
+    """Why a selector matches no driver; releases of kernels have endings of their own."""
+    tried = (pattern, _loosened(pattern))
+    known = any(re.fullmatch(each, value) for each in tried for value in _DRIVERS)
+    if not pattern or known or re.match(r"[\^(]*kernel\b", pattern):
+        return None
+    hint = f": write '{pattern}[.].*'" if re.fullmatch(r"\d+", pattern) else ""
+    return f"no driver matches {pattern!r}; a record's is a version such as '580.159.04'{hint}"
+
+
+def _such_as(values: list[str]) -> str:
+    shown = [repr(value) for value in values if value]
+    return f"; there are {', '.join(shown)}" if len(shown) <= 12 else f"; one is such as {shown[0]}"
+
+
+def unknown_metrics(family: str, names) -> list[str]:
+    """Of these the metrics that no workload of a made family reports."""
+    return [name for name in names if not re.fullmatch(MADE[family] + _OBSERVED, name)]
+
+
+def wrong_kinds(axes: dict, known: dict) -> list[str]:
+    """What is wrong with axes that are chosen by, where a workload has the axes `known`, each with a value."""
+    found = []
+    for axis, value in axes.items():
+        if axis not in known:
+            found.append(f"no axis {axis!r} here{spelling.did_you_mean(axis, known)}")
+        elif type(value) is not type(known[axis]):
+            found.append(f"axis {axis} is {value!r}, a record has values such as {known[axis]!r}")
+    return found

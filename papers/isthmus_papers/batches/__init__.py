@@ -1,0 +1,1 @@
+"""What a batch of page faults costs the driver."""

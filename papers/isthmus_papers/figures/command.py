@@ -1,0 +1,193 @@
+"""A figure of records as a picture: what the notebooks draw, of any folder.
+
+Records of several machines are told apart, and the one that has the most of the figure is taken. Where several cases
+would do, the commonest is. Both are said, with the option that takes another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+import matplotlib
+
+from isthmus import Error, exits, spelling, units
+from isthmus.records import hardware, store
+from isthmus.records.measurements import literal
+from isthmus.statistics import series
+from isthmus.tables import output, readings
+from isthmus_papers.figures import counters, interjob, memory, modes, networks, paging, programs, transfers
+from isthmus_papers.figures.named import FIGURES, Commonest, Named, is_empty
+
+FORMATS = ("png", "svg", "pdf")
+_MODULES = (transfers, memory, modes, counters, programs, networks, interjob, paging)  # each enters its figures
+_AXES = "axes."
+_DPI = 150
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same records are the same file
+
+
+def names() -> str:
+    """A line for each figure: its name and what it shows."""
+    width = max(map(len, FIGURES))
+    return "\n".join(
+        line
+        for _, each in sorted(FIGURES.items())
+        for line in output.fold(f"{each.name:<{width}}  {each.what}", indent=" " * width)
+    )
+
+
+def _wanted(name: str) -> Named:
+    if name in FIGURES:
+        return FIGURES[name]
+    meant = spelling.did_you_mean(name, FIGURES)
+    raise Error(f"there is no figure {spelling.shorten(name, 40)!r}{meant or '; `isthmus figure --list` has all'}")
+
+
+def _is_of_case(where: str) -> bool:
+    """Whether a condition is on a field or axis of a case, and not on machines, jobs and builds."""
+    name, equals, _ = where.partition("=")
+    return bool(equals) and (name.startswith(_AXES) or name in set(readings.FIELDS) - {"device", "cpu"})
+
+
+def _number(text: str) -> float | None:
+    with contextlib.suppress(ValueError):
+        return units.amount(text)
+    return None
+
+
+def _chosen(found: list[readings.Reading], cases: dict[str, str]) -> list[readings.Reading]:
+    """Those of some fields and axes; of a workload that lacks the axis, all. Raises Error for what no record has."""
+    for name, text in cases.items():
+        axis = name.removeprefix(_AXES)
+        values = readings.Readings(found).values(axis)
+        if not values:
+            known = sorted({each for reading in found for each in reading.axes})
+            raise Error(f"no record of this figure has {name}; its axes are {', '.join(known) or 'none'}")
+        fitting = [v for v in values if readings.matches(str(v), text) or (v == _number(text) and v is not True)]
+        if not fitting:
+            few = ", ".join(map(str, values[:12])) + (", …" if values[12:] else "")
+            raise Error(f"no record of this figure has {name}={spelling.shorten(text, 40)}; there are {few}")
+        found = [each for each in found if each.get(axis) in fitting or (axis != name and axis not in each.axes)]
+    return found
+
+
+def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
+    """SQL that chooses the machine that has the most of what is shown, empty for none, and words that say which."""
+    machines = hardware.name_machines(opened)
+    titles = hardware.titles(machines)
+    rows = opened.rows(
+        "SELECT machine, count(DISTINCT (workload, placement, staging, size, preset, axes)) AS cases FROM measured "
+        f"WHERE metric IS NOT NULL AND {series.COUNTS} AND {shown} GROUP BY machine ORDER BY cases DESC, machine"
+    )
+    if not rows:
+        return "", ""
+    machine = machines[rows[0]["machine"]]
+    words = titles[machine]
+    if len(rows) > 1:
+        others = "; ".join(titles[machines[row["machine"]]] for row in rows[1:])
+        words += f"; of {len(rows)} machines the one with most of it; --where takes another ({others})"
+    return f"machine = {rows[0]['machine']}", words
+
+
+def open_store(paths, wheres=()) -> store.Store:
+    """What draw() reads, of some machines, jobs and builds only."""
+    columns = {*readings.WANTED, *hardware.WANTED, *series.FIELDS, "profiler"}
+    return store.open_store(
+        paths, wanted=columns, profiled=True, where=" AND ".join(map(series.condition, wheres)) or "true"
+    )
+
+
+def _of_workloads(wanted: Named) -> str:
+    """SQL that chooses the records of a figure's workloads."""
+    return f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
+
+
+def _say_uncounted(wanted: Named, opened: store.Store, which: str) -> list[str]:
+    """Says on stderr what of a figure's workloads it cannot show of a machine; returns what failed or is wrong."""
+    of = _of_workloads(wanted)
+    profiled = f"profiler IS {'NOT NULL' if wanted.profiled else 'NULL'}"
+    found = series.uncounted(opened, f"{of} AND {profiled} AND {which}", "measured")
+    found.say(wanted.name)
+    emulated = f"SELECT count(*) FROM everything WHERE metric_index = 0 AND emulated AND {of}"
+    [(count,)] = opened.sql(emulated).fetchall()
+    if count:
+        print(f"{wanted.name}: {spelling.counted(count, 'emulated record')} left out", file=sys.stderr)
+    return [found.words] if found.bad else []
+
+
+def draw(name: str, opened: store.Store, cases: dict[str, str]):
+    """(the figure, sentences that say what was taken where several would do, what failed or is wrong). Raises Error.
+
+    What does not count is named on stderr first: it may be why there is too little.
+    """
+    wanted = _wanted(name)
+    shown = f"{_of_workloads(wanted)} AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
+    which, machine = _machine(opened, shown)
+    doubts = _say_uncounted(wanted, opened, which or "true")
+    found = readings.of_store(opened, "measured", f"{shown} AND {which or 'false'}")
+    if not found:
+        raise Error(f"no record of these has a figure that counts of {', '.join(wanted.workloads)}")
+    chosen = Commonest(_chosen(found, cases))
+    made = wanted.draw(chosen)
+    if is_empty(made):
+        raise Error(f"these records have too little for {name}: {wanted.what}")
+    notes = [f"machine: {machine}"]
+    for field, (value, others) in chosen.taken.items():
+        axis = field if field in readings.FIELDS else f"{_AXES}{field}"
+        notes.append(f"{axis}={value}, the commonest of {', '.join(map(str, (value, *others)))}; --where takes another")
+    return made, notes, doubts
+
+
+def add_arguments(parser) -> None:
+    parser.epilog = (
+        "examples:\n  isthmus figure --list\n  isthmus figure transfer-managed results -o managed.svg\n"
+        "  isthmus figure memory-latency results -o l.pdf --where device='NVIDIA H200'\n"
+        "  isthmus figure transfer-zero-copy results -o copy.png --where axes.width=4\n\n"
+        "exit codes: 0 the figure is drawn; 2 bad input; 3 it is drawn, but cases of its workloads failed or are\n"
+        "wrong, or files could not be read"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list")
+    parser.add_argument("paths", nargs="*", metavar="RECORDS", help="folders with record files, or files")
+    parser.add_argument("--list", action="store_true", help="say which figures there are")
+    parser.add_argument("-o", "--output", metavar="FILE", type=output.Destination,
+                        help="the picture, .png, .svg or .pdf; - is stdout")  # fmt: skip
+    parser.set_defaults(check_output=output.check_destinations)
+    parser.add_argument("--format", choices=FORMATS, help="of the picture, where FILE does not say")
+    parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE",
+                        help="a field, as `isthmus regress --from` has them, placement, size, preset, …, or axes.NAME "
+                        "(may be repeated)")  # fmt: skip
+
+
+def _cases(conditions: list[str]) -> dict[str, str]:
+    """Values of a case's fields and axes. Raises Error for a field with two: a figure is of one case."""
+    values: dict[str, list[str]] = {}
+    for name, _, value in (where.partition("=") for where in conditions if _is_of_case(where)):
+        if not value.strip():
+            raise Error(f"--where {name}= lacks its value; write {name}=VALUE, or leave it out")
+        values.setdefault(name, []).append(value)
+    if twice := next((name for name, given in values.items() if len(set(given)) > 1), None):
+        raise Error(f"--where names two values of {twice}, and a figure is of one case; keep one")
+    return {name: given[0] for name, given in values.items()}
+
+
+def run(asked) -> int:
+    if asked.list:
+        print(names())
+        return exits.PASSED
+    if not (asked.name and asked.paths and asked.output):
+        raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
+    kind = output.chosen_format(asked, FORMATS)
+    matplotlib.use("agg")
+    _wanted(asked.name)  # a misspelt one is said before records are read
+    cases = _cases(asked.where)
+    with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
+        asked.absent = opened.skipped  # for the exit code: isthmus.cli
+        opened.say_absent()
+        made, notes, asked.doubts = draw(asked.name, opened, cases)
+    picture = io.BytesIO()
+    made.savefig(picture, format=kind, dpi=_DPI, metadata=_UNDATED.get(kind))
+    for note in notes:
+        print(spelling.printable(note), file=sys.stderr)
+    output.deliver(picture.getvalue(), asked.output)
+    return exits.PASSED

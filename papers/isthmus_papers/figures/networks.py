@@ -1,0 +1,134 @@
+"""Figures of networks in six modes, beside the pipelining paper's Figure 6, and what page-locking costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isthmus.figures import plots
+from isthmus.tables.readings import Readings
+from isthmus_papers.figures.modes import MODES
+from isthmus_papers.figures.named import figure, over, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NETWORKS = ("resnet18", "resnet50", "yolov3-tiny", "yolov3")
+ALLOCATIONS = ("tensor", "arena")
+#: What happens once, and what happens for each image where weights travel with it: phase, its words.
+ONCE = {"host_alloc": "on the host", "host_touch": "first touch", "device_alloc": "on the device"}
+EACH = {"in": "in", "kernel": "kernels", "out": "out"}
+#: Bars as the paper counts, without the first touch.
+_BARS = {"kernels": ("kernel",), "copies": ("in", "out"), "on the device": ("device_alloc",),
+         "on the host": ("host_alloc",)}  # fmt: skip
+_COUNTS = tuple(2**power for power in range(8))
+_WORKLOAD = "apps/network"
+_TRAINING = "apps/network_training"
+
+
+def case(found: Readings, network: str, allocation: str, mode: str) -> Readings:
+    """Readings of one image, with windows copied out as in darknet."""
+    return found.where(
+        workload=_WORKLOAD, network=network, allocation=allocation, mode=mode, batch=1, convolution="patches"
+    )
+
+
+def phases(found: Readings, network: str, allocation: str, mode: str) -> dict[str, float]:
+    """Seconds by phase; 0 of one that the mode does not have, empty where the mode was not measured."""
+    return _phases(case(found, network, allocation, mode))
+
+
+def step(found: Readings, network: str, mode: str) -> dict[str, float]:
+    """The same of one step of training of the paper's batch, weights and tensors in an arena each."""
+    batch = 4 if network.startswith("yolo") else 32
+    of = found.where(workload=_TRAINING, network=network, batch=batch, allocation="arena", mode=mode, steps=1)
+    return _phases(of)
+
+
+def _phases(of: Readings) -> dict[str, float]:
+    return {phase: of.value(metric=phase) or 0.0 for phase in (*ONCE, *EACH)} if len(of) else {}
+
+
+def total(found: Readings, network: str, allocation: str, mode: str, touched: bool):
+    """Seconds of all phases, with the first touch or without; None where the mode was not measured."""
+    return _sum(phases(found, network, allocation, mode), touched)
+
+
+def _sum(of: dict[str, float], touched: bool):
+    return sum(seconds for phase, seconds in of.items() if touched or phase != "host_touch") or None
+
+
+def over_baseline(found: Readings, allocation: str, mode: str, touched: bool) -> dict[str, float]:
+    """By network, the total over that of baseline."""
+    of = {n: [total(found, n, allocation, each, touched) for each in (mode, "baseline")] for n in NETWORKS}
+    return present({network: over(*pair) for network, pair in of.items()})
+
+
+def by_images(found: Readings, network: str, images: int):
+    """Of one arena, the seconds of so many images in page-locked memory over those in pageable memory."""
+
+    def seconds(mode: str):
+        of = phases(found, network, "arena", mode)
+        return sum(of.get(phase, 0) for phase in ONCE) + images * sum(of.get(phase, 0) for phase in EACH)
+
+    return over(seconds("pm") or None, seconds("baseline"))
+
+
+def images_until_paid(found: Readings) -> dict[str, float]:
+    """By network, after how many images faster copies have paid for page-locking an arena."""
+    paid = {}
+    for network in NETWORKS:
+        pinned, pageable = (phases(found, network, "arena", mode) for mode in ("pm", "baseline"))
+        if pinned and pageable:
+            paid[network] = over(sum(pinned[phase] - pageable[phase] for phase in ONCE), pageable["in"] - pinned["in"])
+    return present(paid)
+
+
+@figure("networks-parts", "where the time of four networks goes, one image, in six modes", _WORKLOAD)
+def where_time_goes(found: Readings):
+    return _parts(lambda network, mode: phases(found, network, "tensor", mode))
+
+
+@figure("networks-training", "where the time of a step of training four networks goes, in six modes", _TRAINING)
+def where_a_step_goes(found: Readings):
+    return _parts(lambda network, mode: step(found, network, mode))
+
+
+def _parts(phases_of: Callable[[str, str], dict[str, float]]):
+    """Parts of a total over the whole of baseline, as the paper counts."""
+    made, panels = plots.panels(len(NETWORKS), width=13, height=3.2)
+    for axes, network in zip(panels, NETWORKS, strict=True):
+        of = {mode: phases_of(network, mode) for mode in MODES}
+        whole = _sum(of["baseline"], touched=False)
+        bars = {
+            mode: {bar: over(sum(seconds[each] for each in parts), whole) for bar, parts in _BARS.items()}
+            for mode, seconds in of.items() if seconds
+        }  # fmt: skip
+        plots.stacked(axes, bars if whole else {}, "1", title=network, legend=network == NETWORKS[-1])
+    panels[0].set_ylabel("over baseline's total")
+    return made
+
+
+@figure("networks-locking", "page-locking and first touch of networks, by tensor and in an arena", _WORKLOAD)
+def locking(found: Readings):
+    made, panels = plots.panels(len(NETWORKS), rows=len(ALLOCATIONS), width=13, height=3)
+    for row, allocation in enumerate(ALLOCATIONS):
+        for column, network in enumerate(NETWORKS):
+            words = ONCE | EACH
+            bars = {
+                mode: {words[phase]: value for phase, value in phases(found, network, allocation, mode).items()}
+                for mode in ("baseline", "uvm", "pm")
+            }
+            plots.stacked(
+                panels[len(NETWORKS) * row + column], present(bars), "s", title=f"{network}, {allocation}",
+                legend=(row, column) == (0, len(NETWORKS) - 1),
+            )  # fmt: skip
+    return made
+
+
+@figure("networks-images", "in how many images page-locking an arena pays", _WORKLOAD)
+def images(found: Readings):
+    made, [axes] = plots.panels(1, width=8)
+    lines = {network: present({n: by_images(found, network, n) for n in _COUNTS}) for network in NETWORKS}
+    plots.curves(axes, present(lines), "1", title="pm over baseline, weights travel for each image", x="images")
+    axes.axhline(1, color="black", linewidth=0.8, linestyle="--")
+    return made

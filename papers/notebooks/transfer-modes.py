@@ -1,0 +1,399 @@
+# %% [markdown]
+# # Transfer modes
+#
+# Seven microbenchmarks in six modes on one NVIDIA H200 host, beside Figures 3, 4 and 7 to 13 and section 8.1 of
+# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025). Its
+# machines B and C have an A100, D an H100 with PCIe 5, which is nearest to ours.
+#
+# | mode | host memory | how tiles get into shared memory |
+# |---|---|---|
+# | baseline, async | pageable | direct, asynchronously |
+# | uvm, uvm_async | managed, prefetched to the GPU | direct, asynchronously |
+# | pm, pm_async | page-locked | direct, asynchronously |
+#
+# The records are in [`papers/data/h200`](../data/README.md), the paper's figures in
+# [`published/pipelining.csv`](../data/published/pipelining.csv), turned into ratios of times: "48.13%
+# improvement over baseline" is read as 48.13% less time, 0.519 of it. Bars and totals are the paper's: kernel,
+# copies, and calls that allocate device or managed memory. Page-locking is not in them; it is drawn apart below.
+
+# %%
+import functools
+from pathlib import Path
+from statistics import median
+
+from IPython.display import Markdown
+
+from isthmus.figures import plots
+from isthmus.tables import readings
+from isthmus_papers import published
+from isthmus_papers.figures import counters, modes
+from isthmus_papers.figures.modes import MODES, WORKLOADS
+from isthmus_papers.figures.named import mean, over, present
+
+DATA = Path("../data/h200")
+
+found = readings.example(*(DATA / f"{file}.jsonl" for file in ("smoke", "super", "mega", "paper-fig4")))
+
+
+def total(size, workload, mode):
+    return modes.total(found, size, workload, mode)
+
+
+def over_baseline(size, mode, of=total):
+    """The mean over the seven of the time relative to baseline."""
+    return mean(of(size, workload, mode) / of(size, workload, "baseline") for workload in WORKLOADS)
+
+
+# %% [markdown]
+# ## Figure 3: how much runs vary
+#
+# Every sample of `paper_total` over its median, all seven workloads in one box. Each case ran in one process.
+
+
+# %%
+figure = modes.spread(found)
+
+
+def spread_of(size):
+    """The median, over workloads and modes, of the middle half's width relative to the median."""
+    return median(
+        modes.middle_half(of) / median(of)
+        for workload in WORKLOADS
+        for mode in MODES
+        if (of := modes.samples(found, size, workload, mode))
+    )
+
+
+Markdown(f"Half of the samples lie within {spread_of('tiny'):.1%} at tiny, {spread_of('super'):.2%} at super.")
+
+# %% [markdown]
+# The paper starts its programs 30 times. At large (1 GiB an array) every sample below is of a process of its own. There
+# are 30 of saxpy in each mode, on one H100. Of the others there are 11 or 12 on that host, and 20 on another one.
+
+# %%
+HOSTS = {"one host": "repetition", "another": "repetition-second"}
+repeated = {host: readings.example(DATA.parent / f"h100/{file}.jsonl.gz") for host, file in HOSTS.items()}
+figure = modes.spread(repeated["one host"])
+
+# %%
+figure = modes.spread(repeated["another"])
+
+
+# %%
+def varies(of, mode, metric):
+    """The median over workloads of the middle half's width, relative to the median of the whole."""
+    cases = [modes.case(of, "large", workload, mode) for workload in WORKLOADS]
+    wholes = {each: median(whole) for each in cases if (whole := each.samples(metric="paper_total"))}
+    shares = [modes.middle_half(each.samples(metric=metric)) / whole for each, whole in wholes.items()]
+    return f"{median(shares):.1%}" if shares else "-"
+
+
+rows = [
+    f"| {mode} | {host} | " + " | ".join(varies(of, mode, metric) for metric in ("paper_total", *modes.PHASES)) + " |"
+    for mode in MODES
+    for host, of in repeated.items()
+]
+Markdown(
+    "Width of the middle half, of the whole and of its parts, over the whole's median; the median of the workloads.\n\n"
+    "| | | whole | kernel | to the GPU | to the CPU | allocation |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows)
+)
+
+
+# %%
+def apart(mode):
+    """By how much the hosts' medians of the whole differ, the median over the workloads that both have."""
+    medians = [
+        [median(modes.samples(of, "large", workload, mode) or [0]) for of in repeated.values()]
+        for workload in WORKLOADS
+    ]
+    return median(abs(b / a - 1) for a, b in medians if a and b)
+
+
+Markdown("Medians of the two hosts are apart by " + ", ".join(f"{apart(mode):.1%} in {mode}" for mode in MODES) + ".")
+
+# %% [markdown]
+# Kernels take the same time in every process. Copies of pageable memory and of managed memory to the CPU do not, and
+# they are most of the time. What is page-locked varies least. How much runs vary is itself a property of the host.
+
+# %% [markdown]
+# ## Figure 4: where the time goes
+#
+# Relative to baseline; kernel, copies, allocation from the bottom.
+
+# %%
+figure = modes.where_time_goes(found)
+
+# %% [markdown]
+# The same with page-locking and everything else from the first allocation to the last free (`wall`), at mega: what
+# pinned memory saves in one pass over the data, locking it costs several times over.
+
+# %%
+figure = modes.wall(found)
+
+# %% [markdown]
+# ## What asynchronous staging does to a kernel
+#
+# In the paper's geometry (64 blocks of 256 threads) half of an H200's multiprocessors have nothing to do; with a
+# full grid other blocks hide what the asynchronous copy would. Above 1 is slower than direct.
+
+# %%
+figure = modes.staging(found)
+
+# %% [markdown]
+# The paper's geometry at super, on one more H200: over baseline, the kernel and the whole without allocation.
+
+# %%
+papers = readings.example(DATA / "paper-fig4-memories.jsonl.gz").where(preset="paper-fig4", size="super")
+
+
+def in_papers_geometry(workload, mode, *parts):
+    """Seconds of some parts, None where there is no record."""
+    of = modes.parts_of(papers.where(workload=f"microbench/{workload}", mode=mode))
+    return sum(of[part] for part in parts) if of else None
+
+
+def over_papers(mode, *parts):
+    """By workload, over baseline; the mean last."""
+    ratios = {
+        workload: over(*(in_papers_geometry(workload, each, *parts) for each in (mode, "baseline")))
+        for workload in WORKLOADS
+    }
+    return ratios | {"mean": mean(present(ratios).values())}
+
+
+columns = {
+    f"{mode}, {what}": over_papers(mode, *parts)
+    for what, parts in {"kernel": ["kernel"], "whole": ["kernel", "copies"]}.items()
+    for mode in ("async", "uvm", "uvm_async")
+}
+Markdown(
+    f"| | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|\n"
+    + "\n".join(
+        f"| {name} | " + " | ".join(f"×{of[name]:.3f}" if of[name] else "-" for of in columns.values()) + " |"
+        for name in (*WORKLOADS, "mean")
+    )
+)
+
+# %% [markdown]
+# With 64 blocks little else hides a wait. So every kernel gains by asynchronous staging, where the paper's conv3d
+# loses. Kernels of uvm take baseline's time, since their pages were prefetched.
+
+# %% [markdown]
+# ## Section 8.1: shares of the time
+#
+# Means over the seven at mega. The paper's are of 18 applications, which move less and compute more, so they only
+# stand beside ours; and its three shares for baseline (58% copies, 42% kernel, 19% allocation) add up to 119%, so
+# they are not of one total. Ours are of kernel, copies and allocation.
+
+# %%
+figure = modes.shares(found)
+
+# %% [markdown]
+# ## Figures 10, 11 and 13: blocks, threads, shared memory
+#
+# vector_seq at super, 100 passes over a tile in shared memory, geometries as in the paper. On the H200 each point is a
+# single sample, so there are no intervals; kernels and page-locked copies hardly vary, pageable ones do.
+
+# %%
+GEOMETRY = "paper-geometry.jsonl.gz"
+geometries = readings.example(DATA / GEOMETRY).where(workload="microbench/vector_seq")
+figure = modes.geometry(geometries)
+
+# %% [markdown]
+# The other modes were measured on five H100 hosts, five samples of each kernel. There the copies of pageable and
+# managed memory differ from host to host and from case to case by more than geometry changes; the kernels do not.
+
+# %%
+H100 = DATA.parent
+managed = readings.example(H100 / "h100" / GEOMETRY, H100 / "h100-x2" / GEOMETRY).where(
+    workload="microbench/vector_seq"
+)
+figure = modes.geometry(managed)
+
+
+def study(preset, mode, metric="paper_total", of=geometries):
+    """Seconds by the axis of a figure, of those values that were measured."""
+    return modes.by_geometry(of, preset, mode, metric)
+
+
+# %%
+blocks = {mode: study("paper-fig10", mode) for mode in ("baseline", "pm", "pm_async")}
+copied = [a + b for a, b in zip(*(study("paper-fig10", "baseline", way).values() for way in ("in", "out")))]
+full = [seconds for n, seconds in blocks["pm"].items() if n >= 128]
+threads = {mode: study("paper-fig11", mode, "kernel") for mode in ("pm", "pm_async")}
+whole = {mode: study("paper-fig11", mode) for mode in ("pm", "pm_async")}
+shared = {mode: study("paper-fig13", mode, "kernel") for mode in ("pm", "pm_async")}
+KiB = 1024
+
+
+def kernels(preset, of, over):
+    """Kernels in one mode over those in another on the H100s, by the axis of a figure."""
+    by, base = (study(preset, mode, "kernel", managed) for mode in (of, over))
+    return {value: by[value] / base[value] for value in sorted({*by} & {*base})}
+
+
+def staged(preset, value):
+    """Kernels that stage asynchronously over those that do not: with copies, and in managed memory."""
+    return f"×{kernels(preset, 'async', 'baseline')[value]:.2f}, ×{kernels(preset, 'uvm_async', 'uvm')[value]:.2f}"
+
+
+same = [
+    ratio
+    for preset in modes.GEOMETRIES
+    for ratio in (*kernels(preset, "uvm", "baseline").values(), *kernels(preset, "uvm_async", "async").values())
+]
+few = study("paper-fig11", "baseline", "kernel", managed)[32] / study("paper-fig11", "baseline", of=managed)[32]
+Markdown(
+    f"Single samples on the H200: copies of pageable memory vary by {max(copied) / min(copied) - 1:.0%} among "
+    "baseline's nine.\n\n"
+    f"- **Blocks.** The paper sees no effect of 16 to 4096 blocks. Here it depends: from 128 blocks on pm stays within "
+    f"{max(full) / min(full) - 1:.0%}, but fewer leave some of the 132 multiprocessors idle, and 16 take "
+    f"×{blocks['baseline'][16] / min(blocks['baseline'].values()):.2f} (baseline) and "
+    f"×{blocks['pm'][16] / min(blocks['pm'].values()):.2f} (pm) of the fastest.\n"
+    "- **Threads.** As in the paper few threads a block are slow and staging asynchronously helps them most: with 32 "
+    f"the kernel takes ×{threads['pm'][32] / threads['pm'][1024]:.1f} of 1024's (theirs ×17.8), pm_async's "
+    f"×{threads['pm_async'][32] / threads['pm'][32]:.2f} of pm's, the whole "
+    f"×{whole['pm_async'][32] / whole['pm'][32]:.2f}. From 256 on neither matters "
+    f"(×{threads['pm_async'][512] / threads['pm'][512]:.2f} at 512).\n- **Shared memory.** As in the paper more of it "
+    f"helps, and too much hurts: 2 KiB make the kernel ×{shared['pm'][2 * KiB] / shared['pm'][64 * KiB]:.1f} as long "
+    f"as 64 KiB (pm_async ×{shared['pm_async'][2 * KiB] / shared['pm_async'][64 * KiB]:.1f}), 128 KiB "
+    f"×{shared['pm'][128 * KiB] / shared['pm'][64 * KiB]:.2f} "
+    f"(×{shared['pm_async'][128 * KiB] / shared['pm_async'][64 * KiB]:.2f}). Staging asynchronously pays at 128 KiB "
+    f"(kernel ×{shared['pm_async'][128 * KiB] / shared['pm'][128 * KiB]:.2f}), as theirs does, and costs at 2 "
+    f"(×{shared['pm_async'][2 * KiB] / shared['pm'][2 * KiB]:.2f}), where theirs gains 5% of the whole.\n"
+    f"- **Managed memory (H100).** A kernel that finds its pages prefetched takes ×{min(same):.2f} to ×{max(same):.2f} "
+    "of one whose arrays were copied, in every geometry: where data lie before it does not matter to it.\n"
+    "- **Asynchronous staging (H100)**, of the kernel without, by copies and in managed memory: "
+    f"with 32 threads {staged('paper-fig11', 32)}, with 1024 {staged('paper-fig11', 1024)}; with 16 blocks "
+    f"{staged('paper-fig10', 16)}; with 2 KiB {staged('paper-fig13', 2 * KiB)}, with 128 KiB "
+    f"{staged('paper-fig13', 128 * KiB)}. The paper's whole runs gain 29% "
+    f"with 32 threads and 5% with 1024. Of our whole runs with 32 threads the kernel is {few:.0%}, so what it gains is "
+    "less than their copies vary."
+)
+
+# %% [markdown]
+# ## Figures 7, 8, 9 and 12: counters
+#
+# What kernels do, counted by `ncu` on several H100 hosts. The paper counts at mega. Here it is medium for Figure 7 and
+# large for the others, where an element has as much work. Of lud only the first 200 launches are counted.
+#
+# Figure 7: each access to shared memory, as the hardware counts them, and floating-point operations. What has none of
+# either has no bar.
+
+# %%
+counted = readings.example(H100 / "h100/profiled.jsonl.gz", H100 / "h100-x2/profiled.jsonl.gz", profiled=True)
+figure = counters.shared(counted)
+
+# %% [markdown]
+# Figure 8: shares of instructions, bytes at each level, and warps that wait at each issue. L1 is what kernels ask for.
+# The network is YOLOv3 with one image, and of its kernels the first 200 are counted, as of lud's. lud stages nothing,
+# and was counted in pm alone.
+
+# %%
+figure = counters.by_modes(counted)
+
+
+# %%
+def fewer(workload):
+    """Memory stalls with asynchronous over direct staging, in page-locked memory."""
+    of = [counters.stalls(counted, workload, mode)["memory"] for mode in ("pm_async", "pm")]
+    return of[0] / of[1]
+
+
+Markdown(
+    "With asynchronous staging, fewer warps wait for memory: "
+    + ", ".join(
+        f"×{fewer(workload):.2f} of direct in {workload.split('/')[1]}"
+        for workload in counters.MIXED
+        if counters.stalls(counted, workload, "pm_async")
+    )
+    + "."
+)
+
+# %% [markdown]
+# Figure 9: baseline and managed memory that was prefetched, on other hosts of the same GPU. Page faults are by
+# `cupti`. Prefetched pages do not fault.
+
+# %%
+figure = counters.managed(counted)
+
+# %% [markdown]
+# Figure 12: vector_seq by threads of a block.
+
+# %%
+figure = counters.threads(counted)
+
+# %% [markdown]
+# ## Beside the paper
+#
+# Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
+# the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
+# in a register (`reuse=register`) async took 44% less ([notes](../../src/microbench/kernels/NOTES.md), no record kept).
+# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken. Of Figure 10 the mean of
+# pm_async is over 16 to 128 blocks only, and that of async over 16 and 64, which one H100 host has; Figure 11's
+# kernels are pm's, which takes baseline's kernel.
+
+
+# %%
+def work(size, workload, mode):
+    return total(size, workload, mode) - modes.parts(found, size, workload, mode)["allocation"]
+
+
+def whole_of(preset, value):
+    """Whole runs in async over baseline, both on one H100 host."""
+    return study(preset, "async", of=managed)[value] / study(preset, "baseline", of=managed)[value]
+
+
+share = functools.partial(modes.share, found)
+geometry = modes.geometries(found)
+
+ours = {
+    **dict.fromkeys(("async-super", "async-super-c"), over_baseline("super", "async")),
+    **dict.fromkeys(("async-mega", "async-mega-c"), over_baseline("mega", "async")),
+    "kernel-vector-seq": geometry["the paper's geometry, super"]["vector_seq"],
+    "kernel-conv3d": geometry["the paper's geometry, super"]["conv3d"],
+    "total-vector-seq": total("mega", "vector_seq", "async") / total("mega", "vector_seq", "baseline"),
+    "uvm-async-mega-c": over_baseline("mega", "uvm_async"),
+    "pm-async-mega-c": over_baseline("mega", "pm_async"),
+    "noise-size": spread_of("super") / spread_of("tiny"),
+    "blocks": max(blocks["baseline"].values()) / min(blocks["baseline"].values()),
+    "blocks-async": mean(whole_of("paper-fig10", n) for n in (16, 64)),
+    "threads-kernel": threads["pm"][32] / threads["pm"][1024],
+    "threads-async-32": whole_of("paper-fig11", 32),
+    "threads-async-1024": None,
+    "shared-baseline": None,
+    "shared-pm-async": study("paper-fig13", "pm_async")[64 * KiB] / study("paper-fig13", "pm_async")[2 * KiB],
+    "share-idle-uvm-async": 1 - share("uvm_async", "kernel"),
+    "share-idle-pm-async": 1 - share("pm_async", "kernel"),
+}
+for mode in ("pm", "pm_async"):
+    ours[f"blocks-{mode.replace('_', '-')}"] = mean(
+        seconds / blocks["baseline"][n] for n, seconds in blocks[mode].items()
+    )
+for size in ("super", "mega"):
+    for machine in ("", "-c", "-b"):
+        ours[f"pm-{size}{machine}"] = over_baseline(size, "pm")
+        if machine:
+            ours[f"uvm-{size}{machine}"] = over_baseline(size, "uvm")
+    ours[f"uvm-work-{size}-c"] = over_baseline(size, "uvm", work)
+for workload in ("vector_seq", "vector_rand"):
+    for mode in ("uvm", "uvm_async"):
+        ours[f"{mode}-{workload}".replace("_", "-")] = total("mega", workload, mode) / total(
+            "mega", workload, "baseline"
+        )
+for mode in ("baseline", "uvm", "pm"):
+    ours[f"share-transfer-{mode}"] = share(mode, "copies")
+    ours[f"share-kernel-{mode}"] = share(mode, "kernel")
+ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
+    share("baseline", "allocation"),
+    share("uvm_async", "allocation"),
+)
+rows = published.beside(published.load(DATA.parent / "published/pipelining.csv"), ours)
+Markdown(published.markdown(rows))
+
+# %%
+figure, axes = plots.panels(1, width=11, height=6.5)
+plots.beside(axes[0], rows)
+
+# %%
+Markdown(published.sentence(rows))

@@ -1,0 +1,72 @@
+"""Sessions that were told not to judge: refused where a single gate would be off, else reported as unjudged.
+
+Green of such a session means only that its programs were started.
+"""
+
+import inspect
+import pathlib
+
+from reframe.core.exceptions import ReframeError
+
+from isthmus import spelling
+
+_PLUGINS = pathlib.Path(__file__).resolve().parent
+
+
+def _own_hooks(check) -> dict[str, bool]:
+    """Names of a check's hooks, and whether it is one of those that checks are made of here, with their gates."""
+    return {
+        hook.__name__: pathlib.Path(inspect.unwrap(hook.fn).__code__.co_filename).resolve().parent == _PLUGINS
+        for hook in type(check)._rfm_hook_registry
+    }
+
+
+def refuse_switched_off(testcases, kind: type) -> None:
+    """Raises ReframeError where an option switches off a gate of checks of this kind, or a hook that none has."""
+    checks = [case.check for case in testcases if isinstance(case.check, kind)]
+    for check in checks:
+        hooks = _own_hooks(check)
+        for name in sorted(check.disabled_hooks):
+            if hooks.get(name):
+                raise ReframeError(
+                    f"--disable-hook={name} would leave {check.display_name} unjudged, as what it prepares or holds "
+                    "figures to is part of every verdict: leave the option out"
+                )
+        if not check.strict_check:
+            raise ReframeError(
+                f"{check.display_name} is not strict, so figures outside of their references would pass: leave out "
+                "-S strict_check=…"
+            )
+    known = {name for case in testcases for name in _own_hooks(case.check)}
+    for name in sorted({name for check in checks for name in check.disabled_hooks} - known):
+        raise ReframeError(f"--disable-hook={name}: no chosen check has such a hook; look for a typing error")
+
+
+def reason(policy) -> str:
+    """The option that keeps a session from judging what it measures; empty where it judges."""
+    if policy.dry_run_mode:
+        return "--dry-run"
+    if policy.skip_sanity_check:
+        return "--skip-sanity-check"
+    return "--skip-performance-check" if policy.skip_performance_check else ""
+
+
+def note(policy, testcases, kind: type) -> None:
+    """Has the checks of this kind report it, for `isthmus night`."""
+    for case in testcases:
+        if isinstance(case.check, kind):
+            case.check.unjudged = reason(policy)
+
+
+def report(policy, testcases, printer) -> None:
+    """Shows at the end of a session what it did not judge; raises ReframeError where results were not verified."""
+    why = reason(policy)
+    hooks = sorted({name for case in testcases for name in case.check.disabled_hooks})
+    if hooks:
+        printer.warning(f"without {spelling.counted(len(hooks), 'hook')} of the checks: {', '.join(hooks)}")
+    if policy.dry_run_mode:
+        printer.info(f"Nothing was measured, and nothing judged ({why})")
+    elif policy.skip_sanity_check:
+        raise ReframeError(f"nothing was judged ({why}): the records are kept, and no result in them was verified")
+    elif why:
+        printer.warning(f"no figure was judged ({why}): results were verified, and references held nothing")

@@ -1,0 +1,47 @@
+"""A cluster with PBS: four NVIDIA GPUs a node, mpiexec of HPE's PALS. example-slurm explains every line."""
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe/plugins")]
+import pals  # noqa: F401, registers the launcher
+from site_common import KEPT_BY, account, modes, modules_system
+
+site_configuration = {
+    "systems": [
+        {
+            "name": "example-pbs",
+            "descr": "one queue, jobs through qsub and mpiexec",
+            "hostnames": [r"^example-pbs-login\d+"],
+            "modules_system": modules_system(),
+            "partitions": [
+                {
+                    "name": "main",
+                    "descr": "whole nodes with four A100",
+                    "scheduler": "pbs",
+                    "launcher": "pals",
+                    # Words without a dash go into -l select=…
+                    "access": ["system=example", "-l place=scatter", "-l filesystems=home", "-q main", account("-A ")],
+                    "environs": ["gnu-cuda"],
+                    "features": ["gpu", "cuda", "peer", "numa", "managed", "async"],
+                    "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
+                    "resources": [{"name": "gpu", "options": []}],  # they come with the node
+                    "time_limit": "1h",
+                    "max_jobs": 4,
+                    "extras": {"isthmus": KEPT_BY},
+                },
+            ],
+        }
+    ],
+    "environments": [
+        {
+            "name": "gnu-cuda",
+            "target_systems": ["example-pbs"],
+            "modules": ["PrgEnv-gnu", "craype-accel-nvidia80", {"name": "cuda", "path": "/soft/modulefiles"}, "cmake"],
+            "features": ["mpi"],
+            "extras": {"spack_environment": "environments/generic"},
+        }
+    ],
+    "modes": modes(),
+}

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace emulator {
+
+enum class ErrorKind {
+  failure,        ///< the call failed; the device still works
+  out_of_memory,  ///< the call asked for more than there is
+  unsupported,    ///< this device cannot do it
+  timeout,        ///< a wait was given up
+};
+
+/// A call that failed. `what()` is one sentence: the call, the reason, what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string call, std::string reason, std::string hint);
+  ErrorKind kind() const noexcept { return kind_; }
+  /// Name of the function that failed, such as "malloc_device" or "stream_synchronize".
+  const std::string& call() const noexcept { return call_; }
+  const std::string& reason() const noexcept { return reason_; }
+  const std::string& hint() const noexcept { return hint_; }
+
+ private:
+  ErrorKind kind_;
+  std::string call_, reason_, hint_;
+};
+
+}  // namespace emulator

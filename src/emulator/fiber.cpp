@@ -1,0 +1,105 @@
+#include "emulator/fiber.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "emulator/emulator.hpp"
+#include "emulator/format.hpp"
+
+namespace emulator {
+namespace {
+
+#if EMULATOR_ASAN || EMULATOR_TSAN
+constexpr std::size_t stack_bytes = 256 << 10;
+#else
+constexpr std::size_t stack_bytes = 64 << 10;
+#endif
+constexpr std::size_t page = 4096;
+
+}  // namespace
+
+Fiber::~Fiber() {
+#if EMULATOR_TSAN
+  if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+#endif
+}
+
+void Fiber::adopt_thread() {
+#if EMULATOR_TSAN
+  tsan_thread_ = __tsan_get_current_fiber();
+  tsan_fiber_ = __tsan_create_fiber(0);
+  owns_tsan_fiber_ = true;
+#endif
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+    pthread_attr_getstack(&attributes, &stack_, &stack_bytes_);
+    pthread_attr_destroy(&attributes);
+  }
+}
+
+void Fiber::enter_thread() const {
+#if EMULATOR_TSAN
+  __tsan_switch_to_fiber(tsan_fiber_, __tsan_switch_to_fiber_no_sync);
+#endif
+}
+
+void Fiber::leave_thread() const {
+#if EMULATOR_TSAN
+  __tsan_switch_to_fiber(tsan_thread_, __tsan_switch_to_fiber_no_sync);
+#endif
+}
+
+void Fiber::start(void* stack, std::size_t bytes, Entry entry, void* argument) {
+#if EMULATOR_ASAN
+  __asan_unpoison_memory_region(stack, bytes);  // an abandoned run leaves its red zones behind
+#endif
+#if EMULATOR_TSAN
+  if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+  tsan_fiber_ = __tsan_create_fiber(0);
+  owns_tsan_fiber_ = true;
+#endif
+  asan_fake_stack_ = nullptr;
+  entry_ = entry;
+  argument_ = argument;
+  stack_ = stack;
+  stack_bytes_ = bytes;
+  context_ = boost::context::detail::make_fcontext(static_cast<std::byte*>(stack) + bytes, bytes, &Fiber::enter);
+}
+
+void Fiber::enter(boost::context::detail::transfer_t transfer) {
+  Fiber& self = *left(transfer).destination_;
+  self.arrived();
+  self.entry_(self.argument_);
+  std::abort();  // the entry never returns
+}
+
+Stacks::~Stacks() {
+  for (std::byte* chunk : chunks_) {
+    if (chunk) munmap(chunk, per_chunk * (stack_bytes + page));
+  }
+}
+
+Stacks::Stack Stacks::get(std::size_t index) {
+  std::byte*& chunk = chunks_[index / per_chunk];
+  if (!chunk) {
+    void* mapped = mmap(nullptr, per_chunk * (stack_bytes + page), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+      std::perror(sentence("{}: the emulator cannot map the stacks of its fibers", introduction().name).c_str());
+      std::abort();
+    }
+    chunk = static_cast<std::byte*>(mapped);
+    // A guard page costs a mapping and a process has 65,530: guard the first stacks only. The threads of a kernel run
+    // the same code, so one that overflows its stack overflows these too.
+    if (index < per_chunk) {
+      for (std::size_t i = 0; i < per_chunk; ++i) mprotect(chunk + i * (stack_bytes + page), page, PROT_NONE);
+    }
+  }
+  // Tops are staggered by a cache line, or the hot ends of all stacks would share one set of the L1 cache.
+  return {chunk + (index % per_chunk) * (stack_bytes + page) + page, stack_bytes - 64 * (index % 32)};
+}
+
+}  // namespace emulator

@@ -1,0 +1,52 @@
+// Graphs: what was submitted to a stream while it was captured, to be run as one piece of work.
+
+#include <mutex>
+
+#include "emulator/stream.hpp"
+
+namespace emulator {
+
+struct Graph::Nodes {
+  std::vector<StreamState::Work> works;
+};
+
+/// What has been launched is kept until it has run, whether or not its ExecutableGraph still is.
+struct ExecutableGraph::Executable {
+  std::shared_ptr<const Graph::Nodes> nodes;
+  std::mutex running;  // one graph never runs beside itself, whatever streams it was launched in
+};
+
+Graph::Graph(Stream& stream, const std::function<void()>& queue) {
+  StreamState& state = outside_capture(stream, "graph_create");
+  state.begin_capture();
+  try {
+    queue();
+  } catch (...) {
+    state.end_capture();
+    throw;
+  }
+  nodes_ = std::make_shared<const Nodes>(Nodes{state.end_capture()});
+}
+
+std::size_t Graph::nodes() const {
+  return nodes_->works.size();
+}
+
+ExecutableGraph::ExecutableGraph(const Graph& graph) : executable_(std::make_shared<Executable>()) {
+  executable_->nodes = graph.nodes_;
+}
+
+void ExecutableGraph::launch(Stream& stream) {
+  StreamState& state = outside_capture(stream, "executable_graph_launch");
+  state.submit([executable = executable_](const FaultPointer& fault) {
+    const std::lock_guard lock(executable->running);
+    FaultPointer met;
+    for (const auto& work : executable->nodes->works) {
+      if (met) break;
+      met = work(fault);
+    }
+    return met;
+  });
+}
+
+}  // namespace emulator
