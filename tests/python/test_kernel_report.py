@@ -9,16 +9,28 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "source: /tree/src/microbench/kernels/gemm.cpp\n"
 
-PTXAS = """ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function '_ZN7isthmus10microbench4gemmILi128ELi8EEEvPKfPf' for 'sm_80'
-ptxas info    : Function properties for _ZN7isthmus10microbench4gemmILi128ELi8EEEvPKfPf
+GEMM = "_ZN7isthmus10microbench4gemmILi128ELi8EEEvPKfPf"
+
+
+def ptxas(mangled, architecture, use, stack=0, stores=0, loads=0):
+    return f"""ptxas info    : Compiling entry function '{mangled}' for '{architecture}'
+ptxas info    : Function properties for {mangled}
     {stack} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
-ptxas info    : Used 128 registers, used 1 barriers, 33792 bytes smem, 400 bytes cmem[0]
-ptxas info    : Compiling entry function '_Z5saxpyifPKfPf' for 'sm_90'
-ptxas info    : Function properties for _Z5saxpyifPKfPf
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 16 registers, used 0 barriers
+ptxas info    : Used {use}
 """
+
+
+def nvidia(stack=0, stores=0, loads=0):
+    """Two kernels for two architectures; the first has this stack frame and these spills."""
+    tiled, plain = "128 registers, used 1 barriers, 33792 bytes smem, 400 bytes cmem[0]", "16 registers"
+    return (
+        "ptxas info    : 0 bytes gmem\n"
+        + ptxas(GEMM, "sm_80", tiled, stack, stores, loads)
+        + ptxas("_Z5saxpyifPKfPf", "sm_80", plain)
+        + ptxas(GEMM, "sm_90", tiled)
+        + ptxas("_Z5saxpyifPKfPf", "sm_90", plain)
+    )
+
 
 REMARK = "gemm.cpp:9:1: remark: {text} [-Rpass-analysis=kernel-resource-usage]\n    9 | __global__ void gemm()\n"
 
@@ -47,24 +59,27 @@ def report(tmp_path, text, *options, source=SOURCE):
 
 
 def test_a_clean_build_passes_and_every_kernel_is_listed(tmp_path):
-    result = report(tmp_path, PTXAS.format(stack=0, stores=0, loads=0))
+    result = report(tmp_path, nvidia())
     assert result.returncode == 0, result.stderr
-    assert [line.split() for line in result.stdout.splitlines()[1:3]] == [
-        ["gemm<128,8>", "sm_80", "128", "33792", "0", "0"],
-        ["saxpy", "sm_90", "16", "0", "0", "0"],
-    ]
+    assert [line.split() for line in result.stdout.splitlines()[1:5]] == [
+        [*kernel, "0", "0"]
+        for kernel in (
+            ("gemm<128,8>", "sm_80", "128", "33792"), ("gemm<128,8>", "sm_90", "128", "33792"),
+            ("saxpy", "sm_80", "16", "0"), ("saxpy", "sm_90", "16", "0"),
+        )
+    ]  # fmt: skip
 
 
 def test_names_are_those_of_the_source(tmp_path):
     mangled = "_ZN7isthmus10microbench12_GLOBAL__N_16stagedILNS_6device11TileStagingE2ELj3ENS0_6Tile64EEEvPKfPfm"
-    text = PTXAS.format(stack=0, stores=0, loads=0).replace("_Z5saxpyifPKfPf", mangled)
+    text = nvidia().replace("_Z5saxpyifPKfPf", mangled)
     assert "\nstaged<2,3u,Tile64> " in report(tmp_path, text).stdout
 
 
 @pytest.mark.parametrize("numbers", [(16, 0, 0), (0, 4, 0), (0, 0, 8)])
 def test_a_stack_frame_or_a_spill_fails(tmp_path, numbers):
     stack, stores, loads = numbers
-    result = report(tmp_path, PTXAS.format(stack=stack, stores=stores, loads=loads))
+    result = report(tmp_path, nvidia(stack=stack, stores=stores, loads=loads))
     assert result.returncode == 1
     assert "1 kernels spill" in result.stderr
     assert next(line for line in result.stdout.splitlines() if "FAILS" in line).startswith("gemm<128,8>")
@@ -85,7 +100,7 @@ def test_scratch_fails_and_scalar_spills_do_not(tmp_path):
 
 def test_an_allowance_needs_architecture_kernel_and_reason(tmp_path):
     allow = tmp_path / "allowed.txt"
-    spilling = PTXAS.format(stack=0, stores=4, loads=4)
+    spilling = nvidia(stack=0, stores=4, loads=4)
     allow.write_text("# comment\nsm_80 gemm<128,*> large tiles trade a spill for reuse\n")
     result = report(tmp_path, spilling, "--allow", allow)
     assert result.returncode == 0
@@ -101,12 +116,12 @@ def test_an_allowance_needs_architecture_kernel_and_reason(tmp_path):
 
 def test_nothing_reported_is_a_failure(tmp_path):
     assert report(tmp_path, "").returncode == 1
-    elsewhere = report(tmp_path, PTXAS.format(stack=0, stores=0, loads=0), source="source: /tree/src/device/a.cpp\n")
+    elsewhere = report(tmp_path, nvidia(), source="source: /tree/src/device/a.cpp\n")
     assert elsewhere.returncode == 1
     assert "nothing was checked" in elsewhere.stderr
 
 
-WHOLE = PTXAS.format(stack=0, stores=0, loads=0)
+WHOLE = nvidia()
 
 
 @pytest.mark.parametrize(
@@ -118,9 +133,12 @@ WHOLE = PTXAS.format(stack=0, stores=0, loads=0)
         (WHOLE, "", "is cut short, so what it says is not all"),
         ("", "", "is empty, so what it says is not all"),
         (amd(0, 0)[: amd(0, 0).index("gemm.cpp:9:1: remark:     VGPRs Spill")], SOURCE, "of the shared and spills of"),
+        (WHOLE[: WHOLE.rindex("ptxas info    : Compiling")], SOURCE, "has _Z5saxpyifPKfPf for 1 of 2 architectures"),
+        (WHOLE[: WHOLE.rindex(f"ptxas info    : Compiling entry function '{GEMM}'")], SOURCE,
+         f"has {GEMM} for 1 of 2 architectures (sm_80, sm_90)"),
         (amd(0, 0) * 3 + amd(0, 0).replace("gemm", "gemv"), SOURCE, "has _Z4gemvPf for 1 of 3 architectures"),
     ],
-)
+)  # fmt: skip
 def test_a_report_that_is_not_whole_fails(tmp_path, text, source, why):
     """The table was shorter, and nothing was amiss."""
     other = tmp_path / "build/objects/gemv.cpp.o.report"
