@@ -598,7 +598,11 @@ def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
         (tmp_path / "rank2" / name).write_text(text)
         (tmp_path / "rank1" / name.replace("1_", "b_")).write_text(text)
     seen = command.read("rocprofv3", tmp_path)
-    assert seen.kernels[SAXPY].count == 6 and not seen.missing and not seen.left_out and not seen.notes
+    assert seen.kernels[SAXPY].count == 6 and not seen.left_out and not seen.notes
+    assert [why.partition(", unlike")[0] for why in seen.missing] == [
+        "not the whole run: rank0, rank1 lack shared_accesses",
+        "not the whole run: rank2 lacks sizes of d2h copies and sizes of h2d copies",
+    ]
     assert [name for name in seen.files if "rank2" not in name] == ["rank0/a_results.db", "rank1/b_results.json"]
     (tmp_path / "rank0" / "2_results.json").write_text(json.dumps(profiles.ROCM_JSON))
     (tmp_path / "rank1" / "c_scratch_memory_trace.csv").write_text(profiles.ROCM_KERNELS_7)
@@ -1202,9 +1206,11 @@ def test_a_sum_over_ranks_of_which_one_was_not_counted_is_not_the_whole(tmp_path
         (tmp_path / f"rank{rank}").mkdir()
         text = f"{value};;cycles;1;100.00;;\n4;;page-faults;1;100.00;;\n"
         (tmp_path / f"rank{rank}" / "stat.perf").write_text(text)
-    assert command.read("perf", tmp_path).missing == [
-        "not the whole run: rank1/stat.perf has no cycles, so what it comes to lacks that"
+    seen = command.read("perf", tmp_path)
+    assert seen.missing == [
+        "not the whole run: rank1/stat.perf lacks cycles, unlike the rest of the run, so no figure is made of it"
     ]
+    assert seen.page_faults == {"cpu": 12} and not seen.counters
 
 
 @pytest.mark.parametrize("more, missing, notes", [
@@ -1227,4 +1233,159 @@ def test_bytes_of_some_copies_are_no_sum(tmp_path):
     seen = command.read("rocprofv3", tmp_path)
     figures = as_record.figures(seen)
     assert figures["h2d_copies"] == (2, "1") and "h2d_bytes" not in figures
-    assert "1 of 2 h2d copies have no size, so their bytes are left out" in seen.limits and not seen.missing
+    assert "rank1 lacks sizes of d2h copies and sizes of h2d copies, unlike the rest of the run" in seen.missing[1]
+
+
+def test_bytes_of_some_copies_of_one_report_are_no_sum(tmp_path):
+    whole = copy.deepcopy(profiles.ROCM_JSON)
+    tool = whole["rocprofiler-sdk-tool"][0]
+    row = tool["buffer_records"]["memory_copy"][0]
+    tool["buffer_records"]["memory_copy"].append({**row, "bytes": None})
+    for rank, what in (("rank0", profiles.ROCM_JSON), ("rank1", whole)):
+        (tmp_path / rank).mkdir()
+        (tmp_path / rank / "out_results.json").write_text(json.dumps(what))
+    seen = command.read("rocprofv3", tmp_path)
+    assert "h2d_bytes" not in as_record.figures(seen) and as_record.figures(seen)["d2h_bytes"] == (8192, "B")
+    [why] = seen.missing
+    assert "rank1/out_results.json lacks sizes of h2d copies" in why
+
+
+# --- what some ranks lack ---
+
+
+def without_columns(*metrics):
+    """The raw page of ncu without these."""
+    lines = NCU_OF_RATES.splitlines()
+    kept = [i for i, name in enumerate(lines[0].split(",")) if name.strip('"') not in metrics]
+    return "".join(",".join(line.split(",")[i] for i in kept) + "\n" for line in lines)
+
+
+NCU_OF_RATES = """"ID","Kernel Name","gpu__time_duration.sum","l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum",\
+"l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum","sm__cycles_elapsed.max",\
+"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum","smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",\
+"launch__registers_per_thread"
+"","","s","byte","byte","cycle","","inst","register/thread"
+"0","gemm","2","300","100","50","20","10","32"
+"""
+RATES = {"kernel_time": (4, "s"), "global_rate": (200, "B/s"), "flops": (40, "1"), "registers": (32, "1"),
+         "shared_accesses_per_cycle": (0.4, "1"), "flops_per_shared_access": (1, "1"), "kernels": (2, "1"),
+         "global_load_bytes": (600, "B"), "global_store_bytes": (200, "B"), "shared_accesses": (40, "1")}  # fmt: skip
+
+
+@pytest.mark.parametrize("metric, withheld", [
+    ("gpu__time_duration.sum", {"kernel_time", "global_rate"}),
+    ("l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum", {"global_load_bytes", "global_rate"}),
+    ("l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum", {"global_store_bytes", "global_rate"}),
+    ("sm__cycles_elapsed.max", {"shared_accesses_per_cycle"}),
+    ("smsp__sass_thread_inst_executed_op_dfma_pred_on.sum", {"flops", "flops_per_shared_access"}),
+    ("launch__registers_per_thread", {"registers"}),
+])  # fmt: skip
+@pytest.mark.parametrize("is_there", [False, True])
+def test_no_figure_is_made_of_what_one_rank_of_ncu_lacks(tmp_path, capsys, metric, withheld, is_there):
+    """The rate had the bytes of two ranks and the time of one."""
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}/ncu.csv").write_text(NCU_OF_RATES)
+    assert as_record.figures(command.read("ncu", tmp_path)) == RATES
+    column = [name.strip('"') for name in NCU_OF_RATES.split("\n")[0].split(",")].index(metric)
+    fields = NCU_OF_RATES.splitlines()[-1].split(",")
+    fields[column] = '"n/a"'
+    lines = [*NCU_OF_RATES.splitlines()[:-1], ",".join(fields), ""]
+    (tmp_path / "rank1/ncu.csv").write_text("\n".join(lines) if is_there else without_columns(metric))
+    assert cli.main(["profile", "ncu", str(tmp_path)]) == exits.UNDECIDED
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"not the whole run: rank1/ncu.csv lacks {metric}, unlike the rest of the run, so no figure" in said
+    figures = as_record.figures(command.read("ncu", tmp_path))
+    assert figures == {name: value for name, value in RATES.items() if name not in withheld}
+
+
+def test_a_rate_of_loads_alone_is_no_rate(tmp_path):
+    text = without_columns("l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum")
+    assert "global_rate" not in as_record.figures(read_text(tmp_path, ncu.read, text))
+
+
+def test_times_that_a_rank_lacks_are_not_shown_as_zero(tmp_path, capsys):
+    for rank, text in enumerate((NCU_OF_RATES, without_columns("gpu__time_duration.sum"))):
+        (tmp_path / f"run{rank}.csv").write_text(text)
+    assert cli.main(["profile", "ncu", str(tmp_path)]) == exits.UNDECIDED
+    assert "0.0000" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("names", ["rank0/a_{} rank1/b_{}", "rank0_{} rank1_{}", "rank0/pmc_1/a_{} rank1/pmc_1/b_{}"])
+@pytest.mark.parametrize("lost, withheld", [("SQ_INSTS_LDS", "shared_accesses"), ("", "tlb_misses")])
+def test_a_counter_that_one_rank_of_rocprofv3_lacks_is_no_count_of_both(tmp_path, capsys, names, lost, withheld):
+    """The count of one was shown as that of both. A process without kernels has nothing to count."""
+    counters = profiles.ROCM_CSV["1_counter_collection.csv"].splitlines(keepends=True)
+    for name in names.split():
+        for kind in ("kernel_trace.csv", "counter_collection.csv"):
+            path = tmp_path / name.format(kind)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(profiles.ROCM_CSV[f"1_{kind}"])
+    (tmp_path / "rank2").mkdir()
+    (tmp_path / "rank2/c_hip_api_trace.csv").write_text(profiles.ROCM_CALLS)
+    whole = command.read("rocprofv3", tmp_path)
+    assert not whole.missing and whole.counters == {"tlb_misses": 84, "shared_accesses": 200}
+    path.write_text("".join(line for line in counters if lost and lost not in line))
+    if not lost:
+        path.unlink()
+    assert cli.main(["profile", "rocprofv3", str(tmp_path)]) == exits.UNDECIDED
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rank1" in said.partition(withheld)[0] and f"{withheld}, unlike the rest of the run" in said
+    assert withheld not in command.read("rocprofv3", tmp_path).counters
+
+
+def test_kernels_of_which_a_rank_has_counters_only_are_no_sum(tmp_path):
+    for rank, kinds in ((0, ("kernel_trace", "counter_collection")), (1, ("counter_collection",))):
+        (tmp_path / f"rank{rank}").mkdir()
+        for kind in kinds:
+            (tmp_path / f"rank{rank}" / f"1_{kind}.csv").write_text(profiles.ROCM_CSV[f"1_{kind}.csv"])
+    seen = command.read("rocprofv3", tmp_path)
+    [why] = seen.missing
+    assert "rank1 lacks times of kernels" in why and seen.counters["tlb_misses"] == 84
+    assert not {"kernels", "kernel_time"} & as_record.figures(seen).keys()
+
+
+@pytest.mark.parametrize("error, lacked, withheld", [
+    ("unified memory: CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED", "migrations and page faults",
+     {"gpu_page_faults", "cpu_page_faults", "migrated_h2d_bytes"}),
+    ("unified memory: CUPTI_ERROR_UNKNOWN", "migrations and page faults",
+     {"gpu_page_faults", "cpu_page_faults", "migrated_h2d_bytes"}),
+    ("contexts: CUPTI_ERROR_UNKNOWN", "migrations and page faults",
+     {"gpu_page_faults", "cpu_page_faults", "migrated_h2d_bytes"}),
+    ("kernels: CUPTI_ERROR_INVALID_KIND", "kernels", {"kernels", "kernel_time", "registers", "overlap"}),
+    ("copies between devices: CUPTI_ERROR_INVALID_KIND", "copies between devices", {"p2p_copies", "p2p_bytes"}),
+])  # fmt: skip
+def test_what_cupti_refused_to_one_rank_is_no_figure_of_both(tmp_path, capsys, error, lacked, withheld):
+    """Page faults of one rank were shown as those of both."""
+    moved = profiles.CUPTI["copies"]["h2d"]
+    sound = profiles.CUPTI | {"copies": profiles.CUPTI["copies"] | {"p2p": moved}}
+    for rank, more in enumerate(({}, {"errors": [error]})):
+        (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}/cupti.1.json").write_text(json.dumps(sound | more))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/cupti.1.json").write_text(json.dumps(sound))
+    alone = as_record.figures(command.read("cupti", tmp_path / "one"))
+    shutil.rmtree(tmp_path / "one")
+    assert cli.main(["profile", "cupti", str(tmp_path)]) == exits.UNDECIDED
+    assert f"rank1/cupti.1.json lacks {lacked}, unlike" in " ".join(capsys.readouterr().out.split())
+    figures = as_record.figures(command.read("cupti", tmp_path))
+    assert set(figures) == set(alone) - withheld
+
+
+def test_a_report_of_perf_that_counted_nothing_lacks_all(tmp_path, capsys):
+    for name, value in (("alpha", "7"), ("beta", "<not counted>")):
+        (tmp_path / f"{name}.perf").write_text(f"{value};;cycles;1;100.00;;\n")
+    assert cli.main(["profile", "perf", str(tmp_path)]) == exits.UNDECIDED
+    assert "beta.perf lacks cycles, unlike the rest of the run" in " ".join(capsys.readouterr().out.split())
+
+
+def test_parts_of_events_that_ranks_of_perf_counted_are_no_sum(tmp_path):
+    for rank, event in enumerate(("cycles", "cycles:u")):
+        (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}/stat.perf").write_text(f"7;;{event};1;100.00;;\n4;;page-faults;1;100.00;;\n")
+    seen = command.read("perf", tmp_path)
+    assert [why.split(", ")[0] for why in seen.missing] == [
+        "not the whole run: rank0/stat.perf lacks cycles in user mode",
+        "not the whole run: rank1/stat.perf lacks cycles",
+    ]
+    assert seen.page_faults == {"cpu": 8} and not seen.counters

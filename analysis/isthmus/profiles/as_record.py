@@ -52,9 +52,9 @@ def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tup
         found["shared_accesses_per_cycle"] = (accesses / cycles, "1")
     for name in ("stall_memory_dependency", "stall_pipe_busy", "stall_barrier", "stall_shared_memory"):
         found[name] = (counters.get(name), "1")
-    if seconds and "global_load_bytes" in counters:
-        total = counters["global_load_bytes"] + counters.get("global_store_bytes", 0)
-        found["global_rate"] = (total / seconds, "B/s")
+    loaded, stored = (counters.get(f"global_{way}_bytes") for way in ("load", "store"))
+    if seconds and loaded is not None and stored is not None:
+        found["global_rate"] = ((loaded + stored) / seconds, "B/s")
     return found
 
 

@@ -10,6 +10,7 @@ record. docs/profiling.md says which figure comes from where.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -20,8 +21,8 @@ from typing import Any
 
 from isthmus import exits, spelling
 from isthmus.groups import grouped
-from isthmus.profiles import admissions, as_record, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
-from isthmus.profiles.profile import Profile, ProfileError, Ranks, added
+from isthmus.profiles import admissions, as_record, coverage, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
+from isthmus.profiles.profile import Kernel, Profile, ProfileError, Ranks, added
 from isthmus.records import load
 from isthmus.tables import output
 
@@ -39,8 +40,6 @@ _REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
     "ncu": ((".ncu-rep", ".nsight-cuprof-report"), "ncu --import FILE --csv --page raw"),
     "rocprofv3": ((".pftrace", ".otf2"), "rocprofv3 with --output-format rocpd or json"),
 }
-#: Tools that count the same events in each process.
-_COUNTING = ("ncu", "perf")
 #: Tools that make what is read here from a report; rocprofv3 writes all of its formats in one run, in any order.
 _EXPORTERS = ("nsys", "ncu")
 _COPIED_S = 2.0  # seconds that a report may be newer than its export: copies that keep no times
@@ -133,23 +132,20 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         raise ProfileError("; ".join([f"{tool} left no {endings}{' of its last run' if stale else ''}", *reasons]))
     empty: set[str] = set()
     of_ranks: dict[str, Ranks] = {}
-    counted: dict[pathlib.Path, set[str]] = {}
-    parts: list[passes.Part] = []
+    parts: dict[pathlib.Path, list[tuple[pathlib.Path, Profile]]] = {}
     for path in found:
         seen = _READERS[tool][0](path)
         empty |= {_real(path)} if seen.empty() else set()
         of_ranks[_real(path)] = seen.ranks
-        counted[path] = set(seen.counters) | {f"{who}_page_faults" for who in seen.page_faults}
         seen.missing = [_in_folder(folder, path, sentence) for sentence in seen.missing]
-        parts.append((path, added(Profile(tool), seen)))
-    whole = passes.united(folder, parts)
+        process = _stem(path) if tool == "rocprofv3" else path  # only rocprofv3 writes several files of one
+        parts.setdefault(process, []).append((path, added(Profile(tool), seen)))
+    whole = passes.united(folder, [_process(folder, found) for found in parts.values()])
     _read_logs(whole, below)
     if whole.empty():
         raise ProfileError("; ".join([f"{tool} saw nothing", *reasons]))
+    coverage.withhold(whole)
     whole.missing += [f"not the whole run: {reason}" for reason in reasons]
-    _lack_bytes(whole)
-    if tool in _COUNTING:
-        _lack_counts(whole, folder, {path: names for path, names in counted.items() if _real(path) not in empty})
     with_figures = [path for path in outputs if _real(path) not in empty]
     if silent := _silent(tool, below, outputs, with_figures, [*unconverted, *stale.values()]):
         verb = "has" if len(silent) == 1 else "have"
@@ -159,6 +155,12 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         _say_formats(whole, below, found)
     whole.files = [str(path.relative_to(folder)) for path in found]
     return whole
+
+
+def _process(folder: pathlib.Path, outputs: list[tuple[pathlib.Path, Profile]]) -> passes.Part:
+    """Outputs of one process as a part of the run."""
+    paths, profiles = zip(*outputs)
+    return passes.Part(paths[0], _names(folder, list(paths)), functools.reduce(added, profiles))
 
 
 def _in_folder(folder: pathlib.Path, path: pathlib.Path, sentence: str) -> str:
@@ -173,23 +175,6 @@ def _read_logs(whole: Profile, below: _Below) -> None:
             log = Profile(whole.tool)
             admissions.read_log(log, path)
             whole.missing += [_in_folder(below.folder, path, sentence) for sentence in log.missing]
-
-
-def _lack_bytes(whole: Profile) -> None:
-    """Says of which copies only some have a size, as where ranks left different formats."""
-    for what, moves in (("copies", whole.copies), ("migrations", whole.migrations)):
-        for kind, moved in moves.items():
-            if moved.unsized and moved.bytes is not None:
-                whole.limit(f"{moved.unsized} of {moved.count} {kind} {what} have no size, so their bytes are left out")
-
-
-def _lack_counts(whole: Profile, folder: pathlib.Path, counted: dict[pathlib.Path, set[str]]) -> None:
-    """Says which sums lack some ranks, since only the others counted their events."""
-    for name in sorted(set().union(*counted.values())):
-        without = [path for path, names in counted.items() if name not in names]
-        if without:
-            verb = "has" if len(without) == 1 else "have"
-            whole.lack(f"{_names(folder, without)} {verb} no {name}, so what it comes to lacks that")
 
 
 def _unconverted(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[pathlib.Path]:
@@ -333,7 +318,7 @@ def table(seen: Profile) -> output.Table:
     rows: list[dict[str, Any]] = [
         *figure_rows,
         *counters,
-        *({"kind": "kernel", "name": name, "value": kernel.seconds, "unit": "s", "count": kernel.count,
+        *({"kind": "kernel", "name": name, "value": kernel.seconds or None, "unit": "s", "count": kernel.count,
            "registers": kernel.registers} for name, kernel in kernels),
         *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
           for name, moved in phases),
@@ -346,7 +331,7 @@ def table(seen: Profile) -> output.Table:
     ]
     for name, kernel in kernels[: as_record.KERNELS]:
         lines += _named(
-            f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {kernel.seconds:>10.6f} s", name
+            f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {_seconds(kernel):>10} s", name
         )
     if kernels[as_record.KERNELS :]:
         lines.append(f"{len(kernels) - as_record.KERNELS} shorter kernels left out; --format csv has them")
@@ -355,6 +340,10 @@ def table(seen: Profile) -> output.Table:
     notes = [f"note: {note}" for note in seen.all_notes()[len(first) :]]
     lines += output.fold_each(notes)
     return output.Table(_COLUMNS, rows, "\n".join(lines), [*first, *notes])
+
+
+def _seconds(kernel: Kernel) -> str:
+    return f"{kernel.seconds:.6f}" if kernel.seconds else "-"  # nothing takes no time: it is not known
 
 
 def _named(head: str, name: str) -> list[str]:

@@ -16,6 +16,18 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 
+#: What every process counts, if only to find none, and the figure of a profile that has it.
+_MEASURED = {
+    "kernels": ("kernels", ""), "copies": ("copies", ""), "copies between devices": ("copies", "p2p"),
+    "runtime calls": ("api_calls", ""), "page faults": ("page_faults", ""), "migrations": ("migrations", ""),
+}  # fmt: skip
+_OF_MEMORY = {"page faults", "migrations"}
+#: What is not counted where CUPTI refused a call; any other refused call is the name of what is not counted.
+_NEEDS = {
+    "cuptiSubscribe": {"runtime calls", *_OF_MEMORY},
+    "contexts": _OF_MEMORY,  # whose creation is when unified memory is asked for
+    "cuptiActivityRegisterCallbacks": _MEASURED.keys() - {"runtime calls"},
+}
 _MOST = 16 * inputs.MIB  # it has counts by name, not one entry for each event
 
 
@@ -62,15 +74,20 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _add_errors(profile: Profile, where: str, errors: list[str]) -> None:
-    """Files what CUPTI refused to count. Where that is unified memory, its zeros are no figures.
+    """Files what CUPTI refused to count, and what it did count. Where unified memory was refused, its zeros are no
+    figures.
 
     A machine without such counters is no loss, since then there is no figure of it.
     """
+    refused: set[str] = set()
     for error in errors:
+        call = error.partition(":")[0]
         of_memory = "unified" in error.lower()
-        if of_memory:
-            profile.page_faults, profile.migrations = {}, {}
+        refused |= _OF_MEMORY if of_memory else _NEEDS.get(call, {call})
         if of_memory and re.search("NOT_SUPPORTED|not supported", error):
             profile.note(f"no page fault or migration was counted: {error}")
         else:
             profile.lack(f"{where} says that CUPTI refused {error}")
+    if refused >= _OF_MEMORY:
+        profile.page_faults, profile.migrations = {}, {}
+    profile.measured = {what: figure for what, figure in _MEASURED.items() if what not in refused}

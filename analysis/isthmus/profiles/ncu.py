@@ -74,12 +74,21 @@ def read(path: pathlib.Path) -> Profile:
         _add_kernel(profile, row[place["Kernel Name"]], values, weighted, where)
     _conclude(profile, weighted, number)
     unread |= {metric for metric, launches in lacking.items() if launches < number}
+    _measure(profile, [metric for metric in METRICS if metric in place and not lacking[metric]])
     for metric in unread:  # a sum over the other launches would be too low
         profile.counters.pop(METRICS[metric], None)
         for kernel in profile.kernels.values():
             if METRICS[metric] == "seconds":
                 kernel.seconds = 0.0
     return profile
+
+
+def _measure(profile: Profile, metrics: list[str]) -> None:
+    """Notes the metrics that every launch has."""
+    for metric in metrics:
+        called = METRICS[metric]
+        of_kernels = called in ("registers", "shared_bytes", "seconds")
+        profile.measure(metric, "kernels" if of_kernels else "counters", called)
 
 
 class _Page:

@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import pathlib
 import re
 from collections.abc import Sequence
 
+from isthmus import spelling
 from isthmus.groups import grouped
-from isthmus.profiles.profile import Profile, added
+from isthmus.profiles.coverage import together
+from isthmus.profiles.profile import Profile
 
 _PASS = re.compile(r"(?:pmc|pass)_?([0-9]{1,6})", re.IGNORECASE)
 _SAME = ("copies", "migrations", "page_faults", "api_calls", "phases", "busy")  # what every pass sees
 
-Part = tuple[pathlib.Path, Profile]
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What one process left: a file of it, the names of all its files, and what they come to."""
+
+    path: pathlib.Path
+    name: str
+    profile: Profile
 
 
 def united(folder: pathlib.Path, parts: Sequence[Part]) -> Profile:
-    """What the files of a folder come to together: processes are added, passes of one run are laid over each other."""
-    runs: dict[tuple, dict[int, list[Profile]]] = collections.defaultdict(dict)
-    for path, seen in parts:
-        run, number = _place(folder, path) if seen.tool == "rocprofv3" else ((), 0)
-        runs[run].setdefault(number, []).append(seen)
-    whole = [_united(folder.joinpath(*run), passes) for run, passes in runs.items()]
-    return functools.reduce(added, whole)
+    """What the parts of a run come to together: processes are added, passes of one run are laid over each other."""
+    runs: dict[tuple, dict[int, list[Part]]] = collections.defaultdict(dict)
+    for part in parts:
+        run, number = _place(folder, part.path) if part.profile.tool == "rocprofv3" else ((), 0)
+        runs[run].setdefault(number, []).append(part)
+    places = {folder.joinpath(*run): passes for run, passes in runs.items()}
+    return together([(_name(folder, place), _united(place, passes)) for place, passes in places.items()])
+
+
+def _name(folder: pathlib.Path, place: pathlib.Path) -> str:
+    return spelling.printable(spelling.shorten(str(place.relative_to(folder)), 120)) if place != folder else folder.name
 
 
 def _place(folder: pathlib.Path, path: pathlib.Path) -> tuple[tuple[str, ...], int]:
@@ -40,8 +52,11 @@ def _place(folder: pathlib.Path, path: pathlib.Path) -> tuple[tuple[str, ...], i
     return parts, 0
 
 
-def _united(where: pathlib.Path, passes: dict[int, list[Profile]]) -> Profile:
-    of = {number: functools.reduce(added, processes) for number, processes in sorted(passes.items())}
+def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
+    of = {
+        number: together([(part.name, part.profile) for part in processes])
+        for number, processes in sorted(passes.items())
+    }
     if set(of) == {0}:
         return of[0]
     first = next((each for each in of.values() if any(kernel.count for kernel in each.kernels.values())), of[min(of)])
@@ -55,6 +70,8 @@ def _united(where: pathlib.Path, passes: dict[int, list[Profile]]) -> Profile:
         for name, kernel in each.kernels.items():
             own = result.kernels.setdefault(name, dataclasses.replace(kernel))
             own.registers = kernel.registers if own.registers is None else own.registers
+        result.measured = each.measured | result.measured
+        result.withheld = each.withheld | result.withheld
         for why in each.missing:
             result.missing += [why] if why not in result.missing else []
         result.notes = list(dict.fromkeys([*result.notes, *each.notes]))
@@ -72,7 +89,7 @@ def _united(where: pathlib.Path, passes: dict[int, list[Profile]]) -> Profile:
     return result
 
 
-def _unlike(passes: dict[int, list[Profile]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:
+def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:
     """What every pass of a program has as often as the others, and these have not: how often, by pass."""
     counts = {
         "processes": {number: len(processes) for number, processes in sorted(passes.items())},

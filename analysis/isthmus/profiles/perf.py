@@ -129,8 +129,11 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         parts.setdefault(" and ".join(modes), []).append(event)
     if called == "cpu_page_faults":
         profile.page_faults["cpu"] = profile.page_faults.get("cpu", 0) + round(counted)
+        figure = ("page_faults", "cpu")
     else:
         profile.add_counter(called, counted)
+        figure = ("counters", called)
+    profile.measure(" ".join([called, *sorted(modes)]), *figure)
     share = fields[4].strip() if len(fields) > 4 else ""
     if share and numerals.number(share, where) < 99.9:
         profile.limit(f"{event} was counted {share}% of the time only; what it counts is perf's estimate")

@@ -82,6 +82,10 @@ class Ranks:
     count: int = 0
 
 
+#: A field of a profile and a key of it, or "" for the whole field.
+Figure = tuple[str, str]
+
+
 @dataclasses.dataclass
 class Profile:
     """What one profiler saw of one run, all ranks and processes together."""
@@ -103,6 +107,9 @@ class Profile:
     ranks: Ranks = dataclasses.field(default_factory=Ranks)
     missing: list[str] = dataclasses.field(default_factory=list)  # why these figures are not those of the whole run
     limits: list[str] = dataclasses.field(default_factory=list)  # what of the run was to be counted, where not all was
+    #: What this measured and every report of the run should, as its profiler calls it (coverage.py finds who lacks it).
+    measured: dict[str, Figure] = dataclasses.field(default_factory=dict)
+    withheld: set[Figure] = dataclasses.field(default_factory=set)  # which some report lacks
 
     def kernel(self, name: str) -> Kernel:
         return self.kernels.setdefault(name, Kernel())
@@ -135,6 +142,11 @@ class Profile:
     def count_launch(self, counter: str) -> None:
         """One launch of which a counter was read."""
         self.counted[counter] = self.counted.get(counter, 0) + 1
+
+    def measure(self, what: str, field: str, key: str = "") -> None:
+        """Notes what this report measured, unless its figure was left out."""
+        if field == "kernels" or not key or key in getattr(self, field):
+            self.measured[what] = (field, key)
 
     def note(self, sentence: str) -> None:
         """Adds a note of a kind that may come with every line of a file: each once, and _MOST_NOTES of them."""
@@ -206,6 +218,8 @@ def added(a: Profile, b: Profile) -> Profile:
         setattr(result, field, merged)
     result.busy = a.busy + b.busy + ([busy(b.spans)] if b.spans else [])
     result.notes = list(dict.fromkeys([*a.notes, *b.notes]))
+    result.measured = a.measured | b.measured
+    result.withheld = a.withheld | b.withheld
     result.ranks = Ranks(a.ranks.numbers | b.ranks.numbers, max(a.ranks.count, b.ranks.count))
     result.missing = _few([*a.missing, *b.missing])
     result.limits = list(dict.fromkeys([*a.limits, *b.limits]))

@@ -48,6 +48,7 @@ def _span(row: dict, where: str) -> tuple[float, float]:
 
 def _kernel(profile: Profile, name, span, vgprs, accumulation, shared, where: str) -> None:
     kernel = profile.add_kernel(str(name), span)
+    profile.measure("times of kernels", "kernels")
     if vgprs not in (None, ""):
         kernel.registers = whole(vgprs, where) + whole(accumulation or 0, where)
     if shared not in (None, ""):
@@ -60,7 +61,9 @@ def _copy(profile: Profile, direction, moved, span, where: str) -> None:
 
 
 def _counter(profile: Profile, name, value, where: str) -> None:
-    profile.add_counter(COUNTERS.get(str(name), str(name)), real(value, where))
+    called = COUNTERS.get(str(name), str(name))
+    profile.add_counter(called, real(value, where))
+    profile.measure(called, "counters", called)
 
 
 # --- CSV ---
