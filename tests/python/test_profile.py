@@ -779,6 +779,118 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, reader, name, write):
     assert used[1] < 4 << 20, "of which 1 MiB is the file's buffer"
 
 
+def many_names(path, rows, through_ids=False):
+    """An export whose ranges, kernels and calls all have names of their own."""
+    profiles.write_nsys(path)
+    connection = sqlite3.connect(path)
+    every = f"WITH RECURSIVE s(x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM s WHERE x < {rows + 9}) INSERT INTO "
+    if through_ids:
+        connection.execute(f"{every} StringIds SELECT x, 'a name ' || x FROM s")
+        connection.execute(f"{every} CUPTI_ACTIVITY_KIND_KERNEL SELECT x * 9, x * 9 + 5, x, 1, 32, 0, 0 FROM s")
+        connection.execute(f"{every} CUPTI_ACTIVITY_KIND_RUNTIME SELECT x, x + 1, x FROM s")
+    texts = "NULL, x" if through_ids else "'a name ' || x, NULL"
+    connection.execute(f"{every} NVTX_EVENTS SELECT x, x + 1000, {texts} FROM s")
+    connection.commit()
+    connection.close()
+
+
+def numbered(text, name, rows, head):
+    """A table with its last row repeated, each with another name."""
+    lines = text.splitlines(keepends=True)
+    assert name in lines[-1]
+    return "".join(lines[:head]) + "".join(lines[-1].replace(name, f"a name {i}") for i in range(rows))
+
+
+@pytest.mark.parametrize("reader, file, write", [
+    (nsys.read, "a.sqlite", many_names),
+    (nsys.read, "ids.sqlite", lambda path, n: many_names(path, n, True)),
+    (ncu.read, "a.csv", lambda path, n: path.write_text(numbered(profiles.NCU, "saxpy_staged", n, 3))),
+    (perf.read, "a.perf", lambda path, n: path.write_text(numbered("7;;name;1;50.00;;\n", "name", n, 0))),
+    (perf.read, "b.perf", lambda path, n: path.write_text(numbered("7;;name;2%;1;100.00;;\n", "name", n, 0))),
+    (perf.read, "c.perf", lambda path, n: path.write_text(
+        "1;;cycles;;;;\n" + numbered("<not counted>;;name;1;50.00;;\n", "name", n, 0))),
+    *((rocprofv3.read, f"1_{kind}.csv", lambda path, n, text=text, name=name: path.write_text(
+        numbered(text, name, n, 1))) for kind, text, name in (
+            ("kernel_trace", profiles.ROCM_KERNELS_7, "saxpy"),
+            ("hip_api_trace", profiles.ROCM_CALLS, "hipMemcpyAsync"),
+            ("marker_api_trace", profiles.ROCM_MARKERS, '"kernel"'),
+            ("counter_collection", profiles.ROCM_COUNTERS, "TCP_UTCL1_TRANSLATION_MISS_sum"))),
+], ids=lambda each: each if isinstance(each, str) else "")  # fmt: skip
+def test_memory_does_not_grow_with_the_names(tmp_path, monkeypatch, reader, file, write):
+    for module in (profile, perf):
+        monkeypatch.setattr(module, "MOST_NAMES", 100)
+    few, many = 500, 4_000
+    used = []
+    for rows in (few, many):
+        path = tmp_path / str(rows) / file
+        path.parent.mkdir()
+        write(path, rows)
+        used.append(peak(lambda path: command.table(reader(path)), path))
+    grown = (used[1] - used[0]) / (many - few)
+    assert grown < (100 if "ids" in file else 40), "a begin and an end are 16 bytes; texts are held as in their file"
+
+
+def test_further_names_are_added_up_and_said(tmp_path, capsys, monkeypatch):
+    """A million names of ranges took 19 times their file."""
+    monkeypatch.setattr(profile, "MOST_NAMES", 300)
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        many_names(tmp_path / f"rank{rank}/nsys.sqlite", 1000, True)
+    seen = command.read("nsys", tmp_path)
+    assert not seen.missing
+    for names, total in ((seen.phases, 2004), (seen.kernels, 2004), (seen.api_calls, 2006)):
+        assert len(names) == 301
+        assert sum(getattr(each, "count", each) for each in names.values()) == total
+    assert as_record.figures(seen)["kernels"] == (2004, "1") and as_record.figures(seen)["api_calls"] == (2006, "1")
+    left = 2004 - sum(moved.count for name, moved in seen.phases.items() if name != profile.FURTHER)
+    sentence = f"{left} phases are added up as (further names), since they come after the first 300 names"
+    assert sentence in seen.all_notes()
+    assert cli.main(["profile", "nsys", str(tmp_path)]) == exits.PASSED
+    out = capsys.readouterr().out
+    assert sentence in " ".join(out.split()) and out.count("\n") < 130
+    assert "251 shorter phases added up as (further names); --format csv has them" in out
+    (record,) = as_record.amend([case()], seen, unprofiled=[])
+    phases, calls = record["profile"]["phases"], record["profile"]["api_calls"]
+    assert len(phases) == len(calls) == as_record.NAMES + 1
+    assert sum(each["count"] for each in phases.values()) == 2004 and sum(calls.values()) == 2006
+    assert (
+        "301 names of phases, of which this has 200; isthmus profile --format csv has more"
+        in (record["profile"]["notes"])
+    )
+    assert validate.problem(record) is None
+
+
+def test_counters_of_further_names_are_no_sum(tmp_path, monkeypatch):
+    monkeypatch.setattr(profile, "MOST_NAMES", 3)
+    rows = "".join(profiles.ROCM_COUNTERS.splitlines(keepends=True)[:1]) + "".join(
+        profiles.ROCM_COUNTERS.splitlines(keepends=True)[1].replace("TCP_UTCL1_TRANSLATION_MISS_sum", f"C{i}")
+        for i in range(5)
+    )
+    for rank in range(2):
+        (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}/1_counter_collection.csv").write_text(rows.replace('"C0"', f'"D{rank}"'))
+    seen = command.read("rocprofv3", tmp_path)
+    assert seen.counters == {"C1": 80, "C2": 80}
+    assert "counters beyond the first 3" in seen.all_notes()[-1]
+
+
+def test_names_that_end_unlike_are_told_apart():
+    seen = profile.Profile("nsys")
+    for end in "ab":
+        seen.add_phase("x" * 100_000 + end, (0, 1))
+        seen.add_phase("x" * 100_000 + end, (0, 1))
+    assert [moved.count for moved in seen.phases.values()] == [2, 2] and max(map(len, seen.phases)) < 5000
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (3, 1, 2), (-5, 0, 2**62), (1, 1, 2)])
+def test_texts_are_found_by_their_number(numbers):
+    pairs = [(number, f"näme {i}") for i, number in enumerate(numbers)]
+    texts = database.Texts([*pairs, ("x", "y"), (9, None)])
+    known = dict(pairs)
+    asked = [*numbers, 0, 4, 9, "x", None, 1.5]
+    assert [texts.get(number, "-") for number in asked * 2] == [known.get(number, "-") for number in asked * 2]
+
+
 def test_json_that_memory_would_not_hold_is_refused(tmp_path):
     path = tmp_path / "1_results.json"
     with path.open("wb") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from isthmus import spelling
-from isthmus.profiles.profile import PROFILED, Moved, Profile, busy
+from isthmus.profiles.profile import FURTHER, PROFILED, Moved, Profile, busy
 
 
 def overlap(profile: Profile) -> float | None:
@@ -80,6 +80,22 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.9g}")
 
 
+def longest(phases: dict[str, Moved], most: int) -> dict[str, Moved]:
+    """The longest phases, and all others as FURTHER."""
+    in_order = sorted(phases.items(), key=lambda item: (item[0] == FURTHER, -item[1].seconds, item[0]))
+    found = dict(in_order[:most])
+    for _, moved in in_order[most:]:
+        found.setdefault(FURTHER, Moved()).add(None, moved.seconds, moved.count)
+    return found
+
+
+def _most_frequent(calls: dict[str, int]) -> dict[str, int]:
+    """The NAMES most frequent calls, and all others as FURTHER."""
+    in_order = sorted(calls.items(), key=lambda item: (item[0] == FURTHER, -item[1], item[0]))
+    rest = sum(count for _, count in in_order[NAMES:])
+    return dict(in_order[:NAMES]) | ({FURTHER: rest} if rest else {})
+
+
 def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
     """The field `profile` of a record."""
 
@@ -101,18 +117,35 @@ def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
         "copies": moved(profile.copies),
         "migrations": moved(profile.migrations),
         "page_faults": dict(sorted(profile.page_faults.items())),
-        "api_calls": dict(sorted(profile.api_calls.items())),
+        "api_calls": dict(sorted(_most_frequent(profile.api_calls).items())),
         "phases": {
-            name: {"count": m.count, "seconds": _rounded(m.seconds)} for name, m in sorted(profile.phases.items())
+            name: {"count": m.count, "seconds": _rounded(m.seconds)}
+            for name, m in sorted(longest(profile.phases, NAMES).items())
         },
-        "counters": dict(sorted(profile.counters.items())),
+        "counters": dict(sorted(profile.counters.items())[:NAMES]),
         "overlap": overlap(profile),
-        "notes": profile.all_notes(),
+        "notes": [*profile.all_notes(), *_shortened(profile)],
         "files": profile.files,
     }
 
 
+def _shortened(profile: Profile) -> list[str]:
+    """A note on each field of which a record does not have all names."""
+    names = {
+        "kernels": (len(profile.kernels), KERNELS),
+        "phases": (len(profile.phases), NAMES),
+        "API calls": (len(profile.api_calls), NAMES),
+        "counters": (len(profile.counters), NAMES),
+    }
+    return [
+        f"{count} names of {what}, of which this has {most}; isthmus profile --format csv has more"
+        for what, (count, most) in names.items()
+        if count > most
+    ]
+
+
 KERNELS = 50  # of a record, by time
+NAMES = 200  # of a record: phases, calls and counters of each
 
 
 def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> list[dict]:

@@ -22,7 +22,7 @@ from typing import Any
 from isthmus import exits, spelling
 from isthmus.groups import grouped
 from isthmus.profiles import admissions, as_record, coverage, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
-from isthmus.profiles.profile import Kernel, Profile, ProfileError, Ranks, added
+from isthmus.profiles.profile import FURTHER, Kernel, Moved, Profile, ProfileError, Ranks, added
 from isthmus.records import load
 from isthmus.tables import output
 
@@ -304,7 +304,7 @@ _COLUMNS = {
 
 
 def table(seen: Profile) -> output.Table:
-    """Figures, kernels and named phases, the longest first; the text has as_record.KERNELS of the kernels."""
+    """Figures, kernels and named phases, the longest first; the text has the first of each."""
     figure_rows: list[dict[str, Any]] = [
         {"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in as_record.figures(seen).items()
     ]
@@ -314,32 +314,52 @@ def table(seen: Profile) -> output.Table:
         if name not in (*as_record.COUNTED, "graph_seconds")
     ]  # fmt: skip
     kernels = sorted(seen.kernels.items(), key=lambda item: -item[1].seconds)
-    phases = sorted(seen.phases.items(), key=lambda item: -item[1].seconds)
     rows: list[dict[str, Any]] = [
         *figure_rows,
         *counters,
         *({"kind": "kernel", "name": name, "value": kernel.seconds or None, "unit": "s", "count": kernel.count,
            "registers": kernel.registers} for name, kernel in kernels),
         *({"kind": "phase", "name": name, "value": moved.seconds, "unit": "s", "count": moved.count}
-          for name, moved in phases),
+          for name, moved in sorted(seen.phases.items(), key=lambda item: -item[1].seconds)),
     ]  # fmt: skip
     first = [*seen.missing, *seen.limits]
-    lines = output.fold_each(first)
-    lines += [
-        f"{row['name']:<28} {row['value']:>16.9g} {row['unit'] if row['unit'] != '1' else ''}".rstrip()
-        for row in [*figure_rows, *counters]
+    notes = [f"note: {note}" for note in seen.all_notes()[len(first) :]]
+    lines = [
+        *output.fold_each(first), *_lines_of_figures(figure_rows, counters), *_lines_of_kernels(kernels),
+        *_lines_of_phases(seen.phases), *output.fold_each(notes),
+    ]  # fmt: skip
+    return output.Table(_COLUMNS, rows, "\n".join(lines), [*first, *notes])
+
+
+def _lines_of_figures(figure_rows: list[dict], counters: list[dict]) -> list[str]:
+    lines = [
+        f"{spelling.printable(spelling.shorten(row['name'])):<28} {row['value']:>16.9g} "
+        f"{row['unit'] if row['unit'] != '1' else ''}".rstrip()
+        for row in [*figure_rows, *counters[: as_record.NAMES]]
     ]
+    if left := counters[as_record.NAMES :]:
+        lines.append(f"{spelling.counted(len(left), 'counter')} more left out; --format csv has them")
+    return lines
+
+
+def _lines_of_kernels(kernels: list[tuple[str, Kernel]]) -> list[str]:
+    lines = []
     for name, kernel in kernels[: as_record.KERNELS]:
         lines += _named(
             f"kernel {kernel.count:>6} × {kernel.registers or '-':>3} registers {_seconds(kernel):>10} s", name
         )
     if kernels[as_record.KERNELS :]:
         lines.append(f"{len(kernels) - as_record.KERNELS} shorter kernels left out; --format csv has them")
-    for name, moved in phases:
+    return lines
+
+
+def _lines_of_phases(phases: dict[str, Moved]) -> list[str]:
+    lines = []
+    for name, moved in as_record.longest(phases, as_record.KERNELS).items():
         lines += _named(f"phase  {moved.count:>6} × {moved.seconds:>25.6f} s", name)
-    notes = [f"note: {note}" for note in seen.all_notes()[len(first) :]]
-    lines += output.fold_each(notes)
-    return output.Table(_COLUMNS, rows, "\n".join(lines), [*first, *notes])
+    if len(phases) > as_record.KERNELS:
+        lines.append(f"{len(phases) - as_record.KERNELS} shorter phases added up as {FURTHER}; --format csv has them")
+    return lines
 
 
 def _seconds(kernel: Kernel) -> str:

@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from isthmus import inputs, spelling
-from isthmus.profiles.profile import Kernel, Moved, Profile, ProfileError, real, text_of, whole
+from isthmus.profiles.profile import KINDS, Kernel, Moved, Profile, ProfileError, real, text_of, whole
 
 _KNOWN = frozenset(
     ("schema", "version", "kernels", "copies", "migrations", "gpu_page_faults", "gpu_fault_groups", "cpu_page_faults",
@@ -39,18 +39,19 @@ def read(path: pathlib.Path) -> Profile:
         if not isinstance(content, dict) or content.get("schema") != "isthmus.cupti/1":
             raise ProfileError(f"{path.name}: not what libisthmus-cupti writes")
         for name, kernel in content["kernels"].items():
-            profile.kernels[name] = Kernel(
+            profile.kernel(name).add(Kernel(
                 whole(kernel["count"], path.name), real(kernel["nanoseconds"], path.name) * 1e-9,
                 whole(kernel["registers"], path.name), whole(kernel["shared_bytes"], path.name),
-            )  # fmt: skip
+            ))  # fmt: skip
         for where, into in (("copies", profile.copies), ("migrations", profile.migrations)):
             for kind, moved in content[where].items():
-                into.setdefault(kind, Moved()).add(
+                into.setdefault(kind if kind in KINDS else "other", Moved()).add(
                     real(moved["bytes"], path.name), real(moved["nanoseconds"], path.name) * 1e-9,
                     whole(moved["count"], path.name),
                 )  # fmt: skip
         profile.page_faults = {who: whole(content[f"{who}_page_faults"], path.name) for who in ("gpu", "cpu")}
-        profile.api_calls = {name: whole(n, path.name) for name, n in content["runtime_calls"].items()}
+        for name, count in content["runtime_calls"].items():
+            profile.add_call(name, whole(count, path.name))
         busy, total, longest = (
             real(content[f"{kind}_nanoseconds"], path.name) * 1e-9 for kind in ("busy", "added", "longest")
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import bisect
 import contextlib
 import pathlib
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from isthmus import inputs
 from isthmus.profiles.profile import ProfileError
@@ -17,6 +19,7 @@ _SUFFIX = re.compile(r"_[0-9a-f_]{8,}$")
 
 
 _ROW = 6  # bytes that a row takes at least: a cell and the pointer to it
+_RECENT = 256  # texts that are kept as they were last asked for
 _STEPS = 1_000_000  # instructions of SQLite from one look at their number to the next
 
 
@@ -25,6 +28,45 @@ def _locked(error: Exception) -> str | None:
     if isinstance(error, sqlite3.OperationalError) and "is locked" in str(error):
         return "another program writes in it, as the profiler does until it ends; wait for that, or copy the file"
     return None
+
+
+class Texts:
+    """Texts by number, side by side: as a dict of str, a million short ones would take many times their file."""
+
+    def __init__(self, numbered: Iterable[tuple[object, object]]):
+        self._text = bytearray()
+        self._numbers, self._ends = array.array("q"), array.array("q")
+        self._recent: dict[object, str] = {}  # a trace names few things many times
+        for number, text in numbered:
+            if isinstance(number, int) and text is not None:
+                self._text += str(text).encode()
+                self._numbers.append(number)
+                self._ends.append(len(self._text))
+        numbers = self._numbers
+        self._order: Sequence[int] = range(len(numbers))
+        if any(numbers[i - 1] > numbers[i] for i in range(1, len(numbers))):
+            self._order = array.array("q", sorted(range(len(numbers)), key=numbers.__getitem__))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def get(self, number: object, otherwise: str = "") -> str:
+        """Text of a number; where several have it, the last."""
+        if number not in self._recent:
+            text = self._find(number) if isinstance(number, int) else None
+            if text is None:
+                return otherwise
+            if len(self._recent) >= _RECENT:
+                self._recent.clear()
+            self._recent[number] = text
+        return self._recent[number]
+
+    def _find(self, number: int) -> str | None:
+        place = bisect.bisect_right(self._order, number, key=self._numbers.__getitem__) - 1
+        if place < 0 or self._numbers[self._order[place]] != number:
+            return None
+        at = self._order[place]
+        return self._text[self._ends[at - 1] if at else 0 : self._ends[at]].decode()
 
 
 class Database:
@@ -118,6 +160,10 @@ class Database:
                 length += sum(len(value) for value in row if isinstance(value, (str, bytes)))
                 self._refuse(table, number > self._most_rows() or length > self._size)
                 yield dict(zip(columns, row))
+
+    def texts(self, table: str, number: str, text: str) -> Texts:
+        """Texts of a table by their number."""
+        return Texts((row[number], row[text]) for row in self.rows(table, (number, text)))
 
     def _most_rows(self) -> int:
         return self._size // _ROW

@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from isthmus.profiles import admissions
-from isthmus.profiles.database import Database
+from isthmus.profiles.database import Database, Texts
 from isthmus.profiles.profile import Moved, Profile, ProfileError, Ranks, real, span_of, whole
 
 _MOST_RANKS = 1 << 30
@@ -29,12 +29,12 @@ def read(path: pathlib.Path) -> Profile:
     """An SQLite export of Nsight Systems: `nsys profile --export=sqlite` or `nsys export --type=sqlite`."""
     profile = Profile("nsys")
     with Database(path) as database:
-        strings = {row["id"]: row["value"] for row in database.rows("StringIds", ("id", "value"))}
+        strings = database.texts("StringIds", "id", "value")
         if not strings:
             raise ProfileError(f"{path.name}: no StringIds, so not an export of Nsight Systems")
         _on_device(profile, database, strings)
         for row in database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", ("nameId",)):
-            profile.add_call(re.sub(r"_v\d+$", "", str(strings.get(row["nameId"], "(unnamed)"))))
+            profile.add_call(re.sub(r"_v\d+$", "", strings.get(row["nameId"], "(unnamed)")))
         if database.has("CUDA_UM_GPU_PAGE_FAULT_EVENTS"):
             faults = database.rows("CUDA_UM_GPU_PAGE_FAULT_EVENTS", ("numberOfPageFaults",))
             profile.page_faults["gpu"] = sum(whole(f["numberOfPageFaults"] or 1, path.name) for f in faults)
@@ -89,13 +89,13 @@ def _graphs(profile: Profile, database: Database) -> None:
     )
 
 
-def _on_device(profile: Profile, database: Database, strings: dict) -> None:
+def _on_device(profile: Profile, database: Database, strings: Texts) -> None:
     _graphs(profile, database)
     columns = ("start", "end", "shortName", "demangledName", "registersPerThread", "staticSharedMemory",
                "dynamicSharedMemory")  # fmt: skip
     where = database.path.name
     for row in database.rows("CUPTI_ACTIVITY_KIND_KERNEL", columns):
-        name = str(strings.get(row["shortName"]) or strings.get(row["demangledName"]) or "(unnamed)")
+        name = strings.get(row["shortName"]) or strings.get(row["demangledName"]) or "(unnamed)"
         kernel = profile.add_kernel(name, span_of(row, where))
         if row["registersPerThread"] is not None:
             kernel.registers = whole(row["registersPerThread"], where)

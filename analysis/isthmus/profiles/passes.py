@@ -60,23 +60,18 @@ def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
     if set(of) == {0}:
         return of[0]
     first = next((each for each in of.values() if any(kernel.count for kernel in each.kernels.values())), of[min(of)])
-    result = dataclasses.replace(first, counters={}, counted={})
+    result = dataclasses.replace(first, counters={}, counted={}, left_out={})
     for each in of.values():
         for field in _SAME:
             if not getattr(result, field):
                 setattr(result, field, getattr(each, field))
-        result.counters = each.counters | result.counters
-        result.counted = each.counted | result.counted
-        for name, kernel in each.kernels.items():
-            own = result.kernels.setdefault(name, dataclasses.replace(kernel))
-            own.registers = kernel.registers if own.registers is None else own.registers
+        _lay_over(result, each)
         result.measured = each.measured | result.measured
         result.withheld = each.withheld | result.withheld
         for why in each.missing:
             result.missing += [why] if why not in result.missing else []
         result.notes = list(dict.fromkeys([*result.notes, *each.notes]))
         result.limits = list(dict.fromkeys([*result.limits, *each.limits]))
-        result.left_out = {**each.left_out, **result.left_out}
     numbers = [number for number in of if number]
     if lost := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
         result.lack(
@@ -87,6 +82,20 @@ def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
         said = " and ".join(f"{amount} in pass {number}" for number, amount in amounts.items())
         result.lack(f"there are {what}: {said} of {where.name}; a pass was cut short, so profile the run again")
     return result
+
+
+def _lay_over(result: Profile, each: Profile) -> None:
+    """Adds the counters of a pass, and what it alone knows of kernels."""
+    for field, add in (("counters", result.add_counter), ("counted", result.count_launch),
+                       ("left_out", result.leave_out)):  # fmt: skip
+        for name in [name for name in getattr(each, field) if name not in getattr(result, field)]:
+            add(name, getattr(each, field)[name])
+    for name, kernel in each.kernels.items():
+        own = result.kernels.get(name)
+        if own is None and result.name_in("kernels", name) == name:
+            result.kernels[name] = dataclasses.replace(kernel)
+        elif own is not None and own.registers is None:
+            own.registers = kernel.registers
 
 
 def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from isthmus.profiles import admissions
 from isthmus.profiles.numerals import Numerals
-from isthmus.profiles.profile import Profile, ProfileError, lines_of
+from isthmus.profiles.profile import MOST_NAMES, Profile, ProfileError, lines_of
 
 _CALLED = {
     "page-faults": "cpu_page_faults", "faults": "cpu_page_faults", "minor-faults": "cpu_minor_faults",
@@ -36,7 +36,7 @@ def read(path: pathlib.Path) -> Profile:
     profile = Profile("perf")
     rows = _lines(path, profile)
     numerals = Numerals(field for _, fields in rows for i, field in enumerate(fields) if i in (0, 4, 5, 6))
-    lacking: dict[str, list[str]] = {}
+    lacking: dict[str, dict[str, None]] = {}
     parts: dict[str, list[str]] = {}
     seen: dict[str, list[set[str]]] = {}
     means: list[str] = []
@@ -58,8 +58,8 @@ def read(path: pathlib.Path) -> Profile:
             profile.lack(f"left out: {error}")
     if first and profile.empty() and not lacking:
         raise ProfileError(first)
-    for why, events in lacking.items():
-        profile.note(f"{why}: {', '.join(dict.fromkeys(events))}")
+    for why, names in lacking.items():
+        profile.note(f"{why}: {', '.join(names)}")
     if means:
         profile.note(f"means of several runs (perf stat -r), with their deviation: {', '.join(dict.fromkeys(means))}")
     for where, events in parts.items():
@@ -90,8 +90,22 @@ def _has_deviation(fields: list[str]) -> bool:
     return len(fields) > 3 and fields[3].rstrip().endswith("%")
 
 
-def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str, lacking: dict[str, list[str]],
-              parts: dict[str, list[str]], seen: dict[str, list[set[str]]]) -> None:  # fmt: skip
+def _lack(event: str, value: str, lacking: dict[str, dict[str, None]]) -> None:
+    """Files an event that was not counted by the reason."""
+    why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
+    events = lacking.setdefault(why, {})
+    if len(events) < MOST_NAMES:
+        events[event] = None
+
+
+def _check_number(called: str, seen: dict[str, list[set[str]]], where: str) -> None:
+    if called not in seen and len(seen) >= MOST_NAMES:
+        raise _Unknown(f"{where}: events beyond the first {MOST_NAMES} are not counted")
+
+
+def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str,
+              lacking: dict[str, dict[str, None]], parts: dict[str, list[str]],
+              seen: dict[str, list[set[str]]]) -> None:  # fmt: skip
     """`lacking`: by the reason, events that were not counted; `parts`: by where, events of which a part was; `seen`: by
     the figure, modes in which it was counted so far."""
     if len(fields) < 3:
@@ -101,8 +115,7 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
     modifier = _MODIFIER.search(event)
     event = event.removesuffix(modifier[0]) if modifier else event
     if value.startswith("<"):
-        why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
-        lacking.setdefault(why, []).append(event)
+        _lack(event, value, lacking)
         return
     if not event and value.strip():
         raise ProfileError(f"{where}: a time or a processor stands before the figures, as perf stat -I and -A write "
@@ -116,8 +129,9 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
     if time and not time.isdecimal():
         raise ProfileError(f"{where}: {time!r} stands where the time is that {event} was counted, as perf stat -G "
                            "writes groups; run it without")  # fmt: skip
-    counted = numerals.number(value, f"{where} ({event})", whole=not unit) * _UNITS[unit]
     called = _CALLED.get(event, event)
+    _check_number(called, seen, where)
+    counted = numerals.number(value, f"{where} ({event})", whole=not unit) * _UNITS[unit]
     earlier = seen.setdefault(called, [])
     if any(not modes or not other or other & set(modes) for other in earlier):
         raise ProfileError(

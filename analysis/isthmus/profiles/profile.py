@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import dataclasses
+import hashlib
 import heapq
 import math
 import os
@@ -24,7 +25,10 @@ class ProfileError(Error):
 _NAMED = 12  # things left out that a note names
 _MOST_NOTES = 100
 _MOST_LACKING = 20
-_MOST_LEFT_OUT = 10_000  # names of things left out; more are counted together
+#: Names of a kind that a profile tells apart: a program may name a range after each of a million steps.
+MOST_NAMES = 10_000
+FURTHER = "(further names)"  # under which all other kernels, phases or calls are added up
+_LONGEST_NAME = 4096
 
 
 @dataclasses.dataclass
@@ -33,6 +37,13 @@ class Kernel:
     seconds: float = 0.0
     registers: int | None = None
     shared_bytes: int | None = None
+
+    def add(self, other: Kernel) -> None:
+        """Adds launches of the same kernel."""
+        self.count += other.count
+        self.seconds += other.seconds
+        self.registers = other.registers if self.registers is None else max(self.registers, other.registers or 0)
+        self.shared_bytes = other.shared_bytes if self.shared_bytes is None else self.shared_bytes
 
 
 @dataclasses.dataclass
@@ -82,6 +93,7 @@ class Ranks:
     count: int = 0
 
 
+KINDS = ("h2d", "d2h", "d2d", "h2h", "p2p", "other")  # of copies and migrations
 #: A field of a profile and a key of it, or "" for the whole field.
 Figure = tuple[str, str]
 
@@ -92,7 +104,7 @@ class Profile:
 
     tool: str
     kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    copies: dict[str, Moved] = dataclasses.field(default_factory=dict)  # h2d, d2h, d2d, h2h, p2p, other
+    copies: dict[str, Moved] = dataclasses.field(default_factory=dict)  # by one of KINDS
     migrations: dict[str, Moved] = dataclasses.field(default_factory=dict)
     page_faults: dict[str, int] = dataclasses.field(default_factory=dict)  # gpu, cpu
     api_calls: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -111,8 +123,18 @@ class Profile:
     measured: dict[str, Figure] = dataclasses.field(default_factory=dict)
     withheld: set[Figure] = dataclasses.field(default_factory=set)  # which some report lacks
 
+    def name_in(self, field: str, name: str) -> str:
+        """Name under which a figure is kept: its own, or FURTHER where there are MOST_NAMES others of this field."""
+        names = getattr(self, field)
+        if name in names:
+            return name
+        if len(name) > _LONGEST_NAME:
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+            name = f"{name[: _LONGEST_NAME - 20]}… #{digest}"
+        return name if name in names or len(names) < MOST_NAMES else FURTHER
+
     def kernel(self, name: str) -> Kernel:
-        return self.kernels.setdefault(name, Kernel())
+        return self.kernels.setdefault(self.name_in("kernels", name), Kernel())
 
     def add_kernel(self, name: str, span: tuple[float, float]) -> Kernel:
         """One launch, from begin to end."""
@@ -131,17 +153,23 @@ class Profile:
         self.spans.setdefault(kind, Spans()).add(*span)
 
     def add_phase(self, name: str, span: tuple[float, float]) -> None:
-        self.phases.setdefault(name, Moved()).add(None, span[1] - span[0])
+        self.phases.setdefault(self.name_in("phases", name), Moved()).add(None, span[1] - span[0])
 
-    def add_call(self, name: str) -> None:
-        self.api_calls[name] = self.api_calls.get(name, 0) + 1
+    def add_call(self, name: str, count: int = 1) -> None:
+        name = self.name_in("api_calls", name)
+        self.api_calls[name] = self.api_calls.get(name, 0) + count
 
     def add_counter(self, name: str, value: float) -> None:
-        self.counters[name] = self.counters.get(name, 0.0) + value
+        """Adds to a counter; those with further names are left out, since their sum would mean nothing."""
+        if (name := self.name_in("counters", name)) == FURTHER:
+            self.leave_out(f"counters beyond the first {MOST_NAMES}")
+        else:
+            self.counters[name] = self.counters.get(name, 0.0) + value
 
-    def count_launch(self, counter: str) -> None:
-        """One launch of which a counter was read."""
-        self.counted[counter] = self.counted.get(counter, 0) + 1
+    def count_launch(self, counter: str, count: int = 1) -> None:
+        """Launches of which a counter was read."""
+        counter = self.name_in("counted", counter)
+        self.counted[counter] = self.counted.get(counter, 0) + count
 
     def measure(self, what: str, field: str, key: str = "") -> None:
         """Notes what this report measured, unless its figure was left out."""
@@ -167,13 +195,12 @@ class Profile:
     def leave_out(self, what: str, rows: int = 1) -> None:
         """Counts what is not read, for a note; nothing where there are no rows."""
         if rows:
-            if what not in self.left_out and len(self.left_out) >= _MOST_LEFT_OUT:
-                what = "others"
+            what = self.name_in("left_out", what)
             self.left_out[what] = self.left_out.get(what, 0) + rows
 
     def all_notes(self) -> list[str]:
         """Notes: first what is missing, last what was left out."""
-        first = [*self.missing, *self.limits, *self.notes]
+        first = [*self.missing, *self.limits, *self._further_names(), *self.notes]
         if not self.left_out:
             return first
         most = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
@@ -182,6 +209,19 @@ class Profile:
         )
         more = f" and {len(most) - _NAMED} others" if len(most) > _NAMED else ""
         return [*first, f"left out, since no figure here comes from it: {names}{more}"]
+
+    def _further_names(self) -> list[str]:
+        """A sentence on each field that has more names than are told apart."""
+        counts = {
+            "launches of kernels": self.kernels[FURTHER].count if FURTHER in self.kernels else 0,
+            "phases": self.phases[FURTHER].count if FURTHER in self.phases else 0,
+            "API calls": self.api_calls.get(FURTHER, 0),
+        }
+        return [
+            f"{count} {what} are added up as {FURTHER}, since they come after the first {MOST_NAMES} names"
+            for what, count in counts.items()
+            if count
+        ]
 
     def empty(self) -> bool:
         seen = (self.kernels, self.copies, self.migrations, self.page_faults, self.api_calls, self.counters)
@@ -199,23 +239,14 @@ def added(a: Profile, b: Profile) -> Profile:
     """Two parts of a run as one: ranks, processes, or tables of one process."""
     result = dataclasses.replace(a)
     for field in ("copies", "migrations", "phases"):
-        merged = {key: dataclasses.replace(moved) for key, moved in getattr(a, field).items()}
+        setattr(result, field, {key: dataclasses.replace(moved) for key, moved in getattr(a, field).items()})
         for key, moved in getattr(b, field).items():
-            merged.setdefault(key, Moved()).add(moved.bytes, moved.seconds, moved.count, moved.unsized)
-        setattr(result, field, merged)
+            one = getattr(result, field).setdefault(result.name_in(field, key), Moved())
+            one.add(moved.bytes, moved.seconds, moved.count, moved.unsized)
     result.kernels = {name: dataclasses.replace(kernel) for name, kernel in a.kernels.items()}
     for name, kernel in b.kernels.items():
-        one = result.kernel(name)
-        one.count += kernel.count
-        one.seconds += kernel.seconds
-        one.registers = kernel.registers if one.registers is None else max(one.registers, kernel.registers or 0)
-        one.shared_bytes = kernel.shared_bytes if one.shared_bytes is None else one.shared_bytes
-    for field in ("page_faults", "api_calls", "counters", "counted", "left_out"):
-        merged = dict(getattr(a, field))
-        for key, value in getattr(b, field).items():
-            # Stalls are ratios; all else counts.
-            merged[key] = max(merged.get(key, 0), value) if key.startswith("stall_") else merged.get(key, 0) + value
-        setattr(result, field, merged)
+        result.kernel(name).add(kernel)
+    _add_counts(result, a, b)
     result.busy = a.busy + b.busy + ([busy(b.spans)] if b.spans else [])
     result.notes = list(dict.fromkeys([*a.notes, *b.notes]))
     result.measured = a.measured | b.measured
@@ -225,6 +256,21 @@ def added(a: Profile, b: Profile) -> Profile:
     result.limits = list(dict.fromkeys([*a.limits, *b.limits]))
     result.spans = {}
     return result
+
+
+def _add_counts(result: Profile, a: Profile, b: Profile) -> None:
+    """Counts of two parts, by name."""
+    for field in ("page_faults", "api_calls", "counters", "counted", "left_out"):
+        setattr(result, field, dict(getattr(a, field)))
+    for field, add in (("api_calls", result.add_call), ("counters", result.add_counter),
+                       ("counted", result.count_launch), ("left_out", result.leave_out)):  # fmt: skip
+        for name, count in getattr(b, field).items():
+            if name.startswith("stall_"):  # a ratio; all else counts
+                getattr(result, field)[name] = max(getattr(result, field).get(name, 0), count)
+            else:
+                add(name, count)
+    for who, faults in b.page_faults.items():
+        result.page_faults[who] = result.page_faults.get(who, 0) + faults
 
 
 def _covered(spans: Iterator[tuple[float, float]]) -> float:

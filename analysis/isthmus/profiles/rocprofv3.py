@@ -154,7 +154,7 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
         return database.rows(f"rocpd_{table}{suffix}", columns)
 
     where = database.path.name
-    strings = {row["id"]: row["string"] for row in rows("string", "id", "string")}
+    strings = database.texts(f"rocpd_string{suffix}", "id", "string")
     columns = ("id", "kernel_name", "display_name", "arch_vgpr_count", "accum_vgpr_count")
     symbols = {row["id"]: row for row in rows("info_kernel_symbol", *columns)}
     for row in rows("kernel_dispatch", "start", "end", "kernel_id", "group_segment_size"):
@@ -163,9 +163,9 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
         vgprs = symbol.get("arch_vgpr_count"), symbol.get("accum_vgpr_count")
         _kernel(profile, name, span_of(row, where), *vgprs, row["group_segment_size"], where)
     for row in rows("memory_copy", "start", "end", "name_id", "size"):
-        _copy(profile, strings.get(row["name_id"], ""), row["size"], span_of(row, where), where)
+        _copy(profile, strings.get(row["name_id"]), row["size"], span_of(row, where), where)
     for row in rows("region", "start", "end", "name_id"):
-        name = str(strings.get(row["name_id"], "(unnamed)"))
+        name = strings.get(row["name_id"], "(unnamed)")
         if name.startswith(("hip", "hsa_")):
             profile.add_call(name)
         else:
