@@ -18,9 +18,11 @@ import re
 import stat
 import sys
 import zlib
+from typing import Any
 
 MIB = 1 << 20
 _LONGEST_LINE = 4096  # bytes of a line of TOML; a key of 100,000 parts takes tomllib minutes
+_DEEPEST = 100  # levels of what a file holds; Python's own functions end at some hundreds
 _HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record is longer
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -93,6 +95,34 @@ def toml_of(data: bytes) -> dict:
         raise ValueError(f"a line is longer than {_LONGEST_LINE} bytes")
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     return tomllib.loads(data.decode())
+
+
+def unwieldy(content: Any, most: int) -> str | None:
+    """Says why a walk through this value would not end well: "contains itself", too deep, or more than `most` values.
+
+    None where it can be walked. Only dictionaries, lists, tuples and sets hold other values.
+    """
+    found = 0
+    above: list[int] = []  # ids of the values that the walk is in, whose iterators are pending
+    pending = [iter((content,))]
+    while pending:
+        for value in pending[-1]:
+            found += 1
+            if found > most:
+                return f"unfolds to more than {most} values"
+            if not isinstance(value, (dict, list, tuple, set, frozenset)):
+                continue
+            if id(value) in above:
+                return "contains itself"
+            if len(above) == _DEEPEST:
+                return f"has more than {_DEEPEST} levels"
+            above.append(id(value))
+            pending.append(iter(value.values() if isinstance(value, dict) else value))
+            break
+        else:
+            pending.pop()
+            del above[-1:]
+    return None
 
 
 # --- what must not be overwritten ---

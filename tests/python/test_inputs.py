@@ -229,6 +229,40 @@ def test_a_small_file_takes_little_room(tmp_path):
         inputs.read_small("/proc/self/status", 10)
 
 
+def nested(depth, innermost=()):
+    return innermost if depth == 1 else [nested(depth - 1, innermost)]
+
+
+def doubled(times):
+    found = [1]
+    for _ in range(times):
+        found = [found, found]
+    return found
+
+
+def itself():
+    found = {"a": {"b": [1]}}
+    found["a"]["b"].append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (itself(), "contains itself"),
+        (nested(101), "has more than 100 levels"),
+        (nested(100), None),
+        (doubled(40), "unfolds to more than 1000 values"),
+        ([[1], [1], {"a": 1}] * 10, None),
+        ([one := [1], one, {"a": one}], None),
+        ("text", None),
+        ({}, None),
+    ],
+)
+def test_what_no_walk_would_end_on_is_told(content, why):
+    assert inputs.unwieldy(content, 1000) == why
+
+
 def test_files_of_users_are_read_in_one_place():
     folder = ROOT / "analysis/isthmus"
     found = {
