@@ -1,6 +1,6 @@
-"""Files that a user names: opened without waiting, read within a limit, parsed without losing a key.
+"""Files that others write: opened without waiting, read within a limit, parsed without losing a key.
 
-Every command reads such files through open_file() or read_small(). A FIFO, a device, or a sparse file of many
+Every command and every session reads such files by the functions here. A FIFO, a device, or a sparse file of many
 gigabytes is then one sentence instead of a hang or a MemoryError. Files that were read are remembered, so that no
 output is written over them.
 """
@@ -18,10 +18,11 @@ import re
 import stat
 import sys
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 MIB = 1 << 20
 _LONGEST_LINE = 4096  # bytes of a line of TOML; a key of 100,000 parts takes tomllib minutes
+_MOST_SAID = 2 * MIB  # bytes that are read of what a program said
 _DEEPEST = 100  # levels of what a file holds; Python's own functions end at some hundreds
 _HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record is longer
 
@@ -62,6 +63,47 @@ def read_small(path, most: int = 16 * MIB) -> bytes:
     if data is None or len(data) > most:
         raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
     return data
+
+
+def read_note(path) -> str:
+    """Text of a file of a few words, as a job's script leaves it. Raises OSError as read_small() does."""
+    return read_small(path, MIB).decode("utf-8", errors="replace")
+
+
+class Ends(NamedTuple):
+    """Whole lines from the beginning and the end of a text; `left_out` is the number of bytes between the two."""
+
+    head: str
+    tail: str = ""
+    left_out: int = 0
+
+    @property
+    def text(self) -> str:
+        return self.head + self.tail
+
+    @property
+    def gap(self) -> str:
+        """Says how much was left out, as the end of a sentence on the file; empty where nothing was."""
+        return f", of which {max(self.left_out // MIB, 1)} MiB in the middle were not read" if self.left_out else ""
+
+
+def read_ends(path, most: int = _MOST_SAID) -> Ends:
+    """Reads what a program said: all of it, or the beginning and the end where that is more than `most` bytes.
+
+    Bytes that are no UTF-8 are replaced. Raises OSError for what is no file.
+    """
+    half = most // 2
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= most:
+            return Ends(file.read(most).decode("utf-8", errors="replace"))
+        head = file.read(half)
+        file.seek(size - half)
+        tail = file.read(half)
+    head = head[: head.rfind(b"\n") + 1] or head + b"\n"
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    left_out = size - len(head) - len(tail)
+    return Ends(head.decode("utf-8", errors="replace"), tail.decode("utf-8", errors="replace"), left_out)
 
 
 def sha256(path) -> str:
