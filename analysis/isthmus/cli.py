@@ -228,7 +228,8 @@ def _say(sentence: str) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     """Runs one command and returns its exit code."""
-    known = commands()
+    words = sys.argv[1:] if arguments is None else arguments
+    known = COMMANDS if words and words[0] in COMMANDS else commands()  # plug-ins cannot replace what is ours
     asked = _parser(known).parse_args(arguments)
     start.program = f"isthmus {asked.command}"
     module = _load(known[asked.command][0])

@@ -1,6 +1,6 @@
-"""Files that a user names: opened without waiting, read within a limit, parsed without losing a key.
+"""Files that others write: opened without waiting, read within a limit, parsed without losing a key.
 
-Every command reads such files through open_file() or read_small(). A FIFO, a device, or a sparse file of many
+Every command and every session reads such files by the functions here. A FIFO, a device, or a sparse file of many
 gigabytes is then one sentence instead of a hang or a MemoryError. Files that were read are remembered, so that no
 output is written over them.
 """
@@ -18,9 +18,12 @@ import re
 import stat
 import sys
 import zlib
+from typing import Any, NamedTuple
 
 MIB = 1 << 20
 _LONGEST_LINE = 4096  # bytes of a line of TOML; a key of 100,000 parts takes tomllib minutes
+_MOST_SAID = 2 * MIB  # bytes that are read of what a program said
+_DEEPEST = 100  # levels of what a file holds; Python's own functions end at some hundreds
 _HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record is longer
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -62,6 +65,47 @@ def read_small(path, most: int = 16 * MIB) -> bytes:
     return data
 
 
+def read_note(path) -> str:
+    """Text of a file of a few words, as a job's script leaves it. Raises OSError as read_small() does."""
+    return read_small(path, MIB).decode("utf-8", errors="replace")
+
+
+class Ends(NamedTuple):
+    """Whole lines from the beginning and the end of a text; `left_out` is the number of bytes between the two."""
+
+    head: str
+    tail: str = ""
+    left_out: int = 0
+
+    @property
+    def text(self) -> str:
+        return self.head + self.tail
+
+    @property
+    def gap(self) -> str:
+        """Says how much was left out, as the end of a sentence on the file; empty where nothing was."""
+        return f", of which {max(self.left_out // MIB, 1)} MiB in the middle were not read" if self.left_out else ""
+
+
+def read_ends(path, most: int = _MOST_SAID) -> Ends:
+    """Reads what a program said: all of it, or the beginning and the end where that is more than `most` bytes.
+
+    Bytes that are no UTF-8 are replaced. Raises OSError for what is no file.
+    """
+    half = most // 2
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= most:
+            return Ends(file.read(most).decode("utf-8", errors="replace"))
+        head = file.read(half)
+        file.seek(size - half)
+        tail = file.read(half)
+    head = head[: head.rfind(b"\n") + 1] or head + b"\n"
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    left_out = size - len(head) - len(tail)
+    return Ends(head.decode("utf-8", errors="replace"), tail.decode("utf-8", errors="replace"), left_out)
+
+
 def sha256(path) -> str:
     """Digest of a file, in hexadecimal digits. Raises OSError for what is no file."""
     digest = hashlib.sha256()
@@ -93,6 +137,34 @@ def toml_of(data: bytes) -> dict:
         raise ValueError(f"a line is longer than {_LONGEST_LINE} bytes")
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     return tomllib.loads(data.decode())
+
+
+def unwieldy(content: Any, most: int) -> str | None:
+    """Says why a walk through this value would not end well: "contains itself", too deep, or more than `most` values.
+
+    None where it can be walked. Only dictionaries, lists, tuples and sets hold other values.
+    """
+    found = 0
+    above: list[int] = []  # ids of the values that the walk is in, whose iterators are pending
+    pending = [iter((content,))]
+    while pending:
+        for value in pending[-1]:
+            found += 1
+            if found > most:
+                return f"unfolds to more than {most} values"
+            if not isinstance(value, (dict, list, tuple, set, frozenset)):
+                continue
+            if id(value) in above:
+                return "contains itself"
+            if len(above) == _DEEPEST:
+                return f"has more than {_DEEPEST} levels"
+            above.append(id(value))
+            pending.append(iter(value.values() if isinstance(value, dict) else value))
+            break
+        else:
+            pending.pop()
+            del above[-1:]
+    return None
 
 
 # --- what must not be overwritten ---

@@ -7,10 +7,12 @@ isthmus.changes    a module that says more of a change for `isthmus regress`: WA
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isthmus import Error
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 
 class Command(NamedTuple):
@@ -31,6 +33,8 @@ def _load(entry: importlib.metadata.EntryPoint) -> Any:
 
 @functools.cache
 def _entries(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+    import importlib.metadata  # here: finding out what is installed takes longer than many a command's start
+
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
 

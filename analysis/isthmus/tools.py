@@ -68,7 +68,11 @@ def ask(*command: str, timeout: float = LONGEST, environ=None) -> Answer:
         )  # fmt: skip
     except OSError as error:
         return Answer(shown, failure=f"does not start ({error.strerror or error})")
-    out, err, failure = _read(process, timeout)
+    try:
+        out, err, failure = _read(process, timeout)
+    except BaseException:  # as an interrupt, which a process group of its own does not get
+        _kill(process)
+        raise
     code = process.returncode if failure is None else None
     if code:
         failure = _failure(code, err or out)
@@ -95,7 +99,8 @@ def _read(process, timeout: float) -> tuple[str, str, str | None]:
     except subprocess.TimeoutExpired:
         failure = f"does not answer within {timeout:g} s"
         _kill(process)
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a device cannot be ended
+            process.wait(5)
     for thread in threads:
         thread.join(1)
     if any(thread.is_alive() for thread in threads):

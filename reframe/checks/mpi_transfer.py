@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 import catalogue
 import jobs
 from catalogue_check import CatalogueCheck
+from isthmus import inputs
 
 CATALOGUE = catalogue.load()
 WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("mpi/")}
@@ -53,7 +54,7 @@ class MpiTransfer(CatalogueCheck):
     def excuse(self):
         """A program that the session was given may be built without MPI; one that it builds here is not."""
         said = pathlib.Path(self.job.workdir, self.job.stderr)  # of a bundle, too
-        if self.bench and said.is_file() and NO_MPI in said.read_text(encoding="utf-8", errors="replace"):
+        if self.bench and said.is_file() and NO_MPI in inputs.read_ends(said).text:
             return f"{self.bench} is built without MPI; build it with scripts/build --mpi"
         return None
 

@@ -21,6 +21,7 @@ from reframe.core.exceptions import ReframeError, SanityError, SkipTestError
 
 import jobs
 import retries
+from isthmus import inputs
 from isthmus_check import EXIT_CODE, ROOT, IsthmusCheck
 from listed_check import ListedCheck, Listing
 
@@ -128,7 +129,7 @@ class Bundle(IsthmusCheck):
 
     def _out_of_time(self, member) -> str:
         try:
-            code = (self._folder(member) / EXIT_CODE).read_text().strip()
+            code = inputs.read_note(self._folder(member) / EXIT_CODE).strip()
         except OSError:
             return ""
         return f"ran longer than its {self._seconds(member)} s; " if code == TIMED_OUT else ""

@@ -67,7 +67,7 @@ def text(listing: dict) -> str:
 
 @functools.cache
 def load() -> dict:
-    return json.loads(PATH.read_text(encoding="utf-8"))
+    return json.loads(PATH.read_text(encoding="utf-8"))  # border: a file of this tree
 
 
 def find(workload: str) -> dict:

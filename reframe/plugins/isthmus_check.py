@@ -56,7 +56,7 @@ import session_files
 import spack_build
 import steady_clock
 import unjudged
-from isthmus import spelling, units
+from isthmus import inputs, spelling, units
 from isthmus.profiles import as_record, profile
 from isthmus.records import content, doubts, load, validate
 from isthmus.references import lookup
@@ -67,6 +67,7 @@ for each in (quick_start, steady_clock, selections, session_files, retries, figu
     each.install()
 
 RECORD = "record.jsonl"
+_MOST_RECORDS = 128 * inputs.MIB  # bytes of a record file; 300 records of long runs have 1 MiB
 EXIT_CODE = "exit_code"
 LISTING = "listing.json"
 #: File in which scripts/build-once notes the program's folder.
@@ -444,19 +445,20 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
 
     The name tells the run and its job, so what is kept already is not kept again. It appears with its contents
     complete, or not at all: written aside, then linked. Sessions of several hosts may write into one folder. `contents`
-    are kept instead of what is in `source` where given. Tables beside the record are kept before it.
+    are kept instead of what is in `source` where given. Tables beside the record are kept before it. Raises
+    SanityError where it cannot be kept, as where it has more than _MOST_RECORDS bytes.
     """
     folder, tables = results_folder(), source.with_suffix(".tables")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        contents = _each_once(source.read_bytes() if contents is None else contents)
+        contents = _each_once(inputs.read_small(source, _MOST_RECORDS) if contents is None else contents)
         base = _base_of(name, contents)
         for attempt in range(1, 1000):
             stem = base if attempt == 1 else f"{base}-{attempt}"
             target = folder / f"{stem}.jsonl"
             text = _naming_tables(contents, tables.name, f"{stem}.tables") if tables.is_dir() else contents
             try:
-                if target.exists() and set(text.splitlines()) <= set(target.read_bytes().splitlines()):
+                if _has_lines(target, text):
                     return target
                 _place(target, text, tables)
             except FileExistsError:
@@ -469,12 +471,20 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
     raise SanityError(f"no free name for {base} in {folder}; the record is still in {source}")
 
 
+def _has_lines(target: pathlib.Path, text: bytes) -> bool:
+    """Whether a kept file has all these lines; one that cannot be read is another."""
+    try:
+        return set(text.splitlines()) <= set(inputs.read_small(target, _MOST_RECORDS).splitlines())
+    except OSError:
+        return False
+
+
 def _base_of(name: str, contents: bytes) -> str:
     """When, what, which run and which job, by the first record; by this process where there is none."""
     try:
         run = json.loads(contents.partition(b"\n")[0])["run"]
         words = [re.sub("[-:]", "", run["time"]), name, run["id"], *([f"job{run['job']}"] if run["job"] else [])]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         words = [now, name, str(os.getpid())]
     return re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words))
@@ -489,7 +499,7 @@ def _naming_tables(contents: bytes, old: str, new: str) -> bytes:
     """The records with their tables in a folder of another name."""
     lines = []
     for line in contents.split(b"\n"):
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut stays as it is
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # a line that was cut stays as it is
             record = json.loads(line)
             for table in record["tables"]:
                 table["file"] = re.sub(f"^{re.escape(old)}/", f"{new}/", table["file"])
@@ -537,11 +547,24 @@ def _name(aside: str, target: pathlib.Path) -> None:
 
 
 def whole_records(path: pathlib.Path) -> list[bytes]:
-    """Of a file that cannot be taken as a whole what is a record: it was measured before the rest was cut."""
-    whole = []
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
-        whole += _records_within(line.decode("utf-8", errors="surrogateescape"))
-    return list(dict.fromkeys(whole))
+    """Returns the records of a file that cannot be taken as a whole: they were measured before the rest was cut.
+
+    Raises SanityError where they have more than _MOST_RECORDS bytes.
+    """
+    whole, size, bad = {}, 0, []
+    try:
+        for _, line, _ in load.lines(path, bad):
+            for record in _records_within(line.decode("utf-8", errors="surrogateescape")):
+                size += len(record) if record not in whole else 0
+                whole[record] = None
+            if size > _MOST_RECORDS:
+                most = f"{_MOST_RECORDS // inputs.MIB} MiB"
+                raise SanityError(f"{path} has more than {most} of records, the most that is kept: move it away")
+    except validate.RecordError as error:  # also of a file without a line, or that is not there
+        bad += [error] if path.is_file() and path.stat().st_size else []
+    for error in bad:
+        getlogger().warning(f"{error}; what cannot be read is not kept")
+    return list(whole)
 
 
 def _records_within(line: str) -> list[bytes]:
@@ -580,18 +603,24 @@ PROGRAM = Run(RECORD, EXIT_CODE)
 WITHOUT_PROFILER = Run(profilers.UNPROFILED, profilers.UNPROFILED_CODE, profilers.UNPROFILED_SAID)
 
 
-def said(check, name: str = "") -> str:
+def said(check, name: str = "") -> inputs.Ends:
     """Returns what is in this file of a check, or of a build; without a name, the standard error of its job."""
     with contextlib.suppress(OSError, TypeError):
-        return (pathlib.Path(check.stagedir) / (name or str(check.stderr))).read_text("utf-8", errors="replace")
-    return ""
+        return inputs.read_ends(pathlib.Path(check.stagedir) / (name or str(check.stderr)))
+    return inputs.Ends("")
 
 
 def judge_environment(check):
     """Raises SanityError where the environment was not loaded, so that another one was built or measured with."""
-    if why := jobs.not_loaded(said(check), check.stagedir):
-        where = f"{check.current_partition.fullname}+{check.current_environ.name}"
+    heard = said(check)
+    where = f"{check.current_partition.fullname}+{check.current_environ.name}"
+    if why := jobs.not_loaded(heard.text, check.stagedir):
         raise SanityError(f"the environment of {where} was not loaded ({why}): mend 'modules' there")
+    if jobs.is_cut_before_end(heard, check):
+        raise SanityError(
+            f"whether the environment of {where} was loaded is not known, since loading it wrote too much to be read: "
+            f"quiet what it loads; see {check.stderr} in {check.stagedir}{heard.gap}"
+        )
 
 
 # --- the build ---------------------------------------------------------------------------------------
@@ -620,7 +649,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def _note(self) -> tuple[str, str]:
         """Reads the note of scripts/build-once: built or reused, and the program's folder."""
         try:
-            words = (pathlib.Path(self.stagedir) / BUILT).read_text(encoding="utf-8").split(maxsplit=1)
+            words = inputs.read_note(pathlib.Path(self.stagedir) / BUILT).split(maxsplit=1)
             return words[0], words[1].strip()
         except (OSError, LookupError):
             return "", "not-built"
@@ -662,7 +691,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
     def program_is_there(self):
         if not os.access(self.path, os.X_OK):
             raise SanityError(f"{self.path} was not built")
-        job_warnings.note(self, said(self))
+        job_warnings.note(self, str(self.stderr), said(self))
         judge_environment(self)
         if done := self._note()[0]:
             getlogger().info(f"The program: {'reused from' if done == 'reused' else 'built in'} {self._note()[1]}")
@@ -727,7 +756,8 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         jobs.wait_for_end(self.job)
         if not os.path.isdir(self.stagedir):
             raise SanityError(f"the stage folder {self.stagedir} is gone: something removed it; run again")
-        job_warnings.note(self, said(self) + said(self, profilers.UNPROFILED_SAID))
+        for name in (str(self.stderr), profilers.UNPROFILED_SAID):
+            job_warnings.note(self, name, said(self, name))
 
     def _forget_last_job(self):
         """Removes what an earlier job left in a stage folder that was kept: here, as this one may never start, and in
@@ -741,13 +771,11 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
                 path.unlink(missing_ok=True)
         self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
 
-    def _said(self, run: Run) -> str:
-        return said(self, run.said)
-
     def _complaint(self, run: Run = PROGRAM) -> str:
         """The end of a sentence: what was said, and where the rest of it is."""
-        said = jobs.complaint(self._said(run))
-        return f"{f' ({said})' if said else ''}; see {run.said or self.stderr} in {self.stagedir}"
+        heard = said(self, run.said)
+        why = jobs.complaint(heard.text)
+        return f"{f' ({why})' if why else ''}; see {run.said or self.stderr} in {self.stagedir}{heard.gap}"
 
     def judge_environment(self):
         if self.has_own_job:
@@ -755,7 +783,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
 
     def _exit_code(self, run: Run = PROGRAM) -> int:
         try:
-            return int((pathlib.Path(self.stagedir) / run.exit_code).read_text())
+            return int(inputs.read_note(pathlib.Path(self.stagedir) / run.exit_code))
         except (OSError, ValueError):
             error = retries.Interrupted if jobs.was_interrupted(self.job) else SanityError
             raise error(jobs.unnoted_end(self.job, self.stagedir)) from None
@@ -973,15 +1001,18 @@ class IsthmusCheck(IsthmusProgram, Fingerprinted):
             raise SanityError(
                 f"no record: isthmus-bench ended with exit code {code} and wrote none{self._complaint(run)}"
             )
+        if (size := path.stat().st_size) > _MOST_RECORDS:
+            most = _MOST_RECORDS // inputs.MIB
+            raise SanityError(f"{path} has {size // inputs.MIB} MiB, more than the {most} MiB that records may have")
         try:
-            cases = load.read(path) if path.stat().st_size else []
+            cases = load.read(path) if size else []
         except validate.RecordError as error:
             kept = self.keep_what_is_left(run)
             code = self._exit_code(run)  # a job that was killed explains a line that was cut
             if code and (end := jobs.abnormal_end(self.job)):
                 raise (retries.Interrupted if jobs.was_interrupted(self.job) else SanityError)(f"{end}{kept}") from None
-            said = f" ({said})" if (said := jobs.complaint(self._said(run))) else ""
-            end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}{said}, and " if code else ""
+            why = f" ({why})" if (why := jobs.complaint(said(self, run.said).text)) else ""
+            end = f"isthmus-bench ended with exit code {jobs.exit_code_in_words(code)}{why}, and " if code else ""
             raise SanityError(f"{end}the record cannot be taken: {error}{kept}") from None
         self.keep_fingerprint(cases)
         if cases:

@@ -6,7 +6,7 @@ ReFrame leaves the standard error of a job in its stage folder, and removes that
 import collections
 import re
 
-from isthmus import spelling
+from isthmus import inputs, spelling
 
 _MOST = 10  # sentences that a session shows
 _OURS = re.compile(r"(?:\d+: *)?((?:isthmus-bench|detect-backend|detect-architectures): \S.*)")
@@ -17,13 +17,17 @@ _NO_WARNING = re.compile(
     r"| (?:is set|chooses) where there is "
 )
 
+_gaps = collections.defaultdict(list)  # likewise the checks whose files were not read as a whole
 _said = collections.defaultdict(list)  # of this session: each sentence with the checks whose jobs said it
 
 
-def note(check, text: str) -> None:
-    """Takes the warnings of a job's standard error."""
-    for sentence in dict.fromkeys(_warnings_in(text)):
-        _said[sentence].append(check.display_name)
+def note(check, name: str, said: inputs.Ends) -> None:
+    """Takes the warnings of what a job said into a file of this name."""
+    for sentence in dict.fromkeys(_warnings_in(said.text)):
+        if check.display_name not in _said[sentence]:
+            _said[sentence].append(check.display_name)
+    if said.left_out:
+        _gaps[f"{name}{said.gap}"].append(check.display_name)
 
 
 def _warnings_in(text: str) -> list[str]:
@@ -36,9 +40,15 @@ def report(printer, shown: str = "") -> None:
     """Shows what was noted, except for sentences that are in `shown`, the reasons of the checks that failed."""
     fresh = {sentence: names for sentence, names in _said.items() if sentence.partition(": ")[2] not in shown}
     for sentence, names in list(fresh.items())[:_MOST]:
-        others = f" and {len(names) - 1} more" if names[1:] else ""
         text = spelling.printable(spelling.shorten(sentence, 400))
-        printer.warning(f"{text} (said in the job of {names[0]}{others})")
+        printer.warning(f"{text} (said in the job of {_some(names)})")
+    for gap, names in list(_gaps.items())[:_MOST]:
+        printer.warning(f"warnings may be missing: the job of {_some(names)} wrote {gap}")
     if len(fresh) > _MOST:
         printer.warning(f"{len(fresh) - _MOST} more sentences like these: --keep-stage-files keeps rfm_job.err")
     _said.clear()
+    _gaps.clear()
+
+
+def _some(names: list[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0]

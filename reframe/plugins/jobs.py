@@ -26,7 +26,7 @@ if ANALYSIS not in sys.path:  # a check file may import this before isthmus_chec
     sys.path.insert(0, ANALYSIS)
 
 import steady_clock
-from isthmus import spelling
+from isthmus import inputs, spelling
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
@@ -125,7 +125,7 @@ def prepare(check) -> None:
 def _seen(stagedir) -> set[str]:
     """Ids of other jobs, and LOOK_FAILED where one look for them failed; that is also where none was noted."""
     try:
-        return set((pathlib.Path(stagedir) / OTHER_JOBS).read_text().split())
+        return set(inputs.read_note(pathlib.Path(stagedir) / OTHER_JOBS).split())
     except OSError:
         return {LOOK_FAILED}
 
@@ -340,6 +340,13 @@ def note_environment(*environments) -> list[str]:
     return [*lines, f'for module in {modules}; do {there} || echo "$module"; done > {NOT_LOADED}']
 
 
+def is_cut_before_end(said: inputs.Ends, check) -> bool:
+    """Whether a job said so much that what it said of its environment, up to the line of note_environment(), was not
+    read as a whole."""
+    lines = [*check.prerun_cmds, *getattr(check, "prebuild_cmds", [])]
+    return bool(said.left_out) and _LOADED not in said.head and any(_LOADED in line for line in lines)
+
+
 def not_loaded(text: str, stagedir=None) -> str | None:
     """Finds the reason why an environment was not loaded, in a job's standard error or its list of missing modules."""
     before, mark, after = text.partition(_LOADED)
@@ -350,7 +357,7 @@ def not_loaded(text: str, stagedir=None) -> str | None:
         if _MODULE_ERROR.search(line) and not _OF_A_PERSON.search(line):
             return spelling.printable(spelling.shorten(line.strip(), 200))
     with contextlib.suppress(OSError):
-        if stagedir and (missing := (pathlib.Path(stagedir) / NOT_LOADED).read_text(encoding="utf-8").split()):
+        if stagedir and (missing := inputs.read_note(pathlib.Path(stagedir) / NOT_LOADED).split()):
             return f"after it, {', '.join(missing)} is not loaded"
     return None
 

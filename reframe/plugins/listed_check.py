@@ -5,7 +5,6 @@ One run measures many of them, at many values of their axes, and each must come 
 
 import fnmatch
 import functools
-import json
 import pathlib
 import re
 
@@ -13,7 +12,7 @@ import reframe.core.builtins as builtins
 from reframe.core.exceptions import SanityError
 
 import jobs
-from isthmus import spelling
+from isthmus import inputs, spelling
 from isthmus_check import (
     LISTING,
     IsthmusCheck,
@@ -43,9 +42,9 @@ class Listing(IsthmusProgram):
     def workloads(self) -> dict[str, dict]:
         path = pathlib.Path(self.stagedir) / LISTING
         try:
-            return {w["name"]: w for w in json.loads(path.read_text(encoding="utf-8"))["workloads"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            why = spelling.shorten(str(error))
+            return {w["name"]: w for w in inputs.json_of(inputs.read_small(path))["workloads"]}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or spelling.shorten(str(error))
             raise SanityError(f"{path} is no list of workloads, or was cut short ({why}); run again") from None
 
     @builtins.sanity_function

@@ -5,14 +5,17 @@ and the profiler's cost is known, then each rank under the profiler. Reading out
 docs/profiling.md is for people.
 """
 
+import contextlib
 import json
 import pathlib
 import shlex
 import shutil
+from collections.abc import Iterator
 
 from reframe.core.exceptions import ReframeError, SanityError
 
 import jobs
+from isthmus import inputs
 from isthmus.profiles import as_record, command, ncu, perf, profile, rocprofv3
 from isthmus.records import load, validate
 
@@ -130,9 +133,21 @@ def wrap(check, record: str) -> None:
     check.executable = f"./{_SCRIPT}"
 
 
-def _log(folder: pathlib.Path) -> str:
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob(f"rank*/{_LOG}"))]
-    return "\n".join(texts)
+def _logs(folder: pathlib.Path) -> Iterator[inputs.Ends]:
+    """What the profiler and the program said in each rank."""
+    for path in sorted(folder.glob(f"rank*/{_LOG}")):
+        with contextlib.suppress(OSError):
+            yield inputs.read_ends(path)
+
+
+def _complaint(folder: pathlib.Path) -> str:
+    """The line of the first rank that says what went wrong; without one, that not all was read, where that is so."""
+    gap = ""
+    for log in _logs(folder):
+        if said := jobs.complaint(log.text):
+            return said
+        gap = gap or log.gap
+    return gap and f"see the ranks' logs{gap}"
 
 
 def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
@@ -141,9 +156,9 @@ def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
         return f"{name} sees what GPUs do, and no GPU does this"
     missing = folder / _MISSING
     if missing.is_file():
-        return missing.read_text(encoding="utf-8").strip()
-    log = _log(folder)
-    return next((sentence for sign, sentence in _REFUSED.items() if sign in log), None)
+        return inputs.read_note(missing).strip()
+    refusals = (sentence for log in _logs(folder) for sign, sentence in _REFUSED.items() if sign in log.text)
+    return next(refusals, None)
 
 
 def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> None:
@@ -153,14 +168,14 @@ def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> Non
     try:
         cases = load.read(path)
     except validate.RecordError as error:
-        said = jobs.complaint(_log(stage / FOLDER))
+        said = _complaint(stage / FOLDER)
         raise SanityError(f"{name} failed: {said or error}; what was measured without it is kept") from None
     try:
         seen = command.read(name, stage / FOLDER)
         if seen.missing:
             raise profile.ProfileError(seen.missing[0])
     except profile.ProfileError as error:
-        said = jobs.complaint(_log(stage / FOLDER))
+        said = _complaint(stage / FOLDER)
         raise SanityError(
             f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
         ) from None

@@ -17,6 +17,8 @@ import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.utility.typecheck as typ
 
+from isthmus import inputs
+
 
 def _device(*path):
     """A field of each device, by its place in the record."""
@@ -92,13 +94,13 @@ def spack_spec(program) -> str:
     """
     notes = pathlib.Path(program).resolve().parent.parent / ".spack/spec.json"
     try:
-        nodes = json.loads(notes.read_text(encoding="utf-8"))["spec"]["nodes"]
+        nodes = json.loads(inputs.read_small(notes))["spec"]["nodes"]
         root = nodes[0]
         words = [f"{root['name']}@{root['version']}", *_variants(root["parameters"])]
         direct = {dependency["name"] for dependency in root.get("dependencies", [])}
         words += [f"^{node['name']}@{node['version']}" for node in nodes[1:] if node["name"] in direct & _TOLD]
         return " ".join([*words, f"/{root['hash'][:7]}"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""
 
 

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import fcntl
 import functools
-import hashlib
 import logging
 import os
 import pathlib
@@ -25,7 +24,7 @@ from reframe.frontend import cli, reporting
 from reframe.frontend.executors import RegressionTask
 
 import jobs
-from isthmus import spelling
+from isthmus import inputs, spelling
 from isthmus.records import load
 
 LOCK = ".isthmus-session"
@@ -33,6 +32,7 @@ JOB = "isthmus-job"
 KEPT = ".kept"
 
 lost = []  # a sentence for each output that could not be written
+_LONGEST_NOTE = 4096  # characters of a lock file that are read
 _held = {}  # folders of this session, and their lock files
 _began = time.time()
 
@@ -52,7 +52,7 @@ def hold(folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115, open for as long as the session
     file.seek(0)
-    other, is_taken = file.read().split(), False
+    other, is_taken = file.read(_LONGEST_NOTE).split(), False
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -212,19 +212,15 @@ def note_job(check) -> None:
             (pathlib.Path(check.stagedir) / JOB).write_text(note, encoding="utf-8")
 
 
-def _digest(path: pathlib.Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def mark_kept(path: pathlib.Path) -> None:
     """Notes beside a record in a stage folder that it is in the results."""
     with contextlib.suppress(OSError):
-        path.with_name(path.name + KEPT).write_text(_digest(path), encoding="utf-8")
+        path.with_name(path.name + KEPT).write_text(inputs.sha256(path), encoding="utf-8")
 
 
 def is_kept(path: pathlib.Path) -> bool:
     with contextlib.suppress(OSError):
-        return path.with_name(path.name + KEPT).read_text(encoding="utf-8") == _digest(path)
+        return inputs.read_note(path.with_name(path.name + KEPT)) == inputs.sha256(path)
     return False
 
 
@@ -243,7 +239,7 @@ def wait_for_leftover_jobs(folders, printer) -> None:
     ReframeError where it is not known whether one has ended."""
     for folder in folders:
         try:
-            scheduler, jobid, limit = (folder / JOB).read_text(encoding="utf-8").split()
+            scheduler, jobid, limit = inputs.read_note(folder / JOB).split()
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:

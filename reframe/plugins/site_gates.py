@@ -16,6 +16,8 @@ from isthmus.site import settings
 def refuse_settings(testcases, printer) -> None:
     """Raises ReframeError for settings without effect: what they were written for would be unmeasured, and unmissed."""
     config = runtime.runtime().site_config  # as a whole: --system leaves out partitions that are looked at, too
+    if why := site_tree.unwieldy(config._site_config):
+        raise ReframeError(why)
     found = [str(each) for each in settings.problems(config._site_config, runtime.runtime().system.name)]
     if _is_dry(testcases):  # it submits nothing, and may be away from the machine
         for each in found:

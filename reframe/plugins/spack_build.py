@@ -10,8 +10,9 @@ import pathlib
 import re
 import shutil
 
-import yaml
 from reframe.core.exceptions import ReframeError
+
+from isthmus.references import lookup
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VARIANTS = {"cuda": ("cuda", "cuda_arch"), "hip": ("rocm", "amdgpu_target")}
@@ -43,11 +44,24 @@ def may_use_mpi(environment: pathlib.Path) -> bool:
     Else Spack would build one, which the site's launcher does not know. The checks of several ranks then are skipped,
     for the program says that it has no MPI.
     """
+    path = environment / "packages.yaml"
+    return not path.exists() or "mpi" in _section(path, ["packages"], dict)
+
+
+def _section(path: pathlib.Path, keys: list[str], kind: type):
+    """What a file of a Spack environment has under these keys, each within the one before.
+
+    Raises ReframeError for a file that is no YAML, or has nothing of this kind there.
+    """
     try:
-        packages = yaml.safe_load((environment / "packages.yaml").read_text(encoding="utf-8"))["packages"]
-    except FileNotFoundError:
-        return True
-    return "mpi" in packages
+        found = lookup.read_yaml(path)
+    except lookup.BadReference as error:
+        raise ReframeError(f"{path.parent}: {error}: mend it, as Spack would refuse it, too") from None
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, kind):
+        raise ReframeError(f"{path} has no {' of '.join(reversed(keys))}: write it as docs/spack.md says")
+    return found
 
 
 def _has(spec: str, variant: str) -> bool:
@@ -97,7 +111,7 @@ def prepare(build, backend: str | None, architectures: list[str]):
             f"environments/{environment.name} is to be built, but no spack command is on PATH: source its "
             "share/spack/setup-env.sh, or choose -S build_with=cmake"
         )
-    specs = yaml.safe_load((environment / "spack.yaml").read_text(encoding="utf-8"))["spack"]["specs"]
+    specs = _section(environment / "spack.yaml", ["spack", "specs"], list)
     mpi = "mpi" in build.current_environ.features and may_use_mpi(environment)
     spec = spec_for(specs, backend, architectures, mpi)
     copy = f"{COPY}/environments/{environment.name}"

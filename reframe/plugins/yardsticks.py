@@ -34,7 +34,7 @@ def nvbandwidth(text: str) -> dict[str, float]:
         other = [
             f"{case['name']}: {case.get('error') or case['status']}" for case in cases if case["name"] not in found
         ]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise YardstickError(f"nvbandwidth printed no JSON of test cases: {_beginning(text)}") from None
     if other:
         raise YardstickError(f"nvbandwidth gives no figure for {other[0]}")

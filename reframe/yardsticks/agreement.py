@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
 import yardsticks
 from yardsticks import Same
 
+from isthmus import inputs
 from isthmus.records import content, load
 from isthmus_check import IsthmusCheck, Point
 
@@ -150,7 +151,10 @@ class Yardstick(IsthmusCheck):
         return True
 
     def _theirs(self, path) -> dict[str, float]:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        try:
+            text = inputs.read_small(path).decode("utf-8", errors="replace") if path.exists() else ""
+        except OSError as error:
+            raise SanityError(f"{self.yard.command.split()[0]} printed what is {error.strerror}: see {path}") from None
         if "command not found" in text or not text:
             program = self.yard.command.split()[0]
             raise SanityError(f"{program} did not run: load environments/yardsticks first (docs/yardsticks.md)")

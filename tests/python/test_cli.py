@@ -20,7 +20,7 @@ import pytest
 from commands import run
 
 import isthmus
-from isthmus import cli, exits
+from isthmus import Error, cli, exits, plugins
 from isthmus.records import load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -91,6 +91,18 @@ def test_sentences_are_filled_and_commands_are_not(monkeypatch):
         "other   what that is",
         f"  isthmus table {'x' * 80}",
     ]
+
+
+def test_plug_ins_are_looked_for_only_where_they_may_be_meant(monkeypatch, capsys, tmp_path):
+    """Finding out what is installed takes a good part of a second where much is."""
+
+    def look(group):
+        raise Error(f"looked for {group}")
+
+    monkeypatch.setattr(plugins, "_entries", look)
+    assert cli.main(["table", str(tmp_path)]) == exits.BAD_INPUT and "looked for" not in capsys.readouterr().err
+    for words in (["--help"], ["model"], []):
+        assert cli.main(words) == exits.BAD_INPUT and "looked for isthmus.commands" in capsys.readouterr().err
 
 
 def test_version():

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import json, pathlib, random, sys
 runs = pathlib.Path(__file__).with_suffix(".runs")
 seen = int(runs.read_text()) if runs.exists() else 0
 runs.write_text(str(seen + 1))
+{before}
 record = {{"metrics": [{{"name": "kernel", "median": {factor} * random.Random(seen).gauss(1, 1e-3)}}]}}
 record |= {{"skipped": None, "error": None, "emulated": False, "verify": {{"status": "pass"}}, "warnings": []}}
 record.update({more})
@@ -28,9 +31,9 @@ sys.exit({code})
 
 @pytest.fixture
 def build(tmp_path):
-    def write(name, factor=1.0, more="{}", code=0):
+    def write(name, factor=1.0, more="{}", code=0, before=""):
         path = tmp_path / name
-        path.write_text(PROGRAM.format(python=sys.executable, factor=factor, more=more, code=code))
+        path.write_text(PROGRAM.format(python=sys.executable, factor=factor, more=more, code=code, before=before))
         path.chmod(0o755)
         return path
 
@@ -38,7 +41,7 @@ def build(tmp_path):
 
 
 def compare(tmp_path, old, new, rows="1% kernel a/b --size medium\n", *options, pairs=6):
-    (tmp_path / "rows").write_text(rows)
+    (tmp_path / "rows").write_bytes(rows if isinstance(rows, bytes) else rows.encode())
     done = subprocess.run(
         [SCRIPT, old, new, tmp_path / "rows", "--pairs", str(pairs), *options], capture_output=True, text=True
     )
@@ -135,6 +138,11 @@ def test_pairs_to_add_that_are_none_are_one_sentence(tmp_path, build, text):
         ({"more": "{'verify': {'status': 'fail'}}"}, "1% kernel a\n", "does not count: wrong result"),
         ({"more": "{'metrics': 1}"}, "1% kernel a\n", "wrote no record of this version"),
         ({}, "1% kernel two\n", "wrote 2 records: the arguments must select one case"),
+        ({"factor": -1.0}, "1% kernel a\n", "which is no positive number"),
+        ({"more": "{'metrics': [{'name': 'kernel', 'median': 'x'}]}"}, "1% kernel a\n", "'x', which is no positive"),
+        ({"before": "sys.stderr.buffer.write(b'caf\\xe9'); sys.exit(1)"}, "1% kernel a\n", "ended with 1: caf\ufffd"),
+        ({"before": "open(sys.argv[-1], 'wb').write(b'caf\\xe9'); sys.exit()"}, "1% kernel a\n", "no record of this"),
+        ({"before": "open(sys.argv[-1], 'w').write('[' * 100000); sys.exit()"}, "1% kernel a\n", "no record of this"),
     ],
 )
 def test_what_could_not_be_measured_is_no_success(tmp_path, build, broken, rows, why):
@@ -158,11 +166,86 @@ def test_too_few_pairs_are_no_success(tmp_path, build):
         "nan% kernel a\n",
         "100% kernel a\n",
         "1% kernel a\n2% kernel a\n",
+        "1% kernel a --set 'x\n",
+        b"1% kernel caf\xe9\n",
     ],
 )
 def test_wrong_rows_are_one_sentence(tmp_path, build, rows):
     done = compare(tmp_path, build("old"), build("new"), rows)
     assert done.returncode == 2 and done.stderr.startswith("compare-builds: ") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_that_hangs_is_ended_and_the_pairs_before_it_are_kept(tmp_path, build):
+    new = build("new", before="if seen == 7: import time; time.sleep(100)")
+    begin = time.monotonic()
+    rows = "1% kernel a\n1% kernel b\n"
+    done = compare(tmp_path, build("old"), new, rows, "--json", tmp_path / "j", "--limit", "2", pairs=8)
+    assert done.returncode == 3 and time.monotonic() - begin < 60
+    assert "does not answer within 2 s, so it was ended: mend it, or give its runs more time" in done.stdout
+    assert [len(row["ratios"]) for row in json.loads((tmp_path / "j").read_text())] == [8, 3]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_time_is_one_sentence(tmp_path, build, limit):
+    done = compare(tmp_path, build("old"), build("new"), "1% kernel a\n", "--limit", limit)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_measured_and_leaves_no_program(tmp_path, build, number):
+    new = build("new", before="if seen == 3: import time; runs.with_suffix('.hangs').touch(); time.sleep(100)")
+    (tmp_path / "rows").write_text("1% kernel a\n")
+    command = [SCRIPT, build("old"), new, tmp_path / "rows", "--json", tmp_path / "j"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not (tmp_path / "new.hangs").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and len(err.splitlines()) == 1, err
+    assert f"interrupted: the pairs so far are written to {tmp_path / 'j'}" in err
+    assert "3 pairs: 6 are the least" in out
+    assert len(json.loads((tmp_path / "j").read_text())[0]["ratios"]) == 3
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert str(new) not in running
+
+
+def test_a_program_that_cannot_be_started_is_one_sentence(tmp_path, build):
+    new = build("new")
+    new.chmod(0o644)
+    done = compare(tmp_path, build("old"), new)
+    assert done.returncode == 2 and "may not be executed" in done.stderr and len(done.stderr.splitlines()) == 1
+    done = compare(tmp_path, build("old"), tmp_path / "none")
+    assert done.returncode == 2 and "is no file" in done.stderr and len(done.stderr.splitlines()) == 1
+    new.write_text("no program")
+    new.chmod(0o755)
+    done = compare(tmp_path, build("old"), new, "1% kernel a\n")
+    assert done.returncode == 3 and "does not start" in done.stdout
+
+
+def test_names_that_are_no_utf_8_are_shown_and_written(tmp_path, build):
+    name = os.fsdecode(b"caf\xe9")
+    done = compare(tmp_path, build("old"), build(name, code=1), "1% kernel a\n", "--json", tmp_path / "j")
+    assert done.returncode == 3 and "caf\\xdce9 ended with 1" in done.stdout
+    assert json.loads((tmp_path / "j").read_text())[0]["verdict"] == "unmeasured"
+    done = compare(tmp_path, build("old"), tmp_path / f"no-{name}")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_what_was_measured_is_written_though_nobody_reads_the_table(tmp_path, build):
+    (tmp_path / "rows").write_text("1% kernel a\n")
+    command = [SCRIPT, build("old"), build("new"), tmp_path / "rows", "--pairs", "2", "--json", tmp_path / "j"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3 and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert len(json.loads((tmp_path / "j").read_text())[0]["ratios"]) == 2
+
+
+def test_an_output_that_can_no_longer_be_written_is_no_success(tmp_path, build):
+    new = build("new", before="runs.with_name('j').mkdir(exist_ok=True)")
+    done = compare(tmp_path, build("old"), new, "1% kernel a\n", "--json", tmp_path / "j")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+    assert "what was measured is not written" in done.stderr and "6  kernel a" in done.stdout
 
 
 def test_the_tree_s_own_rows_are_one_case_each():

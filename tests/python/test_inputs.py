@@ -229,6 +229,67 @@ def test_a_small_file_takes_little_room(tmp_path):
         inputs.read_small("/proc/self/status", 10)
 
 
+def test_what_a_program_said_is_read_within_a_limit(tmp_path):
+    path = tmp_path / "rfm_job.err"
+    path.write_bytes(b"first\n" + b"caf\xe9\n" + b"x" * 100)
+    assert inputs.read_ends(path) == ("first\ncaf\ufffd\n" + "x" * 100, "", 0)
+    with path.open("r+b") as file:  # 3 GiB, whose middle is a hole
+        file.truncate(3 << 30)
+        file.seek(0, os.SEEK_END)
+        file.write(b"cut\nlast\n")
+    tracemalloc.start()
+    found = inputs.read_ends(path)
+    assert tracemalloc.get_traced_memory()[1] < 16 * inputs.MIB
+    tracemalloc.stop()
+    assert (found.head, found.tail) == ("first\ncaf\ufffd\n", "last\n")
+    assert found.text.splitlines() == ["first", "caf\ufffd", "last"]
+    assert found.left_out == path.stat().st_size - len(b"first\ncaf\xe9\n") - len(b"last\n")
+    assert found.gap == ", of which 3071 MiB in the middle were not read"
+
+
+def test_a_line_without_an_end_is_read_in_part(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 5000)
+    found = inputs.read_ends(tmp_path / "a", 1000)
+    assert found == ("x" * 500 + "\n", "x" * 500, 5000 - 1001)
+    fifo(tmp_path / "b")
+    with pytest.raises(OSError, match="a FIFO"):
+        inputs.read_ends(tmp_path / "b")
+
+
+def nested(depth, innermost=()):
+    return innermost if depth == 1 else [nested(depth - 1, innermost)]
+
+
+def doubled(times):
+    found = [1]
+    for _ in range(times):
+        found = [found, found]
+    return found
+
+
+def itself():
+    found = {"a": {"b": [1]}}
+    found["a"]["b"].append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (itself(), "contains itself"),
+        (nested(101), "has more than 100 levels"),
+        (nested(100), None),
+        (doubled(40), "unfolds to more than 1000 values"),
+        ([[1], [1], {"a": 1}] * 10, None),
+        ([one := [1], one, {"a": one}], None),
+        ("text", None),
+        ({}, None),
+    ],
+)
+def test_what_no_walk_would_end_on_is_told(content, why):
+    assert inputs.unwieldy(content, 1000) == why
+
+
 def test_files_of_users_are_read_in_one_place():
     folder = ROOT / "analysis/isthmus"
     found = {

@@ -391,6 +391,35 @@ def test_any_configuration_is_read_or_refused(tree, place, value, reframe):
         assert finding.level in ("error", "note") and "\n" not in str(finding)
 
 
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        ("p['extras']['isthmus']['maintainers'] = p", "'systems' of site_configuration contains itself"),
+        ("p['env_vars'] = p['env_vars'] = v = []; v.append(v)", "'systems' of site_configuration contains itself"),
+        ("site_configuration['general'] = [site_configuration]", "'general' of site_configuration contains itself"),
+        ("v = []\nfor _ in range(5000): v = [v]\np['extras']['x'] = v", "has more than 100 levels"),
+        ("v = [1]\nfor _ in range(40): v = [v, v]\np['extras']['x'] = v", "unfolds to more than 1000000 values"),
+    ],
+)
+def test_a_configuration_that_contains_itself_is_one_error(tree, capsys, line, why):
+    text = f"site_configuration = {GOOD!r}\np = site_configuration['systems'][0]['partitions'][0]\n{line}\n"
+    put(tree, text)
+    status, shown = check(tree, capsys)
+    assert status == exits.FOUND and why in shown and shown.endswith("1 site, 1 error\n"), shown
+
+
+def test_an_object_that_cannot_be_shown_is_one_error(tree, capsys):
+    lines = [
+        "class Loop:",
+        "    def __repr__(self):",
+        "        return repr(self)",
+        f"site_configuration = {GOOD!r}",
+        "site_configuration['systems'][0]['partitions'][0]['extras']['x'] = Loop()",
+    ]
+    put(tree, "\n".join(lines))
+    assert_refused(tree, capsys, "not a configuration of ReFrame (RecursionError")
+
+
 def test_environments_are_looked_at(tree, capsys):
     configuration = copy.deepcopy(GOOD)
     environment = configuration["environments"][0]

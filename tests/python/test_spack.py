@@ -529,6 +529,21 @@ def test_no_mpi_is_built_where_the_site_names_none(folder):
     assert spack_build.may_use_mpi(folder) == (named or folder.name == "generic")
 
 
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("spack: {specs: [isthmus], specs: []}", "the key 'specs' stands twice"),
+        ("spack: &a {specs: [*a]}", "it contains itself"),
+        ("spack:\n", "has no specs of spack: write it as docs/spack.md says"),
+        ("[]", "has no specs of spack"),
+    ],
+)
+def test_an_environment_that_cannot_be_read_is_one_sentence(tmp_path, text, why):
+    (tmp_path / "spack.yaml").write_text(text)
+    with pytest.raises(ReframeError, match=re.escape(why)):
+        spack_build._section(tmp_path / "spack.yaml", ["spack", "specs"], list)
+
+
 # --- the scripts ---
 
 

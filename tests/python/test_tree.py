@@ -63,6 +63,8 @@ def test_tree_keeps_its_borders():
         ("reframe/checks/a.py", "valid_systems = ['daint:gpu']"),
         ("reframe/checks/a.py", "import pandas as pd"),
         ("reframe/checks/a.py", "sn.extractsingle(r'x', self.stdout)"),
+        ("reframe/checks/a.py", "text = path.read_text()"),
+        ("reframe/plugins/a.py", "for line in file.readlines():"),
         ("reframe/checks/a.py", "# as on Atlantis"),
         ("scripts/a", "cd /home/someone/isthmus"),
         ("site-configs/x/reframe.py", "'https://registry.example.org/simple'"),

@@ -95,6 +95,8 @@ MISBEHAVIOURS = {
     "one_sample": "took one sample of kernel, whatever was asked",
     "interrupted": "was told to end before all samples were taken, exit code 3",
     "mutters": "says TEXT on stderr, with - for blanks",
+    "padded": "ends its record file in N MiB of zeros, as one that was written into a hole",
+    "shouts": "writes N MiB on stderr, and a warning before, amid and after them (shouts:4)",
     "first_try": "misbehaves so once: leaves the file FILE, and is well where it is (first_try:/tmp/x)",
 }
 # What is moved between which memories; g and h are two GPUs, n and m two nodes.
@@ -631,8 +633,19 @@ def write(arguments, wanted, lines):
         text = "".join(lines[: int(whole)]) + lines[int(whole)][: len(lines[int(whole)]) // 2]
     with open(arguments.record, "a", encoding="utf-8") as file:
         file.write(text)
+    if "padded" in wanted:
+        os.truncate(arguments.record, int(wanted["padded"][0]) << 20)
     if hangs:
         signal.pause()
+
+
+def speak(wanted, argument_of):
+    if "mutters" in wanted:
+        print(f"isthmus-bench: {argument_of['mutters'].replace('-', ' ')}", file=sys.stderr)
+    if "shouts" in wanted:
+        half = ("x" * 127 + "\n") * (int(argument_of["shouts"]) << 12)
+        for number, noise in (("first", half), ("second", half), ("third", "")):
+            print(f"isthmus-bench: the {number}\n{noise}", file=sys.stderr)
 
 
 def main():
@@ -647,8 +660,7 @@ def main():
         wanted = {} if os.path.exists(once) else wanted
         pathlib.Path(once).touch()
     argument_of = {what: argument for what, (argument, _) in wanted.items()}
-    if "mutters" in wanted:
-        print(f"isthmus-bench: {argument_of['mutters'].replace('-', ' ')}", file=sys.stderr)
+    speak(wanted, argument_of)
     backend = argument_of.get("gpu", "emulator")
     listed = listing(int(argument_of.get("sees", 1)), int(argument_of.get("nodes", 1)))
     if arguments.command == "list":

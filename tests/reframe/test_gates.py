@@ -194,6 +194,29 @@ def test_an_environment_that_was_not_loaded_is_red_whoever_says_it(session, tmp_
     ) == red
 
 
+@pytest.mark.parametrize("mebibytes, red", [(0, False), (4, True)])
+def test_an_environment_of_which_too_much_is_said_is_red(session, tmp_path, mebibytes, red):
+    """What went wrong may stand where nobody reads."""
+    session("-l", site={})  # writes the site
+    file = tmp_path / "site/reframe.py"
+    commands = [f"yes loading | head -c {mebibytes << 20} >&2"]
+    file.write_text(f"{file.read_text()}site_configuration['environments'][0]['prepare_cmds'] = {commands!r}\n")
+    outcome = session("-C", str(file), "-r")
+    assert outcome.green != red
+    assert ("whether the environment of s:p+builtin was loaded is not known" in outcome.output) == red
+    assert (", of which 2 MiB in the middle were not read" in outcome.output) == red
+
+
+def test_a_configuration_that_contains_itself_is_one_sentence(session, tmp_path):
+    session("-l", site={})  # writes the site
+    file = tmp_path / "site/reframe.py"
+    lines = "extras = site_configuration['systems'][0]['partitions'][0]['extras'] = {}\nextras['all'] = [extras]\n"
+    file.write_text(f"{file.read_text()}{lines}")
+    outcome = session("-C", str(file), "-r")
+    assert not outcome.ran and "Recursion" not in outcome.output
+    assert "'systems' of site_configuration contains itself; write out the plain values" in outcome.output
+
+
 def test_what_an_earlier_job_listed_passes_for_nothing(session):
     options = ("-r", "--keep-stage-files", "--dont-restage")
     select = "Memory.*family=latency.*tiny"

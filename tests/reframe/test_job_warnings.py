@@ -1,5 +1,7 @@
 """A warning that the program says in its job reaches the session's output, once."""
 
+import re
+
 import pytest
 
 import job_warnings
@@ -37,6 +39,21 @@ def test_a_bundle_shows_what_its_programs_say(session):
     options = ("-r", "-S", "checks=smoke transfer-modes")
     outcome = session(*options, fake=FAKE, checks=ROOT / "reframe/bundles", select="NodeBundle")
     assert "nothing reads X; unset it (said in the job of" in outcome.output
+
+
+def test_what_is_not_read_of_a_long_output_is_said(session):
+    outcome = session(fake="shouts:4", select="TransferModes.*saxpy.*mode=(pm|uvm)%.*tiny")
+    assert outcome.green
+    assert "isthmus-bench: the first (said" in outcome.output and "isthmus-bench: the third (said" in outcome.output
+    assert "the second" not in outcome.output
+    assert outcome.output.count("warnings may be missing: the job of TransferModes") == 1
+    assert re.search(r" and 1 more wrote rfm_job.err, of which 2 MiB in the middle were not read", outcome.output)
+
+
+def test_a_reason_in_a_long_output_is_found_and_what_was_not_read_is_said(session, tmp_path):
+    outcome = session(fake="shouts:4,exit:7")
+    assert not outcome.green and "exit code 7 (isthmus-bench: the third); see rfm_job.err in" in outcome.output
+    assert ", of which 2 MiB in the middle were not read" in outcome.output
 
 
 @pytest.mark.parametrize("line", [

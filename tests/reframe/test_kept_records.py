@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import time
+import tracemalloc
 import types
 
 import pytest
@@ -363,6 +364,29 @@ def test_a_record_behind_half_of_another_is_found(tmp_path):
     ):
         path.write_bytes(text)
         assert isthmus_check.whole_records(path) == [record + b"\n" for record in found]
+
+
+def test_a_file_of_records_is_read_within_a_limit(kept, tmp_path, monkeypatch):
+    _, results = kept
+    path = tmp_path / "record.jsonl"
+    path.write_bytes(LINES[0] + b"\0" * (9 << 20) + b"\n" + LINES[1])
+    assert isthmus_check.whole_records(path) == LINES
+    os.truncate(path, 3 << 30)
+    tracemalloc.start()
+    assert isthmus_check.whole_records(path) == LINES
+    with pytest.raises(SanityError, match=r"larger than 128 MiB.*it is still in"):
+        isthmus_check.keep_record(path, "saxpy")
+    assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    tracemalloc.stop()
+    monkeypatch.setattr(isthmus_check, "_MOST_RECORDS", len(LINES[0]))
+    with pytest.raises(SanityError, match="of records, the most that is kept: move it away"):
+        isthmus_check.whole_records(path)
+    assert not list(results.iterdir())
+
+
+def test_a_record_that_is_too_large_is_one_sentence(session):
+    outcome = session(fake="padded:130")
+    assert not outcome.green and "MiB, more than the 128 MiB that records may have" in outcome.output
 
 
 def test_the_same_line_is_kept_once(kept, tmp_path):

@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
+import tracemalloc
 
 import pytest
 
 import profilers
 from conftest import ROOT
+from isthmus.profiles import ncu
 from isthmus.records import load, validate
 
 CHECKS = "transfer_modes.py"
@@ -153,6 +155,23 @@ def test_an_unknown_profiler_is_red(session):
     outcome = session("-r", "-S", "profiler=gprof")
     assert not outcome.green
     assert "there is no profiler 'gprof'; choose from nsys, ncu, rocprofv3, cupti, perf" in outcome.output
+
+
+def test_long_logs_of_ranks_are_read_within_a_limit(tmp_path):
+    for rank in range(20):
+        path = tmp_path / f"rank{rank:02}/log"
+        path.parent.mkdir()
+        path.touch()
+        os.truncate(path, 300 << 20)
+    tracemalloc.start()
+    assert profilers.refused("ncu", tmp_path, []) is None
+    assert "MiB in the middle were not read" in profilers._complaint(tmp_path)
+    with path.open("ab") as file:
+        file.write(b"\nerror: no counters (ERR_NVGPUCTRPERM)\n")
+    assert profilers.refused("ncu", tmp_path, []) == ncu.PERMISSION
+    assert profilers._complaint(tmp_path) == "error: no counters (ERR_NVGPUCTRPERM)"
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
 
 
 def test_each_rank_has_its_own_output(tmp_path):

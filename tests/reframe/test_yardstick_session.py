@@ -55,6 +55,13 @@ def test_figures_that_agree_are_green_and_nothing_else(yardstick, settings, why)
     assert why is None or why in outcome.output
 
 
+def test_an_output_that_nobody_could_read_is_red(yardstick):
+    outcome = yardstick(before="$(yes | head -c 20000000)")
+    assert not outcome.green and "nvbandwidth printed what is larger than 16 MiB, the most" in outcome.output
+    with pytest.raises(yardsticks.YardstickError, match="printed no JSON"):
+        yardsticks.nvbandwidth('{"nvbandwidth": ' + "[" * 100_000)
+
+
 @pytest.mark.parametrize("after", [QUARTER, "2.6e-10"])
 def test_what_theirs_printed_is_kept_beside_our_record(yardstick, tmp_path, after):
     """Red or green: else nobody could say afterwards which figures agreed, or by how much they did not."""

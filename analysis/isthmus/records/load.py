@@ -72,7 +72,7 @@ def parse(line: str, *, where: str, last: bool = False) -> dict:
     return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
 
 
-def _lines(path: pathlib.Path, bad: list[RecordError] | None = None):
+def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
     """Lines of a file, without their ends: number, bytes, whether it had an end.
 
     Raises RecordError, also where there is no line; with `bad`, a line that is too long is added there instead, and the
@@ -111,7 +111,7 @@ def _lines(path: pathlib.Path, bad: list[RecordError] | None = None):
 def iterate(path):
     """Records of a file, one by one in its order. Raises RecordError for a file, or a line, that cannot be taken."""
     path = pathlib.Path(path)
-    for number, line, whole in _lines(path):
+    for number, line, whole in lines(path):
         yield validate.line(line, where=f"{path}:{number}", last=not whole)
 
 
@@ -122,7 +122,7 @@ def sound_lines(path, bad: list[RecordError]):
     """
     path = pathlib.Path(path)
     try:
-        for number, line, whole in _lines(path, bad):
+        for number, line, whole in lines(path, bad):
             if len(bad) >= _MOST_BAD:
                 return
             if not line.strip():
@@ -277,7 +277,7 @@ def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | No
     gc.disable()  # records have no cycles, and it would look at each of them
     try:
         before = signature(path)
-        for number, line, whole in _lines(pathlib.Path(path)):
+        for number, line, whole in lines(pathlib.Path(path)):
             if validate.good(line, tables=not tables):
                 continue
             record = validate.line(line, where=f"{path}:{number}", last=not whole)

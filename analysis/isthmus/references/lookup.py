@@ -155,24 +155,9 @@ def read_yaml(path: pathlib.Path):
         what = getattr(error, "problem", None) or str(error)
         why = spelling.shorten(" ".join(f"{what}{f', line {mark.line + 1}' if mark else ''}".split()))
         raise BadReference(f"{path.name}: no YAML ({why})") from None
-    _refuse_unfolding(content, len(data) + _MOST_UNFOLDED, path.name)
+    if unwieldy := inputs.unwieldy(content, len(data) + _MOST_UNFOLDED):
+        raise BadReference(f"{path.name}: it {unwieldy}; write it flatter, and without aliases (*NAME)")
     return content
-
-
-def _refuse_unfolding(content, most: int, where: str) -> None:
-    """Raises BadReference where aliases repeat each other, so that a walk through the content would not end."""
-    found, pending = 0, [content]
-    while pending:
-        value = pending.pop()
-        found += 1
-        if isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, (list, tuple, set)):
-            pending += value
-        if found + len(pending) > most:
-            raise BadReference(
-                f"{where}: its aliases (*NAME) unfold to more than {most} values; write out what it holds"
-            )
 
 
 class _Reader:

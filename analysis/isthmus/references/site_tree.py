@@ -9,7 +9,7 @@ import pathlib
 import sys
 from typing import NamedTuple
 
-from isthmus import Error, spelling
+from isthmus import Error, inputs, spelling
 
 #: The tree that this package lies in.
 OWN = pathlib.Path(__file__).resolve().parents[3]
@@ -54,6 +54,7 @@ class Loaded(NamedTuple):
     backends: dict[str, dict]  #: launchers and schedulers of the file itself, by ReFrame's registry
 
 
+_MOST_VALUES = 1_000_000  # of a configuration; that of a machine has some hundreds
 _REGISTRIES = ("_launchers", "_schedulers")  # of reframe.core.backends
 
 
@@ -96,7 +97,17 @@ def execute(path: pathlib.Path) -> Loaded:
             sys.modules.pop(new, None)
     if not isinstance(configuration, dict) or not isinstance(configuration.get("systems"), list):
         raise Error(f"{path}: site_configuration is no mapping with a list of systems")
+    if why := unwieldy(configuration):
+        raise Error(f"{path}: {why}")
     return Loaded(configuration, own)
+
+
+def unwieldy(configuration: dict) -> str | None:
+    """Says why nothing can go through a configuration, and what to do; None where all can."""
+    for section, content in configuration.items():
+        if why := inputs.unwieldy(content, _MOST_VALUES):
+            return f"{section!r} of site_configuration {why}; write out the plain values that ReFrame is to read"
+    return None
 
 
 def _of_folder(folder: pathlib.Path, names) -> set[str]:

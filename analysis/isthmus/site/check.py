@@ -185,7 +185,7 @@ class Site:
                 self._look(self.loaded.configuration)
             # That a blank is no architecture, and no scheduler, need not be said again.
             self._findings[stated:] = [each for each in self._findings[stated:] if FILL_IN not in each.what]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             self._against_schema()
             if not any(finding.where == "reframe.py" for finding in self._findings):  # as without ReFrame
                 self.error("reframe.py", f"not a configuration of ReFrame ({type(error).__name__}: {error})")
@@ -211,7 +211,7 @@ class Site:
             known.update_config(self.loaded.configuration, str(self.path))
             known.validate()
         # It reads some parts before it checks their shape.
-        except (ReframeError, ValueError, TypeError, AttributeError, LookupError) as error:
+        except (ReframeError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
 
     # --- environments ---
