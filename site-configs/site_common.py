@@ -8,9 +8,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-for folder in ("reframe/plugins", "analysis"):
+for folder in ("reframe", "analysis"):
     sys.path.append(str(ROOT / folder))
-import session_gate  # noqa: F401, a session that finds no check fails
+from isthmus_reframe.gates import session_gate  # noqa: F401, a session that finds no check fails
 
 
 def account(option: str) -> str:

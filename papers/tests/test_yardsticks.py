@@ -6,12 +6,12 @@ import math
 import pathlib
 
 import pytest
-import yardsticks
 from hypothesis import given
 from hypothesis import strategies as st
-from yardsticks import Same, YardstickError
 
 from isthmus.records import content
+from isthmus_reframe import yardsticks
+from isthmus_reframe.yardsticks import Same, YardstickError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

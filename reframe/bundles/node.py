@@ -8,9 +8,9 @@ import sys
 
 import reframe as rfm
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from bundle import Bundle
+from isthmus_reframe.bundle import Bundle
 
 
 @rfm.simple_test

@@ -6,14 +6,13 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from catalogue_check import CatalogueCheck, pages
-from mode_check import MODES, TIME_LIMITS, ModeCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.catalogue_check import CatalogueCheck, pages
+from isthmus_reframe.families.mode_check import MODES, TIME_LIMITS, ModeCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].startswith("apps/"))
+WORKLOADS = catalogue.family("apps/")
 
 # Papers that measured a program; a tag each.
 SUITES = {
@@ -53,9 +52,9 @@ def lacking(program):
 class Application(ModeCheck):
     """One program in one transfer mode at one size."""
 
-    workload = builtins.parameter(WORKLOADS, fmt=lambda name: name.removeprefix("apps/"))
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("apps/"))
     mode = builtins.parameter(list(MODES))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
 
     @builtins.run_after("init")
     def tag(self):
@@ -75,10 +74,10 @@ class PagedApplication(CatalogueCheck):
     """One program in placement paged at one size: small and large pages, room for all of them and for a quarter."""
 
     workload = builtins.parameter(
-        [name for name in WORKLOADS if "paged" in catalogue.find(name)["placements"]],
+        [name for name, workload in WORKLOADS.items() if "paged" in workload["placements"]],
         fmt=lambda name: name.removeprefix("apps/"),
     )
-    size = builtins.parameter(CATALOGUE["sizes"])
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     published = (*ModeCheck.published, "fetched")
 
     @builtins.run_after("init")

@@ -6,20 +6,19 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from catalogue_check import CatalogueCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.catalogue_check import CatalogueCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("driver/")}
+WORKLOADS = catalogue.family("driver/")
 
 
 @rfm.simple_test
 class DriverCosts(CatalogueCheck):
     """One kind of call: at one point (tiny), or over the default sweeps of its axes (small)."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("driver/"))
-    size = builtins.parameter([s for s in CATALOGUE["sizes"] if any(s in w["sizes"] for w in WORKLOADS.values())])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("driver/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     unverified = frozenset(WORKLOADS) - {"driver/copy_call", "driver/prefetch_call"}
     time_limit = "10m"

@@ -9,21 +9,17 @@ import reframe.core.runtime as runtime
 import reframe.utility.typecheck as typ
 from reframe.core.exceptions import SanityError
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from isthmus_check import IsthmusCheck, stated_backend, stated_capabilities, stated_gpus
+from isthmus_reframe import catalogue
+from isthmus_reframe.check import IsthmusCheck
+from isthmus_reframe.stated import stated_backend, stated_capabilities, stated_gpus
 
-CATALOGUE = catalogue.load()
 # Some are programs, which a build without these has not; nor has it their checks.
 PROGRAMS = pathlib.Path(__file__).with_name("applications.py").exists()
-OF_PROGRAMS = {
-    "faults/" + w["name"].removeprefix("apps/") for w in CATALOGUE["workloads"] if w["name"].startswith("apps/")
-}
+OF_PROGRAMS = {"faults/" + name.removeprefix("apps/") for name in catalogue.family("apps/")}
 WORKLOADS = {
-    w["name"]: w
-    for w in CATALOGUE["workloads"]
-    if w["name"].startswith("faults/") and (PROGRAMS or w["name"] not in OF_PROGRAMS)
+    name: workload for name, workload in catalogue.family("faults/").items() if PROGRAMS or name not in OF_PROGRAMS
 }
 # What the queue reports of each sample, whatever happens in it.
 COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
@@ -39,8 +35,8 @@ OVERSUBSCRIBED = ("faults/random", "faults/regular", "faults/strided")
 class Faults(IsthmusCheck):
     """One workload of the driver's faults at one size."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("faults/"))
-    size = builtins.parameter([s for s in CATALOGUE["sizes"] if any(s in w["sizes"] for w in WORKLOADS.values())])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("faults/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     prefetch = builtins.parameter(["default", "off"])
     #: no: the times may be held to references, and nobody sees what the driver did.
     observe = builtins.variable(typ.Bool, value=True)

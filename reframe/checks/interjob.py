@@ -6,13 +6,12 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from catalogue_check import CatalogueCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.catalogue_check import CatalogueCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("interjob/")}
+WORKLOADS = catalogue.family("interjob/")
 MODES = ("overlap_alloc", "overlap_all", "recycled")
 
 
@@ -20,8 +19,8 @@ MODES = ("overlap_alloc", "overlap_all", "recycled")
 class InterJob(CatalogueCheck):
     """Batches of one kind of job at one size, every mode beside serial in each sample, every job's result looked at."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("interjob/"))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("interjob/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     #: 1: overlap whatever it costs; 0: where the library expects a gain, so that no speed-up is below 1.
     force = builtins.variable(int, value=0)
     jobs = builtins.variable(int, value=16)

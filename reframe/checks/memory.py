@@ -9,11 +9,11 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from isthmus_check import stated_backend
-from listed_check import SIZES, ListedCheck
-from memory_families import FAMILIES, needs
+from isthmus_reframe.families.listed_check import SIZES, ListedCheck
+from isthmus_reframe.families.memory_families import FAMILIES, needs
+from isthmus_reframe.stated import stated_backend
 
 
 @rfm.simple_test

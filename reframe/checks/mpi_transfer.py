@@ -9,15 +9,13 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-import jobs
-from catalogue_check import CatalogueCheck
 from isthmus import inputs
+from isthmus_reframe import catalogue, jobs
+from isthmus_reframe.families.catalogue_check import CatalogueCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("mpi/")}
+WORKLOADS = catalogue.family("mpi/")
 
 # Messages whose buffers a GPU reaches: an MPI that does not take them skips these.
 GPU_MEMORY = ("mpi/gpu-", "mpi/managed-")
@@ -31,8 +29,8 @@ NO_MPI = "ranks were started of a build without MPI"
 class MpiTransfer(CatalogueCheck):
     """One workload of several ranks at one size."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("mpi/"))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("mpi/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     #: Ranks on a node, each with a GPU of its own; -S ranks=4 for a node of four. More nodes: -S nodes=2.
     ranks = builtins.variable(int, value=2)
     nodes = builtins.variable(int, value=1)

@@ -9,21 +9,20 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from catalogue_check import CatalogueCheck, pages
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.catalogue_check import CatalogueCheck, pages
 
-CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("paging/")}
+WORKLOADS = catalogue.family("paging/")
 
 
 @rfm.simple_test
 class Paging(CatalogueCheck):
     """Small and large pages; in random order with room for a quarter and for all of them, read and written."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("paging/"))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("paging/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     published = ("time", "rate")
     time_limit = "20m"
 

@@ -6,20 +6,19 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from catalogue_check import CatalogueCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.catalogue_check import CatalogueCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = {w["name"]: w for w in CATALOGUE["workloads"] if w["name"].startswith("reference/")}
+WORKLOADS = catalogue.family("reference/")
 
 
 @rfm.simple_test
 class Reference(CatalogueCheck):
     """One reference at one size; on a GPU only."""
 
-    workload = builtins.parameter(sorted(WORKLOADS), fmt=lambda name: name.removeprefix("reference/"))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("reference/"))
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
     valid_systems = ["+gpu"]
     time_limit = "30m"

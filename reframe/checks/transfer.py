@@ -7,11 +7,11 @@ import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from isthmus_check import stated_backend, stated_gpus
-from listed_check import SIZES, ListedCheck
-from transfer_pairs import FAMILY, PAIRS, needs
+from isthmus_reframe.families.listed_check import SIZES, ListedCheck
+from isthmus_reframe.families.transfer_pairs import FAMILY, PAIRS, needs
+from isthmus_reframe.stated import stated_backend, stated_gpus
 
 
 @rfm.simple_test

@@ -6,22 +6,21 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-import catalogue
-from mode_check import MODES, ModeCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.mode_check import MODES, ModeCheck
 
-CATALOGUE = catalogue.load()
-WORKLOADS = sorted(w["name"] for w in CATALOGUE["workloads"] if w["name"].startswith("microbench/"))
+WORKLOADS = catalogue.family("microbench/")
 
 
 @rfm.simple_test
 class TransferModes(ModeCheck):
     """One microbenchmark in one transfer mode at one size."""
 
-    workload = builtins.parameter(WORKLOADS, fmt=lambda name: name.removeprefix("microbench/"))
+    workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("microbench/"))
     mode = builtins.parameter(list(MODES))
-    size = builtins.parameter(CATALOGUE["sizes"])
+    size = builtins.parameter(catalogue.sizes(WORKLOADS))
 
     @builtins.run_after("init")
     def tag(self):

@@ -14,14 +14,14 @@ import reframe.core.builtins as builtins
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugins"))
-
-import yardsticks
-from yardsticks import Same
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus import inputs
 from isthmus.records import content, load
-from isthmus_check import IsthmusCheck, Point
+from isthmus_reframe import yardsticks
+from isthmus_reframe.check import IsthmusCheck
+from isthmus_reframe.points import Point
+from isthmus_reframe.yardsticks import Same
 
 MIB = 1 << 20
 BEFORE, AFTER = "theirs-before.out", "theirs-after.out"

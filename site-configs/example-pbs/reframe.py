@@ -4,9 +4,10 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve()
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe/plugins")]
-import pals  # noqa: F401, registers the launcher
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe")]
 from site_common import KEPT_BY, account, modes, modules_system
+
+from isthmus_reframe import pals  # noqa: F401, registers the launcher
 
 site_configuration = {
     "systems": [

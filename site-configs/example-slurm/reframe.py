@@ -7,8 +7,8 @@ in which order, `isthmus site check <site>` what was forgotten.
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe/plugins"))
-import session_gate  # noqa: F401, a session that finds no check fails
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe"))
+from isthmus_reframe.gates import session_gate  # noqa: F401, a session that finds no check fails
 
 site_configuration = {
     "systems": [

@@ -290,7 +290,7 @@ def test_nsys_names_what_it_left_out(tmp_path):
 
 
 def test_our_own_nsys_traces_graphs_node_by_node_and_every_tool_runs_in_the_c_locale():
-    text = (pathlib.Path(__file__).parents[2] / "reframe/plugins/profilers.py").read_text()
+    text = (pathlib.Path(__file__).parents[2] / "reframe/isthmus_reframe/profilers.py").read_text()
     assert "--cuda-graph-trace=node" in text and "export LC_ALL=C" in text
 
 

@@ -771,8 +771,7 @@ def test_the_sites_here_have_no_errors(site, capsys, monkeypatch):
 
 
 def test_every_word_that_checks_ask_for_is_known():
-    import memory_families
-    import transfer_pairs
+    from isthmus_reframe.families import memory_families, transfer_pairs
 
     catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text())
     asked = {word for w in catalogue["workloads"] for word in [*w["placements"], *w["stagings"]]}

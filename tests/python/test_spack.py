@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reframe.core.exceptions import ReframeError
 
-import spack_build
+from isthmus_reframe import spack_build
 
 try:
     import tomllib

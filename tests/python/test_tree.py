@@ -64,7 +64,7 @@ def test_tree_keeps_its_borders():
         ("reframe/checks/a.py", "import pandas as pd"),
         ("reframe/checks/a.py", "sn.extractsingle(r'x', self.stdout)"),
         ("reframe/checks/a.py", "text = path.read_text()"),
-        ("reframe/plugins/a.py", "for line in file.readlines():"),
+        ("reframe/a.py", "for line in file.readlines():"),
         ("reframe/checks/a.py", "# as on Atlantis"),
         ("scripts/a", "cd /home/someone/isthmus"),
         ("site-configs/x/reframe.py", "'https://registry.example.org/simple'"),
@@ -145,7 +145,7 @@ def test_every_warning_that_a_page_names_is_given_somewhere():
     for page in [ROOT / "README.md", *pages]:
         text = " ".join(page.read_text(encoding="utf-8").split())
         named |= dict.fromkeys(re.findall(r"\bwarn\w*[^.`|]{0,40}`([a-z_]+)`", text), page.name)
-    sources = [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "reframe/plugins").glob("*.py")]
+    sources = [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "reframe/isthmus_reframe").rglob("*.py")]
     gives = r'(?:\bwarn\w*\(\s*|Warning\{|"code"[,:]\s*)"([a-z_]+)"'
     given = {code for path in sources for code in re.findall(gives, path.read_text(encoding="utf-8"))}
     assert "placement_disagrees" in named, "it is seen what pages name"

@@ -2,7 +2,7 @@
 
 import pytest
 
-import catalogue
+from isthmus_reframe import catalogue
 
 CHECKS = "applications.py"
 PROGRAMS = {w["name"].removeprefix("apps/"): w for w in catalogue.load()["workloads"] if w["name"].startswith("apps/")}

@@ -2,8 +2,8 @@
 
 import pytest
 
-import catalogue
 from isthmus.records import load
+from isthmus_reframe import catalogue
 
 CHECKS = "driver_costs.py"
 LAUNCH = "DriverCosts.*launch.*small"

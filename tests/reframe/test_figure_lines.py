@@ -6,7 +6,7 @@ import re
 import pytest
 from reframe.frontend.executors import policies
 
-import figure_lines
+from isthmus_reframe.gates import figure_lines
 
 
 def lines(outcome) -> list[str]:

@@ -563,7 +563,7 @@ import sys
 sys.path.insert(0, {plugins!r})
 import reframe as rfm
 import reframe.core.builtins as builtins
-from isthmus_check import IsthmusCheck
+from isthmus_reframe.check import IsthmusCheck
 
 @rfm.simple_test
 class Own(IsthmusCheck):
@@ -588,7 +588,7 @@ class Own(IsthmusCheck):
 def test_exception_or_nonsense_in_a_performance_function_is_red(session, tmp_path, body, why):
     checks = tmp_path / "own"
     checks.mkdir()
-    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe/plugins"), body=body))
+    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe"), body=body))
     outcome = session(checks=checks, select="Own")
     assert outcome.green == (why is None)
     if why:
@@ -729,7 +729,7 @@ def test_a_generated_pipeline_runs_what_was_selected(session, tmp_path):
 def test_a_check_file_that_does_not_load_is_red(session, tmp_path):
     checks = tmp_path / "own"
     checks.mkdir()
-    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe/plugins"), body="return 1.0"))
+    (checks / "own.py").write_text(SUBCLASS.format(plugins=str(ROOT / "reframe"), body="return 1.0"))
     assert session(checks=checks, select="Own").green
     (checks / "a_broken.py").write_text("import reframe as rfm\nimport no_such_module\n" + BROKEN)
     outcome = session(checks=checks, select="Own")

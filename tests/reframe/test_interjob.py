@@ -2,7 +2,7 @@
 
 import pytest
 
-import catalogue
+from isthmus_reframe import catalogue
 
 CHECKS = "interjob.py"
 WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("interjob/")]

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-import job_warnings
 from conftest import ROOT
+from isthmus_reframe.gates import job_warnings
 
 CHECKS = "transfer_modes.py"
 FAKE = "mutters:nothing-reads-X;-unset-it"

@@ -18,10 +18,8 @@ from reframe.core.exceptions import SanityError
 from reframe.core.schedulers import slurm
 
 import fake_bench
-import isthmus_check
-import jobs
-import steady_clock
 from isthmus.records import load
+from isthmus_reframe import jobs, steady_clock, store
 
 LINES = [
     (json.dumps(fake_bench.record("microbench/saxpy", mode, "tiny", "host")) + "\n").encode() for mode in ("pm", "uvm")
@@ -32,7 +30,7 @@ LINES = [
 def test_lines_before_a_cut_are_kept_and_nothing_else(tmp_path_factory, cut, garbage):
     path = tmp_path_factory.mktemp("cut") / "record.jsonl"
     path.write_bytes(b"".join(LINES)[:cut] + b"\n" + garbage)
-    kept = isthmus_check.whole_records(path)
+    kept = store.whole_records(path)
     # A line that lacks only its end is whole.
     assert kept == [line for number, line in enumerate(LINES) if cut >= sum(map(len, LINES[: number + 1])) - 1]
 
@@ -342,7 +340,7 @@ def kept(tmp_path, monkeypatch):
         record["run"].update(run)
         record["seed"] = next(numbers)
         source.write_text(json.dumps(record) + "\n")
-        return isthmus_check.keep_record(source, "saxpy")
+        return store.keep_record(source, "saxpy")
 
     source.write_bytes(LINES[0])
     return keep, tmp_path / "results"
@@ -363,24 +361,24 @@ def test_a_record_behind_half_of_another_is_found(tmp_path):
         (b"\0" * 500, []),
     ):
         path.write_bytes(text)
-        assert isthmus_check.whole_records(path) == [record + b"\n" for record in found]
+        assert store.whole_records(path) == [record + b"\n" for record in found]
 
 
 def test_a_file_of_records_is_read_within_a_limit(kept, tmp_path, monkeypatch):
     _, results = kept
     path = tmp_path / "record.jsonl"
     path.write_bytes(LINES[0] + b"\0" * (9 << 20) + b"\n" + LINES[1])
-    assert isthmus_check.whole_records(path) == LINES
+    assert store.whole_records(path) == LINES
     os.truncate(path, 3 << 30)
     tracemalloc.start()
-    assert isthmus_check.whole_records(path) == LINES
+    assert store.whole_records(path) == LINES
     with pytest.raises(SanityError, match=r"larger than 128 MiB.*it is still in"):
-        isthmus_check.keep_record(path, "saxpy")
+        store.keep_record(path, "saxpy")
     assert tracemalloc.get_traced_memory()[1] < 128 << 20
     tracemalloc.stop()
-    monkeypatch.setattr(isthmus_check, "_MOST_RECORDS", len(LINES[0]))
+    monkeypatch.setattr(store, "MOST_RECORDS", len(LINES[0]))
     with pytest.raises(SanityError, match="of records, the most that is kept: move it away"):
-        isthmus_check.whole_records(path)
+        store.whole_records(path)
     assert not list(results.iterdir())
 
 
@@ -392,7 +390,7 @@ def test_a_record_that_is_too_large_is_one_sentence(session):
 def test_the_same_line_is_kept_once(kept, tmp_path):
     _, results = kept
     (tmp_path / "record.jsonl").write_bytes(LINES[0] + LINES[1] + LINES[0])
-    isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy")
+    store.keep_record(tmp_path / "record.jsonl", "saxpy")
     assert [path.read_bytes() for path in results.iterdir()] == [LINES[0] + LINES[1]]
 
 
@@ -406,7 +404,7 @@ def test_a_run_of_a_job_is_kept_once(kept, tmp_path):
     keep, results = kept
     first = keep(id="0badcafe", job="7")
     assert first.name == "20261121T000000Z-saxpy-0badcafe-job7.jsonl"
-    assert isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy") == first
+    assert store.keep_record(tmp_path / "record.jsonl", "saxpy") == first
     assert keep(id="0badcafe", job="8") != first
     assert len(list(results.iterdir())) == 2
 
@@ -422,8 +420,8 @@ def test_records_of_one_name_in_one_second_keep_each_its_tables(kept, tmp_path):
         entry = {"name": "t", "columns": ["a"], "file": "record.tables/t.csv.gz", "rows": 1}
         record["tables"] = [{**entry, "sha256": hashlib.sha256(data).hexdigest()}]
         (tmp_path / "record.jsonl").write_text(json.dumps(record) + "\n{cut")
-        path = isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy")
-        assert isthmus_check.keep_record(tmp_path / "record.jsonl", "saxpy") == path
+        path = store.keep_record(tmp_path / "record.jsonl", "saxpy")
+        assert store.keep_record(tmp_path / "record.jsonl", "saxpy") == path
         line, cut = path.read_text().split("\n")
         assert cut == "{cut" and load.read_table(path, json.loads(line), "t") == [{"a": number}]
     assert len(list(results.glob("*.jsonl"))) == len(list(results.glob("*/t.csv.gz"))) == 5

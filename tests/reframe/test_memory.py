@@ -4,7 +4,7 @@ import pytest
 
 import fake_bench
 from isthmus.records import load
-from memory_families import FAMILIES, needs
+from isthmus_reframe.families.memory_families import FAMILIES, needs
 
 CHECKS = "memory.py"
 GPU = {"features": ["gpu", "cuda"]}

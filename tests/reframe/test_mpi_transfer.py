@@ -2,7 +2,7 @@
 
 import pytest
 
-import catalogue
+from isthmus_reframe import catalogue
 
 CHECKS = "mpi_transfer.py"
 SEND = "MpiTransfer.*gpu-gpu/send%size=tiny"

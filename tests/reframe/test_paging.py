@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-import catalogue
 from isthmus.records import load
+from isthmus_reframe import catalogue
 
 CHECKS = "paging.py"
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks"

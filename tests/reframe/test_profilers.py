@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-import profilers
 from conftest import ROOT
 from isthmus.profiles import ncu
 from isthmus.records import load, validate
+from isthmus_reframe import profilers
 
 CHECKS = "transfer_modes.py"
 GPU = {"features": ["gpu", "cuda"]}

@@ -15,11 +15,11 @@ import time
 
 import pytest
 
-import catalogue
 from conftest import ROOT, environment, site_configuration
 from isthmus.records import content, load, validate
-from memory_families import FAMILIES
-from transfer_pairs import FAMILY, PAIRS
+from isthmus_reframe import catalogue
+from isthmus_reframe.families.memory_families import FAMILIES
+from isthmus_reframe.families.transfer_pairs import FAMILY, PAIRS
 
 BENCH = os.environ.get("ISTHMUS_TEST_BENCH")
 pytestmark = pytest.mark.skipif(not BENCH, reason="no built isthmus-bench: ISTHMUS_TEST_BENCH is not set")

@@ -8,7 +8,7 @@ import reframe.core.fields as fields
 import reframe.core.variables as variables
 import reframe.core.warnings as reframe_warnings
 
-import quick_start
+from isthmus_reframe.gates import quick_start
 
 
 @pytest.fixture

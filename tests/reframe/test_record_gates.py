@@ -6,9 +6,9 @@ import json
 import pytest
 
 import fake_bench
-import record_gates
 from conftest import ROOT
 from isthmus.records import load
+from isthmus_reframe.judge import record_gates
 
 CASE = fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator")
 AXES = {"n"}

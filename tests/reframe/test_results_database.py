@@ -8,7 +8,7 @@ import pytest
 
 import fake_bench
 from isthmus.records import measurements
-from results_database import FINGERPRINT, Fingerprinted, fingerprint
+from isthmus_reframe.results_database import FINGERPRINT, Fingerprinted, fingerprint
 
 CHECKS = "transfer_modes.py"
 SITE = {"features": ["gpu", "cuda"]}

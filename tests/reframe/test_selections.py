@@ -7,9 +7,9 @@ import pytest
 from reframe.core.exceptions import ReframeError
 from reframe.frontend import filters
 
-import isthmus_check  # noqa: F401, installs the gate
-import selections
+import isthmus_reframe.check  # noqa: F401, installs the gate
 from conftest import ROOT
+from isthmus_reframe.gates import selections
 
 CHECKS = "transfer_modes.py"
 

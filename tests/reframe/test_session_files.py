@@ -12,10 +12,10 @@ import types
 import pytest
 from reframe.core.exceptions import ReframeError
 
-import isthmus_check  # noqa: F401, before what it uses
-import session_files
+import isthmus_reframe.check  # noqa: F401, before what it uses
 from conftest import FAKE, ONE_CHECK, ROOT, environment
 from isthmus.records import load
+from isthmus_reframe.gates import session_files
 
 CHECKS = "transfer_modes.py"
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from conftest import FAKE, ROOT, environment
-from results_database import spack_spec
+from isthmus_reframe.results_database import spack_spec
 
 CHECKS = "transfer_modes.py"
 SITE = {"features": ["gpu", "cuda"], "extras": {"isthmus": {"maintainers": ["triton"]}}}

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-import jobs
 from conftest import FAKE, ROOT, environment
 from isthmus.references import site_tree
+from isthmus_reframe import jobs
 
 CHECKS = "transfer_modes.py"
 FILES = [CHECKS, "transfer.py", "mpi_transfer.py"]
@@ -160,7 +160,7 @@ esac
 CONFIGURATION = """
 import sys
 sys.path.insert(0, {plugins!r})
-import flux_batch
+from isthmus_reframe import flux_batch
 site_configuration = {{
     "systems": [{{"name": "s", "hostnames": [".*"], "partitions": [{{
         "name": "p", "scheduler": "flux-batch", "launcher": "flux-run", "environs": ["builtin"],
@@ -188,7 +188,7 @@ def test_flux_runs_jobs_and_tells_how_they_ended(session, tmp_path, fake, result
         folder.mkdir()
     (tools / "flux").write_text(FLUX.replace("{state}", str(state)).replace("{result}", result))
     (tools / "flux").chmod(0o755)
-    (site / "reframe.py").write_text(CONFIGURATION.format(plugins=str(ROOT / "reframe/plugins")))
+    (site / "reframe.py").write_text(CONFIGURATION.format(plugins=str(ROOT / "reframe")))
     outcome = session("-C", str(site / "reframe.py"), "-r", fake=fake,
                       PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
     assert outcome.green == (why is None)

@@ -4,8 +4,8 @@ import pytest
 from reframe.core.schedulers import slurm
 from reframe.frontend.executors import policies
 
-import isthmus_check  # noqa: F401, installs the clock
-import steady_clock
+import isthmus_reframe.check  # noqa: F401, installs the clock
+from isthmus_reframe import steady_clock
 
 
 class Clock:

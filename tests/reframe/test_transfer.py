@@ -6,7 +6,7 @@ import pytest
 
 import fake_bench
 from isthmus.records import load
-from transfer_pairs import FAMILY, PAIRS, needs
+from isthmus_reframe.families.transfer_pairs import FAMILY, PAIRS, needs
 
 CHECKS = "transfer.py"
 TO_GPU = "Transfer.*=host-to-gpu.*tiny"

@@ -3,9 +3,9 @@
 import os
 
 import pytest
-import yardsticks
 
 from conftest import ROOT
+from isthmus_reframe import yardsticks
 
 YARDSTICKS = ROOT / "reframe/yardsticks"
 SITE = {"features": ["gpu", "cuda"]}

@@ -5,13 +5,13 @@ import shlex
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "reframe/plugins")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "reframe")]
 
 import reframe as rfm
 import reframe.core.builtins as builtins
 
 from faults import FAULTS, HOST
-from isthmus_check import IsthmusCheck
+from isthmus_reframe.check import IsthmusCheck
 
 
 @rfm.simple_test

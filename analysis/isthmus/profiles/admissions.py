@@ -67,7 +67,7 @@ def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, 
 
 # --- what a profiler printed while it ran ---
 
-LOG = "log"  # as reframe/plugins/profilers.py names it, next to the output of each rank
+LOG = "log"  # as reframe/isthmus_reframe/profilers.py names it, next to the output of each rank
 _LONGEST_LOG = 16 * inputs.MIB  # of which the end is read
 #: Lines of a log that are the profiler's own, and not its program's; the first group, if any, is the severity.
 _OWN = {

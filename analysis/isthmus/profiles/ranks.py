@@ -18,7 +18,7 @@ from isthmus.profiles.profile import Ranks
 _RANK = re.compile(
     r"(?<![a-z])(?:mpi_?)?rank[ ._=-]?([0-9]{1,9})(?![0-9])(?:[ ._-]?of[ ._-]?([0-9]{1,9})(?![0-9]))?", re.IGNORECASE
 )
-_OURS = re.compile(r"rank[0-9]+")  # as reframe/plugins/profilers.py names the folder of each rank, from 0
+_OURS = re.compile(r"rank[0-9]+")  # as reframe/isthmus_reframe/profilers.py names the folder of each rank, from 0
 _NAMED = 6  # gaps that are named
 
 

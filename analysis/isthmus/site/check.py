@@ -381,7 +381,7 @@ class Site:
                 self.error(
                     where,
                     f"launcher {launcher!r} with {found}: HPE's MPI is started by 'srun' under Slurm, else by 'pals' "
-                    "(reframe/plugins/pals.py), whose mpiexec takes --cpu-bind",
+                    "(reframe/isthmus_reframe/pals.py), whose mpiexec takes --cpu-bind",
                 )
 
     def _backend(self, where, kind, name):

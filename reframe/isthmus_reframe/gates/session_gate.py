@@ -1,7 +1,7 @@
 """Makes a session without any check fail: a site's configuration imports this.
 
 A `-c` that leads nowhere is a warning to ReFrame, and 0 of 0 checks pass. Our checks cannot object, since none is
-loaded. None of this is ReFrame's public interface; the gates of loaded checks are in isthmus_check.
+loaded. None of this is ReFrame's public interface; the gates of loaded checks are beside it.
 """
 
 import functools

@@ -4,8 +4,8 @@ import itertools
 
 import reframe.core.builtins as builtins
 
-import catalogue
-from isthmus_check import IsthmusCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.check import IsthmusCheck
 
 
 def pages(size: str) -> list[int]:

@@ -19,11 +19,12 @@ import reframe.utility.typecheck as typ
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import ReframeError, SanityError, SkipTestError
 
-import jobs
-import retries
 from isthmus import inputs
-from isthmus_check import EXIT_CODE, ROOT, IsthmusCheck
-from listed_check import ListedCheck, Listing
+from isthmus_reframe import ROOT, jobs
+from isthmus_reframe.check import IsthmusCheck
+from isthmus_reframe.families.listed_check import ListedCheck, Listing
+from isthmus_reframe.gates import retries
+from isthmus_reframe.job_files import EXIT_CODE
 
 SCRIPT = "cases.sh"
 TIMED_OUT = "124"  # exit code of timeout(1)

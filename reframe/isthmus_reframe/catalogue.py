@@ -75,5 +75,15 @@ def find(workload: str) -> dict:
     return next((w for w in load()["workloads"] if w["name"] == workload), {})
 
 
+def family(prefix: str) -> dict[str, dict]:
+    """The workloads whose names begin so, by name, in alphabetical order."""
+    return {w["name"]: w for w in load()["workloads"] if w["name"].startswith(prefix)}
+
+
+def sizes(workloads: dict[str, dict]) -> list[str]:
+    """Sizes that any of these has, the smallest first."""
+    return [size for size in load()["sizes"] if any(size in w["sizes"] for w in workloads.values())]
+
+
 if __name__ == "__main__":
     sys.stdout.write(text(json.load(sys.stdin)))

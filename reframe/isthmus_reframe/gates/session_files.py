@@ -23,9 +23,9 @@ from reframe.core.exceptions import LoggingError, ReframeError
 from reframe.frontend import cli, reporting
 from reframe.frontend.executors import RegressionTask
 
-import jobs
 from isthmus import inputs, spelling
 from isthmus.records import load
+from isthmus_reframe import jobs
 
 LOCK = ".isthmus-session"
 JOB = "isthmus-job"

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from reframe.core.exceptions import ReframeError, SanityError
 
-import jobs
 from isthmus import inputs
 from isthmus.profiles import as_record, command, ncu, perf, profile, rocprofv3
 from isthmus.records import load, validate
+from isthmus_reframe import jobs
 
 FOLDER = "profile"
 UNPROFILED = "unprofiled.jsonl"
@@ -75,7 +75,7 @@ def script(name: str, program: str, placement: str | None = None) -> str:
     return "\n".join(
         [
             "#!/bin/sh",
-            "# One rank under a profiler; written by reframe/plugins/profilers.py.",
+            "# One rank under a profiler; written by reframe/isthmus_reframe/profilers.py.",
             "rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-${SLURM_PROCID:-0}}}}}",
             f'out={FOLDER}/rank$rank; mkdir -p "$out"',
             *found,

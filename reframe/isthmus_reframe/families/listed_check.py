@@ -11,17 +11,13 @@ import re
 import reframe.core.builtins as builtins
 from reframe.core.exceptions import SanityError
 
-import jobs
 from isthmus import inputs, spelling
-from isthmus_check import (
-    LISTING,
-    IsthmusCheck,
-    IsthmusProgram,
-    Point,
-    points_of,
-    stated_capabilities,
-    stated_gpus,
-)
+from isthmus_reframe import jobs
+from isthmus_reframe.check import IsthmusCheck
+from isthmus_reframe.job_files import LISTING
+from isthmus_reframe.points import Point, points_of
+from isthmus_reframe.program import IsthmusProgram
+from isthmus_reframe.stated import stated_capabilities, stated_gpus
 
 #: Per size: how the program is asked for it. The last two measure the default sweep of every axis, or run through them.
 SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}

@@ -7,10 +7,10 @@ import pathlib
 import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
 
-import catalogue
 from isthmus import spelling
 from isthmus.references import lookup, site_tree
 from isthmus.site import settings
+from isthmus_reframe import catalogue
 
 
 def refuse_settings(testcases, printer) -> None:

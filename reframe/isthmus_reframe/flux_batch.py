@@ -15,7 +15,7 @@ from reframe.core.exceptions import JobError, JobSchedulerError
 from reframe.core.launchers import JobLauncher
 from reframe.core.schedulers import Job, JobScheduler
 
-from steady_clock import STEADY
+from isthmus_reframe.steady_clock import STEADY
 
 _POLL = "flux jobs --no-header --format='{id.f58plain}|{state}|{result}|{returncode}|{nodelist}'"
 _WAITING = ("DEPEND", "PRIORITY", "SCHED")

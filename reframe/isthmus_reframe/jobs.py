@@ -13,7 +13,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import reframe.core.runtime as runtime
@@ -21,12 +20,8 @@ from reframe.core.exceptions import ReframeError
 from reframe.core.schedulers import slurm
 from reframe.utility import nodelist_expand
 
-ANALYSIS = str(pathlib.Path(__file__).resolve().parents[2] / "analysis")
-if ANALYSIS not in sys.path:  # a check file may import this before isthmus_check
-    sys.path.insert(0, ANALYSIS)
-
-import steady_clock
 from isthmus import inputs, spelling
+from isthmus_reframe import steady_clock
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"

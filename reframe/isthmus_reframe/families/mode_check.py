@@ -6,8 +6,8 @@ asynchronous copy).
 
 import reframe.core.builtins as builtins
 
-import catalogue
-from isthmus_check import IsthmusCheck
+from isthmus_reframe import catalogue
+from isthmus_reframe.check import IsthmusCheck
 
 MODES = catalogue.load()["modes"]
 TIME_LIMITS = {"tiny": "10m", "small": "10m", "medium": "10m", "large": "20m", "super": "40m", "mega": "2h"}

@@ -13,8 +13,8 @@ import shutil
 from reframe.core.exceptions import ReframeError
 
 from isthmus.references import lookup
+from isthmus_reframe import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 VARIANTS = {"cuda": ("cuda", "cuda_arch"), "hip": ("rocm", "amdgpu_target")}
 
 #: In the stage folder: the copy, and a link to what Spack installed.

@@ -1,0 +1,1 @@
+"""What keeps a session of ReFrame from passing where it should not."""

@@ -1,0 +1,232 @@
+"""Makes a session fail that could not do what it says, or measured nothing; keeps what was measured whatever happens.
+
+None of this is ReFrame's public interface, so a ReFrame without it fails here, loudly, instead of running without the
+gate.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import pathlib
+import shlex
+import sys
+import types
+import typing
+
+import reframe.core.runtime as runtime
+from reframe.core.exceptions import ReframeError, RunSessionTimeout, SanityError
+from reframe.frontend import ci
+from reframe.frontend.executors import Runner
+from reframe.frontend.loader import RegressionCheckLoader
+
+from isthmus import spelling
+from isthmus.site import capabilities
+from isthmus_reframe import ROOT, jobs, steady_clock, store
+from isthmus_reframe.gates import (
+    job_warnings,
+    retries,
+    selections,
+    session_files,
+    site_gates,
+    unjudged,
+    variables,
+)
+from isthmus_reframe.results_database import Fingerprinted
+from isthmus_reframe.stated import stated_backend, stated_words
+
+
+class Ours(typing.NamedTuple):
+    """The classes of checks that a session may have of this tree."""
+
+    check: type
+    program: type
+    build: type
+    begun: list  #: programs of this session that have a job of their own
+
+
+def _refuse_fallback():
+    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    files = site_gates.configuration_files()
+    if files and runtime.runtime().system.name == "generic":
+        raise ReframeError(
+            f"this machine is none of the systems in {', '.join(files)}; choose with --system, or add it to 'hostnames'"
+        )
+
+
+def _refuse_blanks():
+    """ReFrame quotes no path, neither in its scripts nor where it starts them."""
+    for path in (str(ROOT), runtime.runtime().stage_prefix, os.environ.get("ISTHMUS_BENCH", "")):
+        if len(path.split()) > 1:
+            raise ReframeError(f"{path!r} has a blank in it, and ReFrame starts no jobs there; move or rename it")
+
+
+def _refuse_old_words():
+    """A word that no check asks for any more would leave what it states unmeasured, and unmissed."""
+    for partition in runtime.runtime().system.partitions:
+        if why := capabilities.refused(stated_words(partition)):
+            raise ReframeError(f"{partition.fullname} {why}")
+
+
+def _left_out() -> str:
+    """What the site states that may have left a selection empty."""
+    system = runtime.runtime().system
+    bare = [partition.fullname for partition in system.partitions if not partition.environs]
+    if bare:
+        return f" ({', '.join(bare)} lists no environment)"
+    if not any(stated_backend(partition) for partition in system.partitions):
+        names = ", ".join(partition.fullname for partition in system.partitions)
+        return f" ({names}: no GPU is stated, so checks that need one are left out)"
+    return ""
+
+
+def _refuse_unloaded():
+    """A check file that does not load is a warning to ReFrame, and its checks are missed by nobody."""
+    config = runtime.runtime().site_config
+    for place in config.get("general/0/check_search_path"):
+        path = pathlib.Path(os.path.expandvars(place))
+        below = "**/*.py" if config.get("general/0/check_search_recursive") else "*.py"
+        files = [path] if path.is_file() else sorted(path.glob(below))
+        if not files:
+            raise ReframeError(f"{path} has no checks: look for a typing error behind -c")
+        for file in files:
+            if RegressionCheckLoader([])._validate_source(file):
+                spec = importlib.util.spec_from_file_location(f"isthmus_again_{file.stem}", file)
+                module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+                try:
+                    spec.loader.exec_module(module)
+                except Exception as error:
+                    raise ReframeError(f"the check file {file} could not be loaded ({error}); mend it") from None
+
+
+def _refuse_all_skipped(testcases, ours):
+    """A session that measured nothing says nothing of the machine."""
+    checks = [case.check for case in testcases if isinstance(case.check, ours.check)]
+    if not checks or any(check.is_dry_run() or check.may_skip_all for check in checks):
+        return
+    if not any(check.has_measured for check in (*checks, *ours.begun) if isinstance(check, ours.check)):
+        raise ReframeError(
+            f"nothing was measured, all {len(checks)} checks were skipped; choose others, or allow it by "
+            "-S may_skip_all=yes"
+        )
+
+
+def install(ours: Ours):
+    """Makes a session fail that selects nothing, or measures nothing: no check is left that could object.
+
+    Listing and describing never reach Runner.runall().
+    """
+    original = Runner.runall
+    if hasattr(original, "isthmus_gate"):
+        return
+
+    @functools.wraps(original)
+    def runall(self, testcases, *args, **kwargs):
+        store.begin()
+        _refuse_session(testcases, self._printer, ours)
+        if not any(case.check.is_dry_run() for case in testcases):
+            _take_folders(testcases, self._printer)
+        idle = site_gates.idle_references(self._printer)
+        unjudged.note(self._policy, testcases, Fingerprinted)
+        try:
+            result = original(self, testcases, *args, **kwargs)
+        except RunSessionTimeout:  # --duration: the end that was asked for
+            self._printer.info("the session has lasted as long as --duration says; what still ran is interrupted")
+            jobs.settle([check.job for check in ours.begun])
+            if not any(check.has_measured for check in ours.begun if isinstance(check, ours.check)):
+                raise ReframeError("nothing was measured before --duration ended the session; make it longer") from None
+            raise
+        except Exception as error:  # as sacct's; ^C is none
+            why = str(error).partition("\n")[0]
+            self._printer.error(f"the session gave up: {why}; waiting for its jobs, whose records are kept unjudged")
+            jobs.settle([check.job for check in ours.begun])
+            raise
+        finally:
+            _keep_what_is_left(ours, self._printer)
+            if store.kept:
+                self._printer.info(f"Records: {spelling.counted(len(store.kept), 'file')} in {store.results_folder()}")
+            site_gates.report_limits(self._printer)
+            job_warnings.report(self._printer, retries.reasons(self.stats))
+            if jumped := steady_clock.STEADY.jumped():
+                self._printer.warning(f"this machine's clock was set by {jumped:+.0f} s during the session")
+        retries.report(self.stats, self._printer)
+        unjudged.report(self._policy, testcases, self._printer)
+        if not self.stats.failed():
+            _refuse_all_skipped(testcases, ours)
+        site_gates.refuse_idle(idle, testcases)
+        return result
+
+    runall.isthmus_gate = True
+    Runner.runall = runall
+    variables.note_unset()
+    _generate_whole_jobs()
+
+
+def _refuse_session(testcases, printer, ours):
+    """Raises ReframeError for a selection, an option or a setting with which the session would not do what it says."""
+    _refuse_fallback()
+    _refuse_blanks()
+    _refuse_old_words()
+    _refuse_unloaded()
+    site_gates.refuse_settings(testcases, printer)
+    if not testcases:
+        raise ReframeError(
+            f"nothing to run: no check matches this selection on this system{_left_out()}; see what there is with -l"
+        )
+    variables.refuse_unknown(testcases)
+    variables.refuse_overwritten(testcases, ours.program)
+    unjudged.refuse_switched_off(testcases, (ours.program, ours.build))
+    selections.refuse_misses(testcases)
+    selections.refuse_misspelt_variables()
+    selections.refuse_idle_variables(testcases)
+
+
+def _take_folders(testcases, printer):
+    """Reserves the session's folders, checks that they can be written, and keeps the records that are left in them."""
+    stage = pathlib.Path(runtime.runtime().stage_prefix)
+    session_files.refuse_unwritable()
+    session_files.hold(stage)
+    session_files.wait_for_leftover_jobs(session_files.stage_folders(testcases), printer)
+    session_files.keep_leftovers(stage, _keep_leftover, printer)
+
+
+def _keep_leftover(path: pathlib.Path) -> int:
+    """Keeps what is whole in a record file of an earlier session; the number of its records."""
+    whole = store.whole_records(path)
+    if whole:
+        first = json.loads(whole[0])
+        run = first["run"]
+        store.keep_record(path, f"{run['system']}:{run.get('partition')}-{first['workload']}-left", b"".join(whole))
+        session_files.mark_kept(path)
+    return len(whole)
+
+
+def _generate_whole_jobs():
+    """--ci-generate makes a job of each fixture, which its own `-n /hash` does not select, and hands on neither -S nor
+    the system. Here a check's job makes its fixtures itself."""
+    original = ci.emit_pipeline
+
+    @functools.wraps(original)
+    def emit_pipeline(file, testcases, options=None, *args, **kwargs):
+        passed = [
+            shlex.quote(f"--{name.replace('_', '-')}={value}")
+            for name, values in variables.given().items()
+            for value in values
+        ]
+        checks = [case.check for case in testcases if not case.check.is_fixture()]
+        whole = [types.SimpleNamespace(check=check, level=0, deps=[]) for check in checks]
+        if not whole:
+            raise ReframeError(f"nothing to run: no check matches this selection on this system{_left_out()}")
+        return original(file, whole, [*(options or []), *passed], *args, **kwargs)
+
+    ci.emit_pipeline = emit_pipeline
+
+
+def _keep_what_is_left(ours, printer):
+    """Of jobs on which ReFrame gave up before it asked a check; also of those that it repeated."""
+    for check in ours.begun:
+        try:
+            if isinstance(check, ours.check):
+                check.keep_what_is_left()
+        except SanityError as error:
+            printer.error(f"{check.display_name}: {error}")

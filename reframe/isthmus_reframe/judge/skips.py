@@ -1,0 +1,58 @@
+"""Holds what was skipped to what the site states."""
+
+from reframe.core.exceptions import SanityError
+from reframe.core.logging import getlogger
+
+from isthmus import units
+from isthmus_reframe.points import naming
+from isthmus_reframe.stated import site_setting, stated_capabilities
+
+# Of the memory that a site states a program gets so much: drivers and the system have theirs.
+USABLE = 0.95
+
+
+class SkipJudge:
+    """A skip is a skip, unless it denies what the site states."""
+
+    def _without_skips(self, points):
+        """A skip is a skip, unless it denies what the site states; all skipped, and the check is."""
+        measured, reasons = {}, []
+        for point, cases in points.items():
+            with naming(point):
+                reason = self._judge_skips(point, cases)
+            if reason is None:
+                measured[point] = cases
+                continue
+            reasons.append(reason)
+            getlogger().verbose(f"{self.display_name}: skipped {point}: {reason}")
+        if not measured:
+            self.skip(reasons[0])
+        self.has_measured = True
+        return measured
+
+    def _judge_skips(self, point, cases) -> str | None:
+        """Why all processes skipped a case; None where they measured it."""
+        reasons = [c["skipped"] for c in cases if c["skipped"]]
+        if not reasons:
+            return None
+        if len(reasons) != len(cases):
+            raise SanityError(f"{len(reasons)} of {len(cases)} processes skipped: {reasons[0]}")
+        partition, case = self.current_partition, cases[0]
+        denied = self.denied(point, case, stated_capabilities(partition))
+        if case.get("skip_kind") == "unsupported" and denied:
+            raise SanityError(f"skipped ({reasons[0]}), but {partition.fullname} states {', '.join(sorted(denied))}")
+        for case in cases:
+            self._judge_memory(case)
+        return reasons[0]
+
+    def _judge_memory(self, case):
+        """A case that fits into the memory that the site states: another process holds it."""
+        if not (short := case.get("short_of")):
+            return
+        memory, needed = short["memory"], short["needed"]
+        stated = site_setting(self.current_partition, f"{memory}_memory")
+        if stated is not None and needed <= USABLE * units.amount(str(stated)):
+            raise SanityError(
+                f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {stated} of {memory} "
+                "memory: end what holds the rest"
+            )

@@ -1,0 +1,44 @@
+"""The rooms of isthmus_reframe, gates, judge and families, and the modules beside them: imports make no circle."""
+
+import ast
+import graphlib
+import pathlib
+
+import pytest
+
+from conftest import ROOT
+
+PACKAGE = ROOT / "reframe/isthmus_reframe"
+
+
+def imported(text: str) -> set[str]:
+    """The rooms, and modules beside them, that a module of the package imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "isthmus_reframe":
+            below = node.module.split(".")[1:]
+            found |= {below[0]} if below else {each.name for each in node.names if each.name != "ROOT"}
+    return found
+
+
+def rooms(package: pathlib.Path) -> dict[str, set[str]]:
+    """What each room, or module beside the rooms, imports of the others."""
+    found = {}
+    for path in package.rglob("*.py"):
+        room = path.relative_to(package).parts[0].removesuffix(".py")
+        found.setdefault(room, set()).update(imported(path.read_text("utf-8")) - {room})
+    return found
+
+
+def test_the_rooms_import_in_no_circle():
+    found = rooms(PACKAGE)
+    assert {"gates", "judge", "families", "check", "program"} <= set(found)
+    graphlib.TopologicalSorter(found).prepare()
+
+
+def test_a_circle_is_seen(tmp_path):
+    (tmp_path / "gates").mkdir()
+    (tmp_path / "gates/session.py").write_text("def late():\n    from isthmus_reframe.check import IsthmusCheck\n")
+    (tmp_path / "check.py").write_text("from isthmus_reframe.gates import session\n")
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(rooms(tmp_path)).prepare()
