@@ -6,8 +6,8 @@
 
 #include <string_view>
 
-#include "device/device.hpp"
-#include "device/injection.hpp"
+#include "device/api/device.hpp"
+#include "device/api/injection.hpp"
 #include "emulator/emulator.hpp"
 
 namespace isthmus::device {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "memory/block.hpp"
 #include "paging/array.hpp"
 #include "paging/pager.hpp"

@@ -14,38 +14,9 @@ from isthmus_reframe.families.mode_check import MODES, TIME_LIMITS, ModeCheck
 
 WORKLOADS = catalogue.family("apps/")
 
-# Papers that measured a program; a tag each.
-SUITES = {
-    "pipelining": {
-        "backprop",
-        "bayesian",
-        "hotspot",
-        "kmeans",
-        "knn",
-        "lavamd",
-        "lud",
-        "network",
-        "network_training",
-        "nw",
-        "pathfinder",
-        "srad",
-    },
-    "gpuvm": {"atax", "bfs", "bicg", "cc", "mvt", "query", "sssp", "va"},
-    "mi300a": {"backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1"},
-    "uvm-batches": {"fft", "gauss_seidel", "multigrid"},
-}
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-NO_FLOPS = {"bayesian", "bfs", "cc", "heartwall", "query", "sssp"}  # programs that do no floating-point work
 # What a program in placement paged says of its pages.
 PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
-
-
-def suites(program):
-    return {suite for suite, names in SUITES.items() if program in names}
-
-
-def lacking(program):
-    return {"kernel_flop_rate"} if program in NO_FLOPS else set()
 
 
 @rfm.simple_test
@@ -58,15 +29,10 @@ class Application(ModeCheck):
 
     @builtins.run_after("init")
     def tag(self):
-        self.name_of_program = self.workload.removeprefix("apps/")
-        self.tags |= suites(self.name_of_program)
         if self.size == "tiny" and self.mode in SMOKE[self.is_staged]:
             self.tags.add("smoke")
         if self.size == "large":
             self.tags.add("default")
-
-    def required_metrics(self, point):
-        return super().required_metrics(point) - lacking(self.name_of_program)
 
 
 @rfm.simple_test
@@ -83,7 +49,7 @@ class PagedApplication(CatalogueCheck):
     @builtins.run_after("init")
     def tag(self):
         self.descr += ", pages fetched by its kernels"
-        self.tags |= {"paging"} | suites(self.workload.removeprefix("apps/"))
+        self.tags.add("paging")
         if self.size == "large":
             self.tags.add("default")
         if self.time_limit is None:
@@ -103,5 +69,5 @@ class PagedApplication(CatalogueCheck):
 
     def required_metrics(self, point):
         """Pages come while the kernel runs, and there may be nothing else to copy."""
-        always = {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall", *PAGED}
-        return always - lacking(self.workload.removeprefix("apps/"))
+        always = {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall"}
+        return PAGED | always & set(WORKLOADS[self.workload]["metrics"])

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "apps/graphs.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "memory/parallel.hpp"
 #include "memory/placement.hpp"
 #include "workload/skip.hpp"

@@ -12,7 +12,7 @@
 
 #include "apps/graph_packing.hpp"
 #include "apps/graphs.hpp"
-#include "device/relaxed.hpp"
+#include "device/kernel/relaxed.hpp"
 #include "paging/array.hpp"
 #include "paging/optimum.hpp"
 #include "workload/paged.hpp"
@@ -199,10 +199,11 @@ inline workload::Workload graph_program(const std::string& name, std::function<v
   using namespace workload;
   Workload program(name, std::move(function));
   program.source("gpuvm-2024, graph workloads; graphs of GAP's kinds, by our own generators (docs/graphs.md)")
-      .tags({"app"})
+      .tags({"app", "gpuvm"})
       .placements(memory::all_placements())
       .paged()
       .stagings({Staging::none})
+      .no_flops()
       .axis(choice_axis("graph",
                         "GAP's two kinds, stand-ins for two of the paper's, or the file that ISTHMUS_GRAPH names",
                         {"uniform", "kronecker", "friendster-like", "moliere-like", "file"}))

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/staging.hpp"
+#include "device/kernel/staging.hpp"
 
 namespace isthmus::apps {
 

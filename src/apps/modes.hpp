@@ -35,7 +35,7 @@ inline workload::Workload paper_program(const std::string& name, std::function<v
   workload::Workload workload(name, std::move(function));
   workload.version(1)
       .source("pipelining-taco2025, Table 2 (" + original + ")")
-      .tags({"app", "modes"})
+      .tags({"app", "modes", "pipelining"})
       .placements(memory::all_placements())
       .preset({.name = "paper-fig5",
                .help = "pipelining-taco2025, Figure 5: super and mega in the six modes",

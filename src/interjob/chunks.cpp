@@ -4,8 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
-#include "device/mapped_memory.hpp"
+#include "device/api/ignoring_errors.hpp"
+#include "device/api/mapped_memory.hpp"
 
 namespace isthmus::interjob {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::interjob {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 
 namespace isthmus::interjob {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "interjob/allocator.hpp"
 #include "interjob/costs.hpp"
 #include "interjob/releaser.hpp"

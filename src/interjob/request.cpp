@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "device/mapped_memory.hpp"
+#include "device/api/mapped_memory.hpp"
 
 namespace isthmus::interjob {
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "device/device.hpp"
-#include "device/ignoring_errors.hpp"
+#include "device/api/device.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 

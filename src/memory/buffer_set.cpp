@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "device/mapped_memory.hpp"
+#include "device/api/mapped_memory.hpp"
 
 namespace isthmus::memory {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::memory {
 

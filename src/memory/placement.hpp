@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/kind.hpp"
 
 namespace isthmus::memory {

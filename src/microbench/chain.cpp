@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/parallel.hpp"
 
 namespace isthmus::microbench {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "device/device.hpp"
-#include "device/ignoring_errors.hpp"
+#include "device/api/device.hpp"
+#include "device/api/ignoring_errors.hpp"
 
 namespace isthmus::microbench {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/numa_nodes.hpp"
 #include "workload/workload.hpp"
 

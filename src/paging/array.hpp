@@ -19,7 +19,7 @@
 
 #include <type_traits>
 
-#include "device/lanes_here.hpp"
+#include "device/kernel/lanes_here.hpp"
 #include "paging/fault.hpp"
 
 namespace isthmus::paging {

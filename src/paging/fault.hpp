@@ -5,8 +5,8 @@
 // There is one wait, in enter(). Each of its turns ends by itself, so lanes of one warp that enter pages each for
 // itself do not hold each other up where a warp runs in lockstep.
 
-#include "device/kernel.hpp"
-#include "device/relaxed.hpp"
+#include "device/kernel/kernel.hpp"
+#include "device/kernel/relaxed.hpp"
 #include "paging/protocol.hpp"
 #include "paging/submit.hpp"
 #include "paging/table.hpp"

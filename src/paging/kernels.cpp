@@ -1,6 +1,6 @@
 #include "paging/kernels.hpp"
 
-#include "device/warp_in_grid.hpp"
+#include "device/kernel/warp_in_grid.hpp"
 #include "paging/array.hpp"
 
 namespace isthmus::paging {

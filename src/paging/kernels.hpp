@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "device/device.hpp"
-#include "device/kernel.hpp"
+#include "device/api/device.hpp"
+#include "device/kernel/kernel.hpp"
 #include "paging/table.hpp"
 
 namespace isthmus::paging {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "paging/kernels.hpp"
 
 namespace isthmus::paging {

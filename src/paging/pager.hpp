@@ -18,8 +18,8 @@
 #include <memory>
 #include <string>
 
-#include "device/launch.hpp"
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
+#include "device/kernel/launch.hpp"
 #include "memory/block.hpp"
 #include "paging/server.hpp"
 #include "paging/table.hpp"

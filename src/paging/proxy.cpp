@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "device/engine_copies.hpp"
-#include "device/ignoring_errors.hpp"
+#include "device/api/engine_copies.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "paging/pager.hpp"
 
 namespace isthmus::paging {

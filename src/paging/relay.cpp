@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "paging/kernels.hpp"
 #include "paging/pager.hpp"
 

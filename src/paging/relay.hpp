@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
 #include "paging/server.hpp"
 
 namespace isthmus::paging {

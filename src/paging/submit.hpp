@@ -2,8 +2,8 @@
 
 // A fetcher's side of a channel, in kernels: claim a slot, submit a request, poll for its answer.
 
-#include "device/kernel.hpp"
-#include "device/relaxed.hpp"
+#include "device/kernel/kernel.hpp"
+#include "device/kernel/relaxed.hpp"
 #include "paging/channel.hpp"
 
 namespace isthmus::paging {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/launch.hpp"
+#include "device/kernel/launch.hpp"
 #include "memory/placement.hpp"
 #include "workload/buffer.hpp"
 #include "workload/input_file.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/host_memory.hpp"
 #include "trace/uvm/range_groups.hpp"
 #include "trace/uvm/source.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 namespace isthmus::workload {
 
 /// A lane with what times it; all of it belongs to the lane's device.

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::workload {

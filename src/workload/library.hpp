@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 #include "workload/skip.hpp"
 
 namespace isthmus::workload {

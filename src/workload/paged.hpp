@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/launch.hpp"
+#include "device/kernel/launch.hpp"
 #include "paging/placement.hpp"
 #include "workload/axis.hpp"
 

@@ -68,7 +68,10 @@ class Workload {
   Workload& version(int v);  ///< raised whenever figures stop being comparable
   Workload& summary(std::string text);
   Workload& source(std::string text);  ///< paper and section
+  /// Words that checks are chosen by: the kind of workload, and a paper that measured it.
   Workload& tags(std::vector<std::string> tags);
+  /// Its kernels do no floating-point work, so its records have no kernel_flop_rate.
+  Workload& no_flops();
   /// None unless called (reference/*). Those that need more of a workload are left out: paged() adds them.
   Workload& placements(std::span<const memory::Placement> list);
   /// Its kernels can fetch pages by themselves, and measure() is told of which buffers: adds the placement for that.

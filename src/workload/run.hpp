@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/launch.hpp"
+#include "device/kernel/launch.hpp"
 #include "memory/placement.hpp"
 #include "workload/buffer.hpp"
 #include "workload/metric.hpp"

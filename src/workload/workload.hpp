@@ -18,7 +18,7 @@
 // Beside it: choices.hpp (what kernels are compiled for), library.hpp (the vendor's libraries), worst.hpp (for checks),
 // lanes.hpp (movements that run at once), team.hpp (several ranks), fresh_process.hpp.
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "workload/axis.hpp"
 #include "workload/case.hpp"
 #include "workload/clock.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 #include "fake_convolutions.hpp"
 
 namespace isthmus::device {

@@ -1,6 +1,6 @@
 // What the emulator finds in calls of Blas, Fft and Convolutions.
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 #include "emulator_fixture.hpp"
 
 namespace isthmus::device {

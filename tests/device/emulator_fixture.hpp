@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../emulated_machine.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::device {
 

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/engine_copies.hpp"
-#include "device/kernel.hpp"
-#include "device/libraries.hpp"
+#include "device/api/engine_copies.hpp"
+#include "device/api/libraries.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::device {
 namespace {

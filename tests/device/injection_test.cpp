@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 #include "emulator_fixture.hpp"
 
 namespace isthmus::device {

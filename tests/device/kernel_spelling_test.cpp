@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "device/float16.hpp"
+#include "device/kernel/float16.hpp"
 
 namespace isthmus::device {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 
 namespace isthmus::device {
 namespace {

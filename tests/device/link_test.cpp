@@ -1,6 +1,6 @@
 // Links against a false libnvidia-ml.so and a false /sys: runs in every backend's build, needs no GPU.
 
-#include "device/link.hpp"
+#include "device/telemetry/link.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 
 namespace isthmus::device {
 namespace {

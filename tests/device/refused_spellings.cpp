@@ -1,7 +1,7 @@
 // Names of CUDA's that are refused, one at a time: refused_spellings_test.cmake compiles this with REFUSED a number,
 // and with none, which must pass.
 
-#include "device/float16.hpp"
+#include "device/kernel/float16.hpp"
 
 namespace isthmus::device {
 

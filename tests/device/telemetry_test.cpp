@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "device/telemetry.hpp"
+#include "device/telemetry/telemetry.hpp"
 #include "fake_root.hpp"
 
 namespace isthmus::device {

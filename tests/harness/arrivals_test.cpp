@@ -1,6 +1,6 @@
 // Copies beside the work of a stream: none before its turn, and none too late for who waits for it.
 
-#include "harness/measure/arrivals.hpp"
+#include "harness/measure/passes/arrivals.hpp"
 
 #include <array>
 #include <chrono>

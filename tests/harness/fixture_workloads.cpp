@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "workload/fresh_process.hpp"
 #include "workload/workload.hpp"
 

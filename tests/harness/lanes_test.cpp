@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::workload {
 namespace {

@@ -1,6 +1,6 @@
 // What a device's state before and after a case says of its figures.
 
-#include "harness/measure/monitor.hpp"
+#include "harness/measure/watch/monitor.hpp"
 
 #include <gtest/gtest.h>
 

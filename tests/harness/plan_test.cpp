@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/measure/inputs.hpp"
+#include "harness/measure/inputs/inputs.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/plan/registry.hpp"
 

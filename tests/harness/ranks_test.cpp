@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "harness/measure/case_runner.hpp"
+#include "harness/measure/case/case_runner.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/ranks/process.hpp"

@@ -17,10 +17,10 @@
 #include <set>
 #include <sstream>
 
-#include "harness/measure/case_runner.hpp"
-#include "harness/measure/limits.hpp"
-#include "harness/measure/memory_peak.hpp"
-#include "harness/measure/stolen_time.hpp"
+#include "harness/measure/case/case_runner.hpp"
+#include "harness/measure/watch/limits.hpp"
+#include "harness/measure/watch/memory_peak.hpp"
+#include "harness/measure/watch/stolen_time.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/plan/registry.hpp"
 #include "harness/ranks/interrupt.hpp"

@@ -1,4 +1,4 @@
-#include "harness/measure/statistics.hpp"
+#include "harness/measure/results/statistics.hpp"
 
 #include <gtest/gtest.h>
 

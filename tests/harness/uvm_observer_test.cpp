@@ -1,6 +1,6 @@
 // Which events the observer takes for which sample, and what it says of samples that are not whole.
 
-#include "harness/measure/uvm_observer.hpp"
+#include "harness/measure/watch/uvm_observer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <deque>
 #include <stdexcept>
 
-#include "harness/measure/result.hpp"
+#include "harness/measure/results/result.hpp"
 
 namespace isthmus::harness {
 namespace {

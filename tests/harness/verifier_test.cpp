@@ -1,4 +1,4 @@
-#include "harness/measure/verifier.hpp"
+#include "harness/measure/inputs/verifier.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-#include "harness/measure/inputs.hpp"
+#include "harness/measure/inputs/inputs.hpp"
 
 namespace isthmus::harness {
 namespace {

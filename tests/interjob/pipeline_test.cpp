@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "emulator/emulator.hpp"
 #include "interjob/costs.hpp"
 

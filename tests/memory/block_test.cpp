@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::broken {
 

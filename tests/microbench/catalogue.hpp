@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "device/device.hpp"
-#include "harness/measure/case_runner.hpp"
+#include "device/api/device.hpp"
+#include "harness/measure/case/case_runner.hpp"
 #include "harness/plan/plan.hpp"
 
 namespace isthmus::microbench {

@@ -4,7 +4,7 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/measure/case_state.hpp"
+#include "harness/measure/passes/case_state.hpp"
 #include "harness/plan/description.hpp"
 
 namespace isthmus::microbench {

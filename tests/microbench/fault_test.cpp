@@ -8,7 +8,7 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/measure/statistics.hpp"
+#include "harness/measure/results/statistics.hpp"
 #include "harness/plan/description.hpp"
 #include "harness/plan/registry.hpp"
 #include "memory/pages.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "catalogue.hpp"
-#include "harness/measure/uvm_observer.hpp"
+#include "harness/measure/watch/uvm_observer.hpp"
 #include "trace/uvm/source.hpp"
 
 namespace isthmus::microbench {

@@ -4,8 +4,8 @@
 
 #include "../emulated_machine.hpp"
 #include "../microbench/catalogue.hpp"
-#include "device/kernel.hpp"
-#include "harness/measure/uvm_observer.hpp"
+#include "device/kernel/kernel.hpp"
+#include "harness/measure/watch/uvm_observer.hpp"
 #include "trace/uvm/emulated_driver.hpp"
 #include "trace/uvm/figures.hpp"
 #include "trace/uvm/range_groups.hpp"

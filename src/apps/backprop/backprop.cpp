@@ -239,6 +239,7 @@ void backprop(Case& c) {
 
 const Registration registration = with_data(
     paper_program("apps/backprop", backprop, "Rodinia's backprop", {{"loop", "host"}})
+        .tags({"app", "modes", "pipelining", "mi300a"})
         .summary("training of a network with one hidden layer of 16: forward, errors, adjustment of the weights")
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("inputs", "units of the input layer", 1 << 20))

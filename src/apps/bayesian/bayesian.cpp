@@ -408,6 +408,7 @@ void bayesian(Case& c) {
 
 const Registration registration =
     paper_program("apps/bayesian", bayesian, "UVMBench's bayesian", {{"loop", "host"}})
+        .no_flops()
         .summary("learning of a Bayesian network: scores of all sets of up to four parents, then a search over orders")
         .stagings({Staging::none, Staging::direct, Staging::async})
         .axis(number_axis("nodes", "nodes of the network", 30))

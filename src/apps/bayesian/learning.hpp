@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "memory/parallel.hpp"
 #include "workload/values.hpp"
 

@@ -371,7 +371,7 @@ const Registration registration = with_data(
         .version(1)
         .summary("wavelet transform of an image, rows and columns of a level in one pass")
         .source("mi300a-upm-2025, Table II (Rodinia's dwt2d)")
-        .tags({"app"})
+        .tags({"app", "mi300a"})
         .placements(memory::all_placements())
         .stagings({Staging::none})
         .axis(choice_axis("filter", "9/7 of fp32, or 5/3 of whole numbers, which loses nothing", {"9/7", "5/3"}))

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "workload/values.hpp"
 #include "workload/worst.hpp"
 

@@ -126,7 +126,7 @@ Workload fft_program(const std::string& name) {
       .version(1)
       .summary("complex Fourier transforms in fp32 by the vendor's library, out of place")
       .source("isthmus")
-      .tags({"app"})
+      .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
       .axis(number_axis("n", "complex numbers of a signal", 1 << 20))

@@ -126,7 +126,7 @@ Workload gauss_seidel_program(const std::string& name) {
       .version(1)
       .summary("Gauss-Seidel sweeps of Poisson's equation in fp64, both colours in one pass, or in the natural order")
       .source("uvm-batches-taco2024, Table 2")
-      .tags({"app"})
+      .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
       .axis(number_axis("n", "cells of a side of the cube", 64))

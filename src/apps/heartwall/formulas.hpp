@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "workload/values.hpp"
 
 namespace isthmus::apps::tracking {

@@ -210,7 +210,7 @@ Workload workload() {
   w.version(1)
       .summary("heat on a chip: a five-point stencil over many steps, several of them fused in a pass")
       .source("pipelining-taco2025, Table 2 (Rodinia's hotspot)")
-      .tags({"app"})
+      .tags({"app", "pipelining", "mi300a"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
       .axis(number_axis("rows", "rows of the chip", 2048))

@@ -7,7 +7,7 @@
 #include "apps/checks.hpp"
 #include "apps/inputs.hpp"
 #include "apps/modes.hpp"
-#include "device/shared_memory.hpp"
+#include "device/kernel/shared_memory.hpp"
 #include "paging/array.hpp"
 #include "workload/paged.hpp"
 #include "workload/workload.hpp"

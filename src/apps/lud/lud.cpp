@@ -199,7 +199,7 @@ const Registration registration =
         .version(1)
         .summary("LU decomposition in place, without pivoting: panels by own kernels, the rest by the library's GEMM")
         .source("pipelining-taco2025, Table 2 (Rodinia's lud), its super and mega")
-        .tags({"app"})
+        .tags({"app", "pipelining"})
         .placements(memory::all_placements())
         .stagings({Staging::none})
         .axis(number_axis("n", "rows and columns of the matrix", 4096))

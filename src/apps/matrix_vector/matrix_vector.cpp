@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "apps/inputs.hpp"
-#include "device/relaxed.hpp"
-#include "device/staging.hpp"
+#include "device/kernel/relaxed.hpp"
+#include "device/kernel/staging.hpp"
 #include "memory/parallel.hpp"
 #include "paging/array.hpp"
 #include "paging/optimum.hpp"
@@ -464,7 +464,7 @@ Workload workload(const std::string& name, void (*function)(Case&), const std::s
   w.version(1)
       .summary(summary)
       .source("gpuvm-2024, transfer-bound set (PolyBench)")
-      .tags({"app"})
+      .tags({"app", "gpuvm"})
       .placements(memory::all_placements())
       .paged()
       .stagings({Staging::none})

@@ -291,7 +291,7 @@ Workload multigrid_program(const std::string& name) {
       .version(1)
       .summary("V(2,2)-cycles of geometric multigrid for Poisson's equation in fp64, red-black, down to 4³ cells")
       .source("uvm-batches-taco2024, Table 2 (HPGMG)")
-      .tags({"app"})
+      .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
       .axis(number_axis("n", "cells of a side of the cube: 8, 16, 32 and so on", 64))

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/matrix_tile.hpp"
-#include "device/staging.hpp"
+#include "device/kernel/matrix_tile.hpp"
+#include "device/kernel/staging.hpp"
 
 namespace isthmus::apps {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "apps/network/description.hpp"
-#include "device/libraries.hpp"
+#include "device/api/libraries.hpp"
 #include "workload/buffer.hpp"
 #include "workload/skip.hpp"
 #include "workload/values.hpp"

@@ -21,7 +21,7 @@ inline void add_network(workload::Workload& program) {
   using namespace workload;
   const auto size = [](const char* network, int batch) { return AxisSettings{{"network", network}, {"batch", batch}}; };
   program.source("pipelining-taco2025, Table 2 (darknet's resnet18, resnet50, yolov3-tiny, yolov3)")
-      .tags({"app", "modes"})
+      .tags({"app", "modes", "pipelining"})
       .placements(memory::all_placements())
       .stagings({Staging::direct, Staging::async})
       .axis(choice_axis("network",

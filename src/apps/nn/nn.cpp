@@ -257,7 +257,7 @@ const Registration registration =
                   .version(1)
                   .summary("the ten records nearest to a position, selection in the same pass")
                   .source("mi300a-upm-2025, Table II (Rodinia's nn)")
-                  .tags({"app"})
+                  .tags({"app", "mi300a"})
                   .placements(memory::all_placements())
                   .stagings({Staging::none})
                   .axis(number_axis("records", "positions to look among", 1 << 24))

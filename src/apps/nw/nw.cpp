@@ -6,7 +6,7 @@
 
 #include "apps/checks.hpp"
 #include "apps/modes.hpp"
-#include "device/relaxed.hpp"
+#include "device/kernel/relaxed.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::apps {

@@ -276,10 +276,11 @@ const Registration registration =
         .version(1)
         .summary("sums of columns over the taxi trips of more than 9,000 seconds")
         .source("gpuvm-2024, section 5.5 and Figure 15, on columns of our own")
-        .tags({"app"})
+        .tags({"app", "gpuvm"})
         .placements(memory::all_placements())
         .paged()
         .stagings({Staging::none})
+        .no_flops()
         .axis(number_axis("trips", "rows of the table", 1 << 22))
         .axis(choice_axis("query", "what is summed: miles, fares, extras, tips, tolls, or all of them in one pass",
                           {"Q1", "Q2", "Q3", "Q4", "Q5", "all"}))

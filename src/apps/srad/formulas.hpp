@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/checks.hpp"
-#include "device/reciprocal.hpp"
+#include "device/kernel/reciprocal.hpp"
 #include "memory/parallel.hpp"
 #include "workload/worst.hpp"
 

@@ -417,6 +417,7 @@ void srad_v1(Case& c) {
 
 const Registration registration =
     paper_program("apps/srad", srad, "Rodinia's srad, version 2", {{"loop", "host"}})
+        .tags({"app", "modes", "pipelining", "mi300a"})
         .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("rows", "rows of the image", 4096))
@@ -432,7 +433,7 @@ const Registration registration_of_version_1 = with_data(
         .version(1)
         .summary("speckle-reducing diffusion of an image of pixels, with the statistics of all of it in each step")
         .source("mi300a-upm-2025, Table II (Rodinia's srad, version 1)")
-        .tags({"app"})
+        .tags({"app", "mi300a"})
         .placements(memory::all_placements())
         .stagings({Staging::none})
         .axis(number_axis("rows", "rows of the image", 2048))

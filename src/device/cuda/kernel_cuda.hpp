@@ -1,6 +1,6 @@
 #pragma once
 
-// The names of kernel.hpp for NVIDIA GPUs. Included by device/kernel.hpp only.
+// The names of kernel.hpp for NVIDIA GPUs. Included by device/kernel/kernel.hpp only.
 // Masks are 64 bits wide everywhere and narrowed here to the 32 lanes of a warp.
 
 #if defined(__CUDACC__)

@@ -3,8 +3,8 @@
 // Every vendor call goes through ISTHMUS_CALL: a status that is not success becomes an Error that names the function
 // of our API, the vendor's function, its reason and what to do.
 
+#include "device/api/injection.hpp"
 #include "device/gpu/vendor.hpp"
-#include "device/injection.hpp"
 
 namespace isthmus::device::gpu {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/api/libraries.hpp"
 #include "device/gpu/vendor_library.hpp"
-#include "device/libraries.hpp"
 
 namespace isthmus::device::gpu {
 

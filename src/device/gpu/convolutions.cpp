@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/api/injection.hpp"
+#include "device/api/library_arguments.hpp"
 #include "device/gpu/convolution_library.hpp"
-#include "device/injection.hpp"
-#include "device/library_arguments.hpp"
 
 namespace isthmus::device {
 

@@ -14,8 +14,8 @@
 
 #include "device/gpu/check.hpp"
 #include "device/gpu/device_limits.hpp"
-#include "device/link.hpp"
-#include "device/telemetry.hpp"
+#include "device/telemetry/link.hpp"
+#include "device/telemetry/telemetry.hpp"
 
 namespace isthmus::device {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "device/gpu/vendor.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::device::gpu {
 

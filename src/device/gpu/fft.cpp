@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "device/api/library_arguments.hpp"
 #include "device/gpu/check.hpp"
 #include "device/gpu/vendor_library.hpp"
-#include "device/library_arguments.hpp"
 
 namespace isthmus::device {
 

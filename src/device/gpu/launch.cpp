@@ -9,7 +9,7 @@
 
 #include "device/gpu/check.hpp"
 #include "device/gpu/device_limits.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::device::detail {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "device/engine_copies.hpp"
+#include "device/api/engine_copies.hpp"
+#include "device/api/strided_copy.hpp"
 #include "device/gpu/check.hpp"
-#include "device/strided_copy.hpp"
 
 namespace isthmus::device {
 

@@ -1,4 +1,4 @@
-#include "device/page_events.hpp"
+#include "device/api/page_events.hpp"
 
 namespace isthmus::device {
 

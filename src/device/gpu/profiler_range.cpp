@@ -1,6 +1,6 @@
 // NVTX is headers only and finds the profiler by itself; rocTX is a library that a profiler brings, loaded at run time.
 
-#include "device/profiler_range.hpp"
+#include "device/api/profiler_range.hpp"
 
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 // Copies to and from symbols: the runtime finds the device's variable by the address of the host's.
 
 #include "device/gpu/check.hpp"
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::device {
 

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::device::gpu {
 

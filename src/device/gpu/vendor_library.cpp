@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::device::gpu {
 namespace {

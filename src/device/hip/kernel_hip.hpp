@@ -1,6 +1,6 @@
 #pragma once
 
-// The names of kernel.hpp for AMD GPUs, HIP 5 and later. Included by device/kernel.hpp only.
+// The names of kernel.hpp for AMD GPUs, HIP 5 and later. Included by device/kernel/kernel.hpp only.
 // A wavefront runs in lockstep and its cross-lane operations take no mask: lanes that are not active give nothing.
 // Where a mask is asked for, it selects among the active lanes.
 
@@ -224,7 +224,7 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsi
 
 }  // namespace isthmus::device
 
+#include "device/api/refused_names.hpp"
 #include "device/hip/cuda_spellings_hip.hpp"
-#include "device/refused_names.hpp"
 
 #endif  // __HIPCC__

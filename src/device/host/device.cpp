@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "device/host/emulated.hpp"
-#include "device/launch.hpp"
+#include "device/kernel/launch.hpp"
 #include "emulator/devices.hpp"
 #include "emulator/emulator.hpp"
 #include "emulator/launch.hpp"

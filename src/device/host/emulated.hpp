@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "device/device.hpp"
-#include "device/injection.hpp"
+#include "device/api/device.hpp"
+#include "device/api/injection.hpp"
 #include "emulator/device.hpp"
 
 namespace isthmus::device {

@@ -10,9 +10,9 @@
 #include <numbers>
 #include <vector>
 
+#include "device/api/injection.hpp"
+#include "device/api/library_arguments.hpp"
 #include "device/host/library.hpp"
-#include "device/injection.hpp"
-#include "device/library_arguments.hpp"
 
 namespace isthmus::device {
 namespace {

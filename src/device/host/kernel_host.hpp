@@ -41,4 +41,4 @@ using emulator::warp_size;
 
 }  // namespace isthmus::device
 
-#include "device/refused_names.hpp"
+#include "device/api/refused_names.hpp"

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "device/engine_copies.hpp"
+#include "device/api/engine_copies.hpp"
+#include "device/api/page_events.hpp"
+#include "device/api/strided_copy.hpp"
 #include "device/host/emulated.hpp"
-#include "device/page_events.hpp"
-#include "device/strided_copy.hpp"
 #include "emulator/devices.hpp"
 #include "emulator/emulator.hpp"
 

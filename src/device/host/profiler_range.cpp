@@ -1,4 +1,4 @@
-#include "device/profiler_range.hpp"
+#include "device/api/profiler_range.hpp"
 
 namespace isthmus::device {
 

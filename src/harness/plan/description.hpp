@@ -30,6 +30,7 @@ struct Workload::Description {
   std::vector<int> devices;                   ///< empty: the session's
   std::optional<std::string> oversubscribed;  ///< the axis of its managed bytes, where those may be too many
   bool cpu_only = false, several_ranks = false;
+  bool flops = true;  ///< its kernels do floating-point work
 
   const Axis* find_axis(std::string_view name) const noexcept;
   const Size* find_size(std::string_view name) const noexcept;

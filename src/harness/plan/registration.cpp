@@ -189,6 +189,10 @@ Workload& Workload::cpu_only() {
   description_->cpu_only = true;
   return *this;
 }
+Workload& Workload::no_flops() {
+  description_->flops = false;
+  return *this;
+}
 Workload& Workload::several_ranks() {
   description_->several_ranks = true;
   return *this;

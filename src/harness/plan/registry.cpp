@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "memory/numa_nodes.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "harness/plan/input_files.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/plan/registry.hpp"

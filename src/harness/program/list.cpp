@@ -87,7 +87,9 @@ json workload_json(const Workload& workload) {
   }
   for (const auto& size : description.sizes) entry["sizes"][size.name] = settings_json(size.settings);
   if (!description.placements.empty()) {
-    for (const auto metric : measured_metrics()) entry["metrics"].push_back(metric);
+    for (const auto metric : measured_metrics()) {
+      if (description.flops || metric != "kernel_flop_rate") entry["metrics"].push_back(metric);
+    }
   }
   for (const auto& metric : description.metrics) entry["metrics"].push_back(metric);
   return entry;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "harness/plan/plan.hpp"
 #include "harness/ranks/watchdog.hpp"
 #include "trace/uvm/trace_file.hpp"

@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "device/unreached_injections.hpp"
-#include "harness/measure/inputs.hpp"
+#include "device/api/unreached_injections.hpp"
+#include "harness/measure/inputs/inputs.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/estimate.hpp"
 #include "harness/plan/names.hpp"

@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "harness/measure/case_runner.hpp"
+#include "harness/measure/case/case_runner.hpp"
 #include "harness/program/session.hpp"
 #include "harness/record/record.hpp"
 #include "harness/record/record_file.hpp"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "harness/measure/uvm_observer.hpp"
+#include "harness/measure/watch/uvm_observer.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/choose_device.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/measure/result.hpp"
+#include "harness/measure/results/result.hpp"
 #include "harness/program/session.hpp"
 
 namespace isthmus::harness {

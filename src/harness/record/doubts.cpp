@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "harness/plan/metric_ranges.hpp"
 #include "harness/plan/names.hpp"
 

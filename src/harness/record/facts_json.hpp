@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::harness {
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "build_info.hpp"
-#include "harness/measure/limits.hpp"
-#include "harness/measure/statistics.hpp"
+#include "harness/measure/results/statistics.hpp"
+#include "harness/measure/watch/limits.hpp"
 #include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/record/facts_json.hpp"

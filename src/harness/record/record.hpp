@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/measure/result.hpp"
+#include "harness/measure/results/result.hpp"
 #include "harness/record/table_file.hpp"
 
 namespace isthmus::harness {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/measure/result.hpp"
+#include "harness/measure/results/result.hpp"
 
 namespace isthmus::harness {
 

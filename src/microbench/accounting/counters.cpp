@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench::accounting {
 

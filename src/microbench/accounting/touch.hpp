@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::microbench::accounting {
 

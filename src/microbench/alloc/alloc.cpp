@@ -9,8 +9,8 @@
 #include <limits>
 #include <optional>
 
-#include "device/ignoring_errors.hpp"
-#include "device/mapped_memory.hpp"
+#include "device/api/ignoring_errors.hpp"
+#include "device/api/mapped_memory.hpp"
 #include "memory/block.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"

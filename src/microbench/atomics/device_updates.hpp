@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "microbench/atomics/bins.hpp"
 
 namespace isthmus::microbench::atomics {

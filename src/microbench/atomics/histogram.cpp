@@ -7,7 +7,7 @@
 #include <cmath>
 #include <thread>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"

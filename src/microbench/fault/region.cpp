@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "memory/placement.hpp"
 #include "workload/scratch_file.hpp"
 #include "workload/workload.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/faults/region.hpp"

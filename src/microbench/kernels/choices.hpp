@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "device/staging.hpp"
+#include "device/kernel/staging.hpp"
 #include "workload/choices.hpp"
 #include "workload/workload.hpp"
 

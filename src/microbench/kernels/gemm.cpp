@@ -1,6 +1,6 @@
 // C = A·B in fp32 on row-major matrices whose rows are padded to 128 bytes.
 
-#include "device/matrix_tile.hpp"
+#include "device/kernel/matrix_tile.hpp"
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/plain.hpp"
 

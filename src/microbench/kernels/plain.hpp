@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "microbench/products.hpp"
 #include "workload/workload.hpp"
 

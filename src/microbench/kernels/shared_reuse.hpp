@@ -2,7 +2,7 @@
 
 // reuse=shared: elements that go back to shared memory after each iteration, as in the original suite's kernels.
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench {
 

@@ -5,7 +5,7 @@
 #include <climits>
 #include <vector>
 
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 #include "microbench/latency/follow.hpp"
 
 namespace isthmus::microbench::latency {

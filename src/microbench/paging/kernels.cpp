@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "device/warp_in_grid.hpp"
+#include "device/kernel/warp_in_grid.hpp"
 #include "microbench/paging/pairs.hpp"
 #include "paging/array.hpp"
 

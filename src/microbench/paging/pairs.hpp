@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench::paged {
 

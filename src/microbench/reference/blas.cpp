@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "device/ignoring_errors.hpp"
+#include "device/api/ignoring_errors.hpp"
 #include "memory/parallel.hpp"
 #include "microbench/products.hpp"
 #include "workload/lanes.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
 #include "memory/crew.hpp"
 #include "microbench/transfer/movement.hpp"
 

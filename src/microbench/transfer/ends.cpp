@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "microbench/need.hpp"
 
 namespace isthmus::microbench::transfer {

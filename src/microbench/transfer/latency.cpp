@@ -1,7 +1,7 @@
 // transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
 // chain over its hops is what one access, or one page fault, takes.
 
-#include "device/peer_access.hpp"
+#include "device/api/peer_access.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"

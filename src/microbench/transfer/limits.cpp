@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::microbench::transfer {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "device/page_events.hpp"
+#include "device/api/page_events.hpp"
 #include "trace/uvm/driver.hpp"
 #include "trace/uvm/events.hpp"
 #include "trace/uvm/system.hpp"

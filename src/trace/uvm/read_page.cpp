@@ -1,6 +1,6 @@
 #include "trace/uvm/read_page.hpp"
 
-#include "device/kernel.hpp"
+#include "device/kernel/kernel.hpp"
 
 namespace isthmus::trace::uvm {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 
 namespace isthmus::trace::uvm {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "trace/uvm/emulated_driver.hpp"
 #include "trace/uvm/read_page.hpp"
 

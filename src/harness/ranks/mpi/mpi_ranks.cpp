@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "device/device.hpp"
+#include "device/api/device.hpp"
 #include "harness/output.hpp"
 
 namespace isthmus::mpi {

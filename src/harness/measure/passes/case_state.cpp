@@ -1,0 +1,201 @@
+#include "harness/measure/passes/case_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "harness/measure/passes/measurement.hpp"
+#include "harness/plan/estimate.hpp"
+#include "memory/host_memory.hpp"
+#include "memory/parallel.hpp"
+
+namespace isthmus::workload {
+
+using namespace harness;
+
+Case::State::State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
+                   const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
+    : spec(spec_),
+      device_info(std::move(device_)),
+      seed(seed_),
+      sampling(sampling_),
+      result(result_),
+      team(team_),
+      monitor(device_info ? std::optional(device_info->index) : std::nullopt),
+      observers{&monitor, &ranges, &account} {}
+
+Case::State::~State() = default;
+
+namespace {
+
+/// Far from one another and from whatever there is: an address to count with, where nothing is allocated.
+std::byte* made_up_address(std::size_t buffer) {
+  return reinterpret_cast<std::byte*>((buffer + 1) << 44);
+}
+
+}  // namespace
+
+std::byte* Case::State::device(std::size_t buffer) const {
+  if (const auto& asked = buffers.at(buffer).spec; asked.role == memory::Role::source)
+    throw std::logic_error("buffer " + asked.name + " lies on the host only: bring parts of it into a scratch buffer");
+  if (rehearsing) return made_up_address(buffer);
+  std::byte* address = set ? set->device(buffer) : nullptr;
+  if (set && set->view(buffer) != nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           " is paged, so it has no address for kernels: give them Run::paged()");
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           " has no address before measure(): ask for it inside the body");
+  return address;
+}
+
+std::byte* Case::State::host(std::size_t buffer) const {
+  if (rehearsing)
+    throw std::logic_error("a queued body asks for the host's copy of buffer " + buffers.at(buffer).spec.name +
+                           ": look at it in a check, or measure with Control::waits");
+  std::byte* address = set ? set->host(buffer) : nullptr;
+  if (address == nullptr)
+    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+                           (buffers.at(buffer).spec.role == memory::Role::scratch
+                                ? " lies on the device only: the host has none of it"
+                                : " has no address before measure(): ask for it inside the body or a check"));
+  return address;
+}
+
+const Case::State::Declared& Case::State::checked_buffer(std::size_t buffer) const {
+  const auto& declared = buffers.at(buffer);
+  if (declared.spec.role == memory::Role::scratch)
+    throw std::logic_error("buffer " + declared.spec.name +
+                           " lies on the device only, so no check sees it: make it an output, or read it in the body");
+  return declared;
+}
+
+void Case::State::refuse_known(const std::string& metric) const {
+  if (result.find(metric) != nullptr)
+    throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
+}
+
+bool Case::State::wants_latch() {
+  consult("--no-latch");
+  if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
+  return sampling.latch;
+}
+
+namespace {
+
+/// What the timer measured for one operation; nullopt where the value does not tell.
+std::optional<double> seconds_of(const Series& metric, double value) {
+  if (metric.unit == "s") return value;
+  if (metric.unit == "1/s" && value > 0) return 1 / value;
+  if (metric.unit == "B/s" && value > 0 && metric.bytes_moved) return *metric.bytes_moved / value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Case::State::judge_ticks(Series& metric) {
+  if (metric.samples.empty() || metric.tick <= 0 || emulated) return;
+  std::optional<double> shortest;
+  for (const double value : metric.valid()) {
+    const auto seconds = seconds_of(metric, value);
+    if (seconds) shortest = std::min(shortest.value_or(*seconds), *seconds);
+  }
+  metric.coarse = shortest && *shortest * metric.batch < sampling.least_ticks * metric.tick;
+  if (metric.coarse)
+    result.warn("timer_coarse", fmt::format("{} is shorter than {} ticks of its timer, so its interval is not given",
+                                            metric.name, sampling.least_ticks));
+}
+
+void Case::State::end_if_over_budget(std::string_view done) const {
+  if (!sampling.budget || footprint_only || elapsed() <= *sampling.budget) return;
+  const bool has_samples =
+      std::ranges::any_of(result.metrics, [](const Series& series) { return !series.samples.empty(); });
+  if (has_samples) return;
+  throw BudgetSpent(
+      fmt::format("the budget of {:g} s was over after {} ({:.3g} s), before the first sample; raise "
+                  "--budget, or choose a smaller size",
+                  *sampling.budget, done, elapsed()));
+}
+
+namespace {
+
+/// Seconds of a case that takes one sample and no warm-ups, where that can be told from its bytes.
+std::optional<double> shortest(const CaseSpec& spec, SamplingOptions sampling, std::size_t host_bytes,
+                               std::size_t device_bytes) {
+  sampling.samples = 1;
+  sampling.warmups = 0;
+  sampling.budget.reset();
+  CaseFootprint footprint;
+  footprint.host_bytes = host_bytes;
+  footprint.device_bytes = device_bytes;
+  return estimate_seconds(spec, sampling, footprint);
+}
+
+}  // namespace
+
+void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
+  using Memory = Shortage::Memory;
+  const auto refuse_more = [](Memory memory, std::size_t bytes, std::size_t there, double usable, const auto& words) {
+    const Shortage shortage = {memory, static_cast<double>(bytes), static_cast<double>(there), usable};
+    if (shortage.needed > usable)
+      throw Skip(fmt::format("needs {} of {} memory, {}", memory::format_bytes(shortage.needed),
+                             memory == Memory::host ? "host" : "device", words(memory::format_bytes(shortage.free))),
+                 shortage);
+  };
+  const std::size_t host = memory::host_memory().bytes;
+  // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
+  refuse_more(Memory::host, host_bytes, host, 0.95 * static_cast<double>(host),
+              [](const std::string& free) { return free + " are available"; });
+  constexpr double kDoubt = 2, kUsualOverhead = 0.1;  // estimates may be off by such a factor, and seconds
+  if (const auto& budget = sampling.budget) {
+    const auto seconds = shortest(spec, sampling, host_bytes, device_bytes);
+    if (seconds && *seconds > kDoubt * *budget + kUsualOverhead)
+      throw BudgetSpent(fmt::format(
+          "one sample of {} of host and {} of device memory takes about {:.2g} s, and the budget is {:g} s; "
+          "raise --budget, or choose a smaller size",
+          memory::format_bytes(static_cast<double>(host_bytes)),
+          memory::format_bytes(static_cast<double>(device_bytes)), *seconds, *budget));
+  }
+  if (!device_info) return;
+  const auto card = device::memory_info();
+  const auto latch = static_cast<double>(device::SpinLatch::kDeviceBytes);  // it is not there yet
+  refuse_more(Memory::device, device_bytes, card.free, static_cast<double>(card.free) - latch,
+              [&](const std::string& free) {
+                return fmt::format("{} of {} are free", free, memory::format_bytes(static_cast<double>(card.total)));
+              });
+}
+
+void Case::State::for_stretches(const Declared& buffer,
+                                const std::function<void(std::size_t, std::size_t, std::size_t)>& use) {
+  constexpr std::size_t kGrain = std::size_t{1} << 16;
+  const auto& shape = buffer.shape;
+  if (shape.columns == shape.pitch) {
+    memory::parallel_for(buffer.elements(), kGrain,
+                         [&](std::size_t first, std::size_t last) { use(first * buffer.element_bytes, first, last); });
+    return;
+  }
+  memory::parallel_for(
+      shape.rows, std::max<std::size_t>(1, kGrain / shape.pitch), [&](std::size_t first, std::size_t last) {
+        for (std::size_t row = first; row < last; ++row)
+          use(row * shape.pitch * buffer.element_bytes, row * shape.columns, (row + 1) * shape.columns);
+      });
+}
+
+void Case::State::fill(std::size_t index) {
+  const auto& buffer = buffers[index];
+  if (!buffer.fill) return;
+  std::byte* host = set->host(index);
+  if (buffer.whole) return buffer.fill(host, 0, buffer.elements());
+  for_stretches(buffer, [&](std::size_t offset, std::size_t first, std::size_t last) {
+    buffer.fill(host + offset, first, last);
+    clear_padding(buffer, host + offset);
+  });
+}
+
+void Case::State::clear_padding(const Declared& buffer, std::byte* row) {
+  const auto& [rows, columns, pitch] = buffer.shape;
+  if (columns < pitch) std::memset(row + columns * buffer.element_bytes, 0, (pitch - columns) * buffer.element_bytes);
+}
+
+}  // namespace isthmus::workload

@@ -1,0 +1,198 @@
+#include "harness/measure/passes/input_phase.hpp"
+
+#include <fmt/format.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/measure/inputs/inputs.hpp"
+#include "memory/pages.hpp"
+#include "workload/clock.hpp"
+#include "workload/scratch_file.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+using Declared = Case::State::Declared;
+
+std::size_t bytes_of(const Declared& buffer) {
+  return buffer.elements() * buffer.element_bytes;
+}
+
+/// Of a buffer's elements, made anew, piece by piece and in several threads: use(piece, number of its first element,
+/// byte of the buffer's memory where it belongs).
+template <class Use>
+void make_anew(const Declared& buffer, const Use& use) {
+  constexpr std::size_t kPiece = std::size_t{1} << 16;
+  Case::State::for_stretches(buffer, [&](std::size_t offset, std::size_t first, std::size_t last) {
+    std::vector<std::byte> made(std::min(kPiece, last - first) * buffer.element_bytes);
+    for (std::size_t at = first; at < last; at += kPiece) {
+      const std::size_t end = std::min(at + kPiece, last);
+      buffer.fill(made.data(), at, end);
+      use(std::span(made).first((end - at) * buffer.element_bytes), at, offset + (at - first) * buffer.element_bytes);
+    }
+  });
+}
+
+/// Of the buffers that have a fill.
+std::vector<std::size_t> filled(const Case::State& state) {
+  std::vector<std::size_t> list;
+  for (std::size_t i = 0; i < state.buffers.size(); ++i) {
+    if (state.buffers[i].fill) list.push_back(i);
+  }
+  return list;
+}
+
+/// Cases with the same inputs may still differ in what they hold of them.
+std::string scratch_name(const Case::State& state) {
+  std::string name = "scratch file";
+  for (const auto i : filled(state))
+    name += fmt::format(" {}:{}", state.buffers[i].spec.name, bytes_of(state.buffers[i]));
+  return name;
+}
+
+std::size_t scratch_bytes(const Case::State& state) {
+  const auto list = filled(state);
+  return std::accumulate(list.begin(), list.end(), std::size_t{0},
+                         [&](std::size_t sum, std::size_t i) { return sum + bytes_of(state.buffers[i]); });
+}
+
+}  // namespace
+
+/// All elements of all buffers, one after the other.
+struct InputPhase::Scratch {
+  explicit Scratch(const Case::State& state) : file(workload::open_scratch_file()) {
+    for (const auto i : filled(state)) {
+      const auto& buffer = state.buffers[i];
+      if (buffer.whole)
+        throw std::logic_error("buffer " + buffer.spec.name +
+                               " is filled as a whole, so it cannot be written in pieces");
+      make_anew(buffer, [&](std::span<const std::byte> piece, std::size_t first, std::size_t) {
+        workload::write_scratch_file(file, piece, bytes + first * buffer.element_bytes);
+      });
+      bytes += bytes_of(buffer);
+    }
+    workload::flush_scratch_file(file);
+  }
+  ~Scratch() { close(file); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  int file;
+  std::size_t bytes = 0;
+};
+
+bool InputPhase::is_in(const Case::State& state) {
+  return state.file_reader || writes_input(state.spec);
+}
+
+void InputPhase::check_room(const Case::State& state) {
+  if (writes_input(state.spec) && !holds_shared_input(state.inputs_name(), scratch_name(state)))
+    workload::need_scratch_room(scratch_bytes(state));
+}
+
+InputPhase::InputPhase(Case::State& state)
+    : s_(state), buffers_(state.file_reader ? state.file_reader->buffers : filled(state)) {
+  if (state.file_reader) return;
+  const Watched writing(s_, "written", Part::inputs);
+  scratch_ = std::static_pointer_cast<const Scratch>(
+      shared_input(state.inputs_name(), scratch_name(state),
+                   [&]() -> std::shared_ptr<const void> { return std::make_shared<Scratch>(state); }));
+}
+
+bool InputPhase::reads(std::size_t buffer) const {
+  return std::ranges::find(buffers_, buffer) != buffers_.end();
+}
+
+FileReading InputPhase::read() {
+  const int file = scratch_ ? scratch_->file : s_.file->descriptor();
+  FileReading reading{.seconds = 0, .bytes = scratch_ ? scratch_->bytes : s_.file->bytes(), .resident = {}};
+  {
+    const Watched inputs(s_, "", Part::inputs);
+    for (const auto index : buffers_) {
+      const auto& buffer = s_.buffers[index];
+      Case::State::for_stretches(buffer, [&](std::size_t offset, std::size_t, std::size_t) {
+        Case::State::clear_padding(buffer, s_.set->host(index) + offset);
+      });
+    }
+    memory::drop_cached_pages(file);
+  }
+  reading.resident = memory::cached_share(file, reading.bytes);
+  {
+    const Watched phase(s_, "file", Part::samples);
+    const double begin = now();
+    std::size_t offset = 0;
+    for (const auto buffer : scratch_ ? buffers_ : std::vector<std::size_t>{}) {
+      read_rows(buffer, offset);
+      offset += bytes_of(s_.buffers[buffer]);
+    }
+    if (!scratch_) read_by_user();
+    reading.seconds = now() - begin;
+  }
+  const Watched verifying(s_, "", Part::verifying);
+  s_.verifier.check_own({"what was read is the input", [this] { return count_wrong(); }, 0});
+  return reading;
+}
+
+/// One thread reads, as the originals do. Many rows with padding between them take one call.
+void InputPhase::read_rows(std::size_t index, std::size_t offset) const {
+  const auto& buffer = s_.buffers[index];
+  const auto& shape = buffer.shape;
+  std::byte* host = s_.set->host(index);
+  const std::size_t all = bytes_of(buffer);
+  const std::size_t row = shape.columns == shape.pitch ? all : shape.columns * buffer.element_bytes;
+  const std::size_t pitch = shape.pitch * buffer.element_bytes;
+  constexpr std::size_t kMostRows = 1024;  // IOV_MAX
+  std::vector<iovec> rows;
+  for (std::size_t done = 0; done < all;) {
+    rows.clear();
+    for (std::size_t at = done; at < all && rows.size() < kMostRows; at += rows.back().iov_len)
+      rows.push_back({host + at / row * pitch + at % row, row - at % row});
+    const auto got =
+        preadv(scratch_->file, rows.data(), static_cast<int>(rows.size()), static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      throw std::runtime_error(
+          fmt::format("the input that was written to {} cannot be read back ({}); set TMPDIR to "
+                      "another folder",
+                      workload::scratch_folder(), got < 0 ? std::strerror(errno) : "it ends early"));
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void InputPhase::read_by_user() const {
+  const auto next = s_.file_reader->open();
+  for (const auto index : buffers_) {
+    const auto& buffer = s_.buffers[index];
+    const auto& [rows, columns, pitch] = buffer.shape;
+    std::byte* host = s_.set->host(index);
+    for (std::size_t row = 0; row < rows; ++row) next(host + row * pitch * buffer.element_bytes, columns);
+  }
+}
+
+/// Elements, also those that later passes fill anew and so would not miss.
+double InputPhase::count_wrong() const {
+  std::atomic<std::size_t> wrong = 0;
+  for (const auto index : buffers_) {
+    const auto& buffer = s_.buffers[index];
+    const std::byte* host = s_.set->host(index);
+    make_anew(buffer, [&](std::span<const std::byte> piece, std::size_t, std::size_t offset) {
+      if (std::memcmp(piece.data(), host + offset, piece.size()) == 0) return;
+      for (std::size_t at = 0; at < piece.size(); at += buffer.element_bytes)
+        wrong += std::memcmp(&piece[at], host + offset + at, buffer.element_bytes) != 0 ? 1 : 0;
+    });
+  }
+  return static_cast<double>(wrong);
+}
+
+}  // namespace isthmus::harness

@@ -1,0 +1,71 @@
+#pragma once
+
+// Case::measure(): allocation cycles, and the samples of both readings in the last of them (docs/method.md).
+//
+// An allocation cycle is: host_alloc, host_touch, inputs (made, or read from a file), device_alloc, a cold pass, warm
+// passes, free. in, kernel, out and overlapped are sampled in the last cycle only, since allocating is slow.
+
+#include "harness/measure/passes/input_phase.hpp"
+#include "harness/measure/passes/passes.hpp"
+#include "harness/measure/watch/memory_peak.hpp"
+#include "workload/driver_prefetch.hpp"
+
+namespace isthmus::harness {
+
+/// What one allocation cycle took; absent where the placement has no such step.
+struct Allocation {
+  std::optional<double> host, device, graph, driver_prefetch;
+  std::optional<double> paging;  ///< of `device`: what kernels need to fetch pages
+  std::optional<FileReading> file;
+  double touch = 0;
+  double host_free = 0, device_free = 0;
+  Pass pass;  ///< a warm one of this cycle
+
+  double free() const { return host_free + device_free; }
+};
+
+class Measurement {
+ public:
+  Measurement(Case::State& state, Control control, std::function<void(Run&)> body);
+  void run();
+  /// Frees the last cycle's buffers and writes down what spans cycles.
+  void finish();
+
+ private:
+  void allocate();
+  /// Its time is a metric of its own.
+  void set_driver_prefetch(Allocation& allocation);
+  void free();
+  Pass cold_pass(bool first);
+  /// A pass in which each piece of work is timed by itself.
+  void look_at_pieces();
+  std::optional<Pass> sample_phased(const Pass& cold);
+  void sample_overlapped();
+  void sample_nothing();
+  void verify(bool fully);
+  bool ended() const;
+  /// One pass is cold, warm and sample in one.
+  bool takes_no_samples() const;
+
+  void report_allocation();
+  void report_memory();
+  void report_file();
+  void report_totals();
+  void report_counts();
+  void report_work();
+  void report_rates();
+  void report_overlap();
+
+  Case::State& s_;
+  const bool latched_;
+  const memory::Placement placement_;
+  Body body_;
+  Passes passes_;
+  std::optional<InputPhase> input_phase_;
+  std::optional<workload::DriverPrefetch> driver_prefetch_;
+  std::vector<Allocation> allocations_;
+  std::optional<MemoryPeak> memory_peak_;  // of the first cycle
+  Stop allocation_stop_ = Stop::samples;
+};
+
+}  // namespace isthmus::harness

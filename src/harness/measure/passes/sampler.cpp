@@ -1,0 +1,102 @@
+#include "harness/measure/passes/sampler.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "harness/measure/results/statistics.hpp"
+#include "harness/plan/names.hpp"
+#include "workload/clock.hpp"
+
+namespace isthmus::harness {
+
+namespace {
+
+/// The samples that are spoilt on this rank or another.
+std::set<std::size_t> on_any_rank(Team& team, const std::set<std::size_t>& samples) {
+  if (team.size() == 1) return samples;
+  std::set<std::size_t> all;
+  for (const auto& list : team.exchange(fmt::format("{}", fmt::join(samples, ",")))) {
+    for (const auto& index : split(list, ',')) {
+      if (!index.empty()) all.insert(std::stoul(index));
+    }
+  }
+  return all;
+}
+
+/// nullopt: go on; else why sampling ends after `taken` samples. Rank 0's word holds for all ranks of the case.
+std::optional<Stop> stop_after(Case::State& s, std::size_t taken, double sampled_for, const StoppingRule& rule,
+                               std::span<const Series> all) {
+  const auto settled = [&] {
+    return std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
+  };
+  const auto own = [&]() -> std::optional<Stop> {
+    if (s.emulated && !s.sampling.samples) return Stop::emulated;
+    int most = rule.most;
+    const bool long_enough = !s.adaptive() || sampled_for >= s.least_time();
+    if (s.adaptive() && !s.sampling.least_time && sampled_for >= s.sampling.long_sampling)
+      most = std::min(most, s.sampling.enough_long);
+    if (s.adaptive() && long_enough && settled()) return Stop::interval;
+    if (long_enough && taken >= static_cast<std::size_t>(most)) return Stop::samples;
+    if (s.over_budget(rule.budget_share)) return Stop::budget;
+    return std::nullopt;
+  }();
+  constexpr int kGoOn = -1;
+  const int decided = static_cast<int>(s.team.first(own ? static_cast<int>(*own) : kGoOn));
+  if (s.team.interrupted()) return Stop::interrupted;
+  return decided == kGoOn ? std::nullopt : std::optional(static_cast<Stop>(decided));
+}
+
+}  // namespace
+
+void sample_all(Case::State& s, std::span<Series> all, const StoppingRule& rule,
+                const std::function<Taken(std::size_t index)>& take) {
+  std::set<std::size_t> invalid;
+  std::optional<Stop> stop;
+  const double since = now();
+  if (s.team.interrupted()) stop = Stop::interrupted;
+  for (std::size_t index = 0; !stop; ++index) {
+    Taken taken;
+    try {
+      taken = take(index);
+    } catch (const Interrupted&) {
+      break;
+    }
+    if (taken.values.size() != all.size()) {
+      std::vector<std::string> names;
+      for (const auto& series : all) names.push_back(series.name);
+      throw std::logic_error(fmt::format("{} values came out for {}: a sample has one of each", taken.values.size(),
+                                         join(names, " and ")));
+    }
+    for (const auto& warning : taken.spoilt) s.result.warn(warning.code, warning.message, {index});
+    if (s.team.any(!taken.spoilt.empty())) invalid.insert(index);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].samples.push_back(taken.values[i]);
+      if (taken.batch > 0) all[i].batch = taken.batch;
+      all[i].invalid.assign(invalid.begin(), invalid.end());
+    }
+    stop = stop_after(s, index + 1, now() - since, rule, all);
+    for (auto* observer : s.observers) {
+      for (const auto& warning : observer->spoilt(index, stop.has_value())) {
+        s.result.warn(warning.code, warning.message, warning.samples);
+        invalid.insert(warning.samples.begin(), warning.samples.end());
+      }
+    }
+    if (rule.go_on && !rule.go_on(stop.has_value()) && !stop) break;
+  }
+  if (s.team.interrupted()) {
+    stop = Stop::interrupted;
+    s.result.interrupted = true;
+  }
+  const auto bad = on_any_rank(s.team, invalid);
+  for (auto& series : all) {
+    series.invalid.assign(bad.begin(), bad.end());
+    series.stop = stop.value_or(Stop::samples);
+    s.judge_ticks(series);
+  }
+}
+
+}  // namespace isthmus::harness
