@@ -1,10 +1,13 @@
 #include "memory/control_groups.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace isthmus::memory {
@@ -86,25 +89,65 @@ std::optional<std::size_t> number_in(const fs::path& path) {
   return std::nullopt;
 }
 
-/// What the folders from `group` up to the mount point leave.
-std::optional<std::size_t> left_below(const fs::path& root, const Mount& mount, const std::string& group,
-                                      const Version& version) {
-  // In a container the mount may show only the part of the hierarchy that is the container's.
-  std::string inside = group;
-  if (mount.group != "/") {
-    const bool is_part = group == mount.group || group.starts_with(mount.group + "/");
-    inside = is_part ? group.substr(mount.group.size()) : "";
+/// Whether the group of this folder has this process.
+bool has_us(const fs::path& folder) {
+  std::ifstream stream(folder / "cgroup.procs");
+  for (long pid = 0; stream >> pid;) {
+    if (pid == getpid()) return true;
   }
+  return false;
+}
+
+/// The path below a mount point of this process's group, which a namespace calls `group`: the namespace begins so many
+/// levels below. nullopt where none of them has this process.
+std::optional<std::string> hidden_path(const fs::path& point, std::ptrdiff_t levels, const std::string& group) {
+  constexpr std::size_t kMost = 10000;  // folders that are looked at
+  std::vector<std::string> level{""};
+  for (; levels > 0; --levels) {
+    std::vector<std::string> next;
+    for (const auto& folder : level) {
+      std::error_code problem;
+      for (const auto& entry : fs::directory_iterator(point.string() + folder, problem)) {
+        if (next.size() < kMost && entry.is_directory(problem) && !entry.is_symlink(problem))
+          next.push_back(folder + "/" + entry.path().filename().string());
+      }
+    }
+    level = std::move(next);
+  }
+  const std::string below = group == "/" ? "" : group;
+  const auto ours =
+      std::ranges::find_if(level, [&](const auto& each) { return has_us(point.string() + each + below); });
+  return ours == level.end() ? std::nullopt : std::optional(*ours + below);
+}
+
+/// The path of the group below the mount point; nullopt where that is not known.
+std::optional<std::string> path_inside(const fs::path& point, const Mount& mount, const std::string& group) {
+  if (mount.group == "/") return group;
+  // The mount is of a hierarchy that begins above this process's namespace: "/../..".
+  if (mount.group == "/.." || mount.group.starts_with("/../"))
+    return hidden_path(point, std::ranges::count(mount.group, '/'), group);
+  // In a container the mount may show only the part of the hierarchy that is the container's.
+  const bool is_part = group == mount.group || group.starts_with(mount.group + "/");
+  return is_part ? group.substr(mount.group.size()) : "";
+}
+
+/// What the folders from the group up to the mount point leave.
+ControlGroupMemory left_below(const fs::path& root, const Mount& mount, const std::string& group,
+                              const Version& version) {
+  const fs::path point = root / fs::path(mount.point).relative_path();
+  const auto found = path_inside(point, mount, group);
+  if (!found) return {.bytes = std::nullopt, .known = false};
+  std::string inside = *found;
   std::optional<std::size_t> least;
   for (;;) {
     while (inside.ends_with('/')) inside.pop_back();
-    const fs::path folder = (root / fs::path(mount.point).relative_path()).string() + inside;
+    const fs::path folder = point.string() + inside;
     const auto limit = number_in(folder / version.limit), used = number_in(folder / version.used);
     if (limit) {
       const std::size_t left = *limit - std::min(*limit, used.value_or(0));
       least = std::min(least.value_or(left), left);
     }
-    if (inside.empty()) return least;
+    if (inside.empty()) return {.bytes = least};
     const auto slash = inside.rfind('/');
     inside.erase(slash == std::string::npos ? 0 : slash);
   }
@@ -112,16 +155,18 @@ std::optional<std::size_t> left_below(const fs::path& root, const Mount& mount, 
 
 }  // namespace
 
-std::optional<std::size_t> control_group_memory(const fs::path& root) {
-  std::optional<std::size_t> least;
+ControlGroupMemory control_group_memory(const fs::path& root) {
+  ControlGroupMemory all;
   for (const Version* version : {&kVersion1, &kVersion2}) {
     const auto group = group_of(root, *version);
     if (!group) continue;
     for (const auto& mount : mounts_of(root, *version)) {
-      if (const auto left = left_below(root, mount, *group, *version)) least = std::min(least.value_or(*left), *left);
+      const auto [left, known] = left_below(root, mount, *group, *version);
+      if (left) all.bytes = std::min(all.bytes.value_or(*left), *left);
+      all.known &= known;
     }
   }
-  return least;
+  return all;
 }
 
 }  // namespace isthmus::memory

@@ -6,8 +6,14 @@
 
 namespace isthmus::memory {
 
-/// Bytes that the control groups of this process leave it: the least of its own group and those above, of version 1, of
-/// version 2 and where both are mounted. nullopt where none sets a limit. `root`: where /proc and the mount points are.
-std::optional<std::size_t> control_group_memory(const std::filesystem::path& root = "/");
+/// What the control groups of a process leave it.
+struct ControlGroupMemory {
+  std::optional<std::size_t> bytes;  ///< nullopt where none sets a limit
+  bool known = true;                 ///< false where a namespace hides the group of this process, and so its limit
+};
+
+/// The least of this process's own group and those above, of version 1, of version 2 and where both are mounted.
+/// `root`: where /proc and the mount points are.
+ControlGroupMemory control_group_memory(const std::filesystem::path& root = "/");
 
 }  // namespace isthmus::memory

@@ -94,7 +94,12 @@ HostMemory machine_memory(const std::filesystem::path& root, std::optional<std::
         "are skipped; {}",
         format_bytes(kLeast), kSet);
   }
-  if (group) found.bytes = std::min(found.bytes, *group);
+  if (group.bytes) found.bytes = std::min(found.bytes, *group.bytes);
+  if (!group.known && found.doubt.empty())
+    found.doubt = fmt::format(
+        "the control group of this process is hidden by a namespace, so how much host memory it may take is not known; "
+        "{}",
+        kSet);
   return found;
 }
 

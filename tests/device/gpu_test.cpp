@@ -131,13 +131,15 @@ TEST_F(Gpu, TelemetryIsComplete) {
   std::printf("  ECC %g errors %g persistence %g MIG %g VBIOS %s GSP %s mode %s\n", number(t.ecc),
               number(t.ecc_uncorrected), number(t.persistence), number(t.mig), t.vbios.value_or("?").c_str(),
               t.gsp_firmware.value_or("?").c_str(), t.compute_mode.value_or("?").c_str());
-  for (const auto& reason : t.throttle) std::printf("  throttled: %s\n", reason.c_str());
+  for (const auto& reason : t.throttle.value_or(std::vector<std::string>{}))
+    std::printf("  throttled: %s\n", reason.c_str());
   std::printf("  %zu links%s%s\n", t.links.size(), t.links.empty() ? "" : ", first ",
               t.links.empty() ? "" : t.links.front().c_str());
-  for (const unsigned pid : t.foreign_processes) std::printf("  foreign process %u\n", pid);
+  for (const unsigned pid : t.foreign_processes.value_or(std::vector<unsigned>{}))
+    std::printf("  foreign process %u\n", pid);
   EXPECT_TRUE(t.pcie_generation && t.pcie_width);
   EXPECT_TRUE(t.sm_clock_hz && t.power_w && t.temperature_c);
-  EXPECT_TRUE(t.foreign_processes.empty());
+  EXPECT_EQ(t.foreign_processes, std::vector<unsigned>{});
 }
 
 TEST_F(Gpu, LinksAreTold) {

@@ -898,6 +898,21 @@ class CommandLine(unittest.TestCase):
                 self.assertIn(said, done.stderr)
         self.assertEqual(len(self.records()), 2)
 
+    def test_resume_says_which_cases_were_measured_elsewhere(self):
+        run = ("fixture/host_loop", "--samples", "2")
+        self.measure(*run)
+        record = self.records()[0]
+        for changed, said in (
+            ({"run": {**record["run"], "node": "node07"}}, "(node node07, here "),
+            ({"host": {**record["host"], "cpu": "Old CPU"}}, "(CPU Old CPU, here "),
+            ({"run": {**record["run"], "git": "1234567"}}, "(commit 1234567, here "),
+        ):
+            with self.subTest(said=said):
+                self.record.write_text(json.dumps({**record, **changed}) + "\n")
+                done = self.measure(*run, "--resume", "--quiet")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("1 of the cases done before was measured elsewhere, or with other software " + said, done.stderr)
+
     def test_what_would_choose_nothing_is_refused(self):
         for option, value in (("--placement", "pinned"), ("--staging", "direct"), ("--mode", "pm")):
             with self.subTest(option=option):

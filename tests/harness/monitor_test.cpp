@@ -73,6 +73,22 @@ TEST(Monitor, OtherProcessesAndALowLimitAreTold) {
   EXPECT_EQ(codes(before, after), (Codes{"foreign_processes", "power_limited"}));
 }
 
+TEST(Monitor, WhatTheDriverDoesNotSayIsNoted) {
+  const auto note = [](const device::Telemetry& state) {
+    CaseResult result;
+    warn_about_state(result, state, state);
+    return result.notes["device_state"];
+  };
+  device::Telemetry state;
+  EXPECT_EQ(note(state), "") << "no source was asked";
+  state.source = "nvml";
+  EXPECT_EQ(note(state), "the driver does not say whether others used the device, nor whether it slowed itself down");
+  state.throttle.emplace();
+  EXPECT_EQ(note(state), "the driver does not say whether others used the device");
+  state.foreign_processes.emplace();
+  EXPECT_EQ(note(state), "");
+}
+
 TEST(Monitor, HeatSpoilsSamplesAndAPowerCapDoesNot) {
   for (const char* reason : {"hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown"})
     EXPECT_TRUE(spoils_samples(reason)) << reason;

@@ -1,12 +1,14 @@
 #include "memory/control_groups.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "../temporary_path.hpp"
+#include "memory/host_memory.hpp"
 
 namespace isthmus::memory {
 namespace {
@@ -32,7 +34,7 @@ class ControlGroups : public testing::Test {
     write(folder + "/memory.max", limit);
     write(folder + "/memory.current", used);
   }
-  std::optional<std::size_t> left() const { return control_group_memory(root_); }
+  std::optional<std::size_t> left() const { return control_group_memory(root_).bytes; }
 
   static constexpr const char* kMount1 = "35 31 0:32 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n";
   static constexpr const char* kMount2 = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
@@ -93,6 +95,25 @@ TEST_F(ControlGroups, OfAContainerBeginAtItsMount) {
   EXPECT_EQ(left(), 700u);
   write("/proc/self/cgroup", "4:memory:/elsewhere\n");
   EXPECT_EQ(left(), 700u);
+}
+
+TEST_F(ControlGroups, OfANamespaceAreFoundByTheirProcesses) {
+  write("/proc/self/mountinfo", "41 31 0:38 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write("/proc/self/cgroup", "0::/inner\n");
+  group_2("/sys/fs/cgroup/pods/other/inner", "100");
+  write("/sys/fs/cgroup/pods/other/inner/cgroup.procs", "1\n");
+  EXPECT_FALSE(control_group_memory(root_).known);
+  EXPECT_EQ(left(), std::nullopt);
+  EXPECT_NE(machine_memory(root_, 1000).doubt.find("free"), std::string::npos) << "what is worse is said";
+  write("/proc/meminfo", "MemAvailable: 1 kB\n");
+  EXPECT_NE(machine_memory(root_, 1000).doubt.find("is hidden by a namespace"), std::string::npos);
+
+  group_2("/sys/fs/cgroup/pods/ours/inner", "max");
+  group_2("/sys/fs/cgroup/pods/ours", "700");
+  write("/sys/fs/cgroup/pods/ours/inner/cgroup.procs", "1\n" + std::to_string(getpid()) + "\n");
+  EXPECT_TRUE(control_group_memory(root_).known);
+  EXPECT_EQ(left(), 700u);
+  EXPECT_EQ(machine_memory(root_, 1000).doubt, "");
 }
 
 TEST_F(ControlGroups, OfFilesThatAreNoneSetNoLimit) {

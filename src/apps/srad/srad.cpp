@@ -417,7 +417,6 @@ void srad_v1(Case& c) {
 
 const Registration registration =
     paper_program("apps/srad", srad, "Rodinia's srad, version 2", {{"loop", "host"}})
-        .tags({"app", "modes", "pipelining", "mi300a"})
         .summary("speckle-reducing anisotropic diffusion of an image, statistics of the next step in the same pass")
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("rows", "rows of the image", 4096))

@@ -144,10 +144,12 @@ struct Telemetry {
   /// Critical errors (NVIDIA's Xid numbers) that the driver reported since this process first asked for this telemetry;
   /// nullopt where it reports none to us.
   std::optional<std::vector<unsigned>> xids;
-  std::vector<std::string> throttle;        ///< reasons active now, such as "sw_power_cap"
-  std::vector<std::string> links;           ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
-  std::vector<unsigned> foreign_processes;  ///< pids of other processes with memory on this device
-  std::string source;                       ///< "nvml", "sysfs", "" when nothing could be asked
+  /// Reasons active now, such as "sw_power_cap"; nullopt where the driver does not say.
+  std::optional<std::vector<std::string>> throttle;
+  /// Pids of other processes with memory on this device; nullopt where the driver does not say.
+  std::optional<std::vector<unsigned>> foreign_processes;
+  std::vector<std::string> links;  ///< one per active NVLink/xGMI link, "nvlink 26.562 GB/s"
+  std::string source;              ///< "nvml", "sysfs", "" when nothing could be asked
 };
 /// Asks NVML (loaded at run time) or sysfs; never throws, absent facts stay null.
 Telemetry telemetry(int index) noexcept;

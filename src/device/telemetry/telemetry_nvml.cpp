@@ -27,11 +27,12 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 
-std::vector<std::string> throttle_reasons(const Asker& ask) {
+/// nullopt where NVML does not tell.
+std::optional<std::vector<std::string>> throttle_reasons(const Asker& ask) {
   unsigned long long bits = 0;
   if (!ask.nvml().call("nvmlDeviceGetCurrentClocksEventReasons", ask.device(), &bits) &&
       !ask.nvml().call("nvmlDeviceGetCurrentClocksThrottleReasons", ask.device(), &bits)) {
-    return {};
+    return std::nullopt;
   }
   // Bit 0, idle, is left out: a GPU that waits for work is not held back.
   constexpr std::array<const char*, 11> names{nullptr,
@@ -76,9 +77,10 @@ std::optional<std::vector<ProcessInfo>> compute_processes(const Asker& ask) {
   return processes ? processes : list_processes(ask, "nvmlDeviceGetComputeRunningProcesses_v2");
 }
 
-std::vector<unsigned> foreign_processes(const Asker& ask) {
+/// nullopt where NVML does not tell.
+std::optional<std::vector<unsigned>> foreign_processes(const Asker& ask) {
   const auto processes = compute_processes(ask);
-  if (!processes) return {};
+  if (!processes) return std::nullopt;
 
   std::vector<unsigned> pids;
   bool saw_ourselves = false;

@@ -156,13 +156,14 @@ std::vector<XgmiLink> xgmi_links(const fs::path& node) {
   return links;
 }
 
-/// Processes that hold memory on this device, ours left out.
-std::vector<unsigned> foreign_processes(const fs::path& root, const fs::path& node) {
+/// Processes that hold memory on this device, ours left out; nullopt where the driver does not say.
+std::optional<std::vector<unsigned>> foreign_processes(const fs::path& root, const fs::path& node) {
   const auto gpu_id = read_line(node / "gpu_id");
-  std::vector<unsigned> pids;
-  if (!gpu_id) return pids;
   std::error_code problem;
-  for (const auto& entry : fs::directory_iterator(root / "sys/class/kfd/kfd/proc", problem)) {
+  const fs::directory_iterator entries(root / "sys/class/kfd/kfd/proc", problem);
+  if (!gpu_id || problem) return std::nullopt;
+  std::vector<unsigned> pids;
+  for (const auto& entry : entries) {
     const auto name = entry.path().filename().string();
     unsigned pid = 0;
     const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);

@@ -140,8 +140,20 @@ class DoneBefore {
     const auto device = device_of(*spec.workload, context.device);
     const auto found = settled_.find(case_identity(identity_, spec, device, context.sampling.chunks));
     if (found == settled_.end()) return false;
-    if (found->second != words_ && otherwise_++ == 0) their_words_ = found->second;
+    if (found->second.options != words_ && otherwise_++ == 0) their_words_ = found->second.options;
+    const auto here = origin_here(device);
+    if (found->second.origin != here && elsewhere_++ == 0) differences_ = differences(found->second.origin, here);
     return true;
+  }
+
+  /// Says whose records stand for cases that are not measured here.
+  void tell_elsewhere() const {
+    if (elsewhere_ == 0) return;
+    say(fmt::format(
+        "{} of the cases done before {} measured elsewhere, or with other software ({}); {} as {}, so name "
+        "another file to measure {} here",
+        elsewhere_, elsewhere_ == 1 ? "was" : "were", differences_, elsewhere_ == 1 ? "it stays" : "they stay",
+        elsewhere_ == 1 ? "it is" : "they are", elsewhere_ == 1 ? "it" : "them"));
   }
 
   void tell_otherwise() const {
@@ -158,8 +170,26 @@ class DoneBefore {
  private:
   const RunIdentity& identity_;
   std::vector<std::string> words_, their_words_;
-  std::map<std::string, std::vector<std::string>> settled_;
-  int otherwise_ = 0;
+  std::map<std::string, SettledCase> settled_;
+  std::string differences_;  ///< of the first that was measured elsewhere
+  int otherwise_ = 0, elsewhere_ = 0;
+
+  /// "node a, here b; driver none, here 580": what two origins do not have in common.
+  static std::string differences(const std::map<std::string, std::string>& theirs,
+                                 const std::map<std::string, std::string>& here) {
+    std::vector<std::string> texts;
+    const auto of = [](const auto& origin, const std::string& word) {
+      const auto found = origin.find(word);
+      return found == origin.end() ? std::string("unknown") : found->second;
+    };
+    auto all = theirs;
+    all.insert(here.begin(), here.end());
+    for (const auto& [word, value] : all) {
+      if (of(theirs, word) != of(here, word))
+        texts.push_back(fmt::format("{} {}, here {}", word, of(theirs, word), of(here, word)));
+    }
+    return join(texts, "; ");
+  }
 };
 
 }  // namespace
@@ -235,6 +265,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   }
   if (file != nullptr) settle(*file, table_paths);
   before.tell_otherwise();
+  before.tell_elsewhere();
   if (file != nullptr && identity.process == 1) tell_unused(settings, tally, options.quiet);
   return tally;
 }

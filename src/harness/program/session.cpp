@@ -286,7 +286,7 @@ class Remaining {
   const RunContext& context_;
   int processes_, done_ = 0;
   RunIdentity identity_;
-  std::map<std::string, std::vector<std::string>> settled_;
+  std::map<std::string, SettledCase> settled_;
 };
 
 /// "120 cases, about 3 min", as far as that is known beforehand.

@@ -43,8 +43,8 @@ json state_json(const std::optional<device::Telemetry>& state) {
           {"vbios", or_null(state->vbios)},
           {"gsp_firmware", or_null(state->gsp_firmware)},
           {"compute_mode", or_null(state->compute_mode)},
-          {"throttle", state->throttle},
-          {"foreign_processes", state->foreign_processes}};
+          {"throttle", or_null(state->throttle)},
+          {"foreign_processes", or_null(state->foreign_processes)}};
 }
 
 json speed_json() {

@@ -229,6 +229,31 @@ json verify_json(const Verification& found) {
 
 }  // namespace
 
+std::map<std::string, std::string> origin_of(const json& record) {
+  std::map<std::string, std::string> origin;
+  const auto take = [&](const char* word, const json& from, const char* field) {
+    if (const auto found = from.find(field); found != from.end() && found->is_string()) origin[word] = *found;
+  };
+  take("node", record.at("run"), "node");
+  take("commit", record.at("run"), "git");
+  take("CPU", record.at("host"), "cpu");
+  take("compiler", record.at("build"), "compiler");
+  if (const auto& devices = record.at("devices"); !devices.empty()) {
+    take("driver", devices.front(), "driver");
+    take("runtime", devices.front(), "runtime");
+  }
+  return origin;
+}
+
+std::map<std::string, std::string> origin_here(const std::optional<device::DeviceInfo>& device) {
+  json here{{"run", {{"node", node_name()}, {"git", or_null(std::string(build_info::git))}}},
+            {"host", {{"cpu", host_facts().cpu}}},
+            {"build", build_json()},
+            {"devices", json::array()}};
+  if (device) here["devices"].push_back({{"driver", or_null(device->driver)}, {"runtime", or_null(device->runtime)}});
+  return origin_of(here);
+}
+
 std::string new_run_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());

@@ -3,7 +3,9 @@
 // One case as one JSON object: schema/record.schema.json.
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,5 +52,11 @@ bool is_settled(const nlohmann::json& record);
 
 /// The options of a command that say how cases are measured, sorted: "--numa 0", "--samples 5".
 std::vector<std::string> sampling_words(const std::vector<std::string>& command);
+
+/// Where and with what a record was measured, in words: "node", "CPU", "commit", "compiler", "driver", "runtime". What
+/// it does not say is left out.
+std::map<std::string, std::string> origin_of(const nlohmann::json& record);
+/// Same for what this process would measure on the device.
+std::map<std::string, std::string> origin_here(const std::optional<device::DeviceInfo>& device);
 
 }  // namespace isthmus::harness

@@ -420,10 +420,11 @@ std::size_t broken_line(const std::string& path) {
   return broken;
 }
 
-std::map<std::string, std::vector<std::string>> settled_cases(const std::string& path) {
-  std::map<std::string, std::vector<std::string>> settled;
+std::map<std::string, SettledCase> settled_cases(const std::string& path) {
+  std::map<std::string, SettledCase> settled;
   for_each_valid_record(path, "", [&](const nlohmann::json& record) {
-    if (is_settled(record)) settled[case_identity(record)] = sampling_words(record.at("run").at("command"));
+    if (is_settled(record))
+      settled[case_identity(record)] = {sampling_words(record.at("run").at("command")), origin_of(record)};
   });
   return settled;
 }

@@ -95,9 +95,14 @@ void for_each_record(const std::string& path, std::string_view text,
 void for_each_valid_record(const std::string& path, std::string_view text,
                            const std::function<void(const nlohmann::json& record)>& use);
 
-/// Identities of the cases that the file holds valid and settled records of, and the sampling_words() of each; lines
-/// that are none are passed over.
-std::map<std::string, std::vector<std::string>> settled_cases(const std::string& path);
+/// How, where and with what a case was measured.
+struct SettledCase {
+  std::vector<std::string> options;  ///< sampling_words()
+  std::map<std::string, std::string> origin;
+};
+
+/// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
+std::map<std::string, SettledCase> settled_cases(const std::string& path);
 
 /// The first line that is no JSON that a reader takes, from 1; 0 where there is none, or no regular file.
 std::size_t broken_line(const std::string& path);

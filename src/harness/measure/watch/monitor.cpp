@@ -54,7 +54,7 @@ std::vector<Warning> Monitor::spoilt(std::size_t sample, bool last) {
   see(telemetry);
   last_asked_ = now();
   bool slowed = false;
-  for (const auto& reason : telemetry.throttle) {
+  for (const auto& reason : telemetry.throttle.value_or(std::vector<std::string>{})) {
     if (harmless(reason)) continue;
     slowed |= spoils_samples(reason);
     if (std::find(throttle_reasons.begin(), throttle_reasons.end(), reason) == throttle_reasons.end())
@@ -86,8 +86,17 @@ void warn_about_state(CaseResult& result, const device::Telemetry& before, const
     result.warn("xid_errors",
                 fmt::format("the driver reported Xid {} on this device during the case; see the kernel's log",
                             fmt::join(std::span(*after.xids).subspan(before.xids->size()), ", ")));
-  auto foreign = before.foreign_processes;
-  foreign.insert(foreign.end(), after.foreign_processes.begin(), after.foreign_processes.end());
+  if (!after.source.empty() && (!after.foreign_processes || !after.throttle))
+    result.notes["device_state"] = fmt::format("the driver does not say {}",
+                                               !after.foreign_processes && !after.throttle
+                                                   ? "whether others used the device, nor whether it slowed itself down"
+                                               : after.throttle ? "whether others used the device"
+                                                                : "whether the device slowed itself down");
+  std::vector<unsigned> foreign;
+  for (const auto* each : {&before, &after}) {
+    if (each->foreign_processes)
+      foreign.insert(foreign.end(), each->foreign_processes->begin(), each->foreign_processes->end());
+  }
   std::sort(foreign.begin(), foreign.end());
   foreign.erase(std::unique(foreign.begin(), foreign.end()), foreign.end());
   if (!foreign.empty())
