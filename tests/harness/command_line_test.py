@@ -911,7 +911,9 @@ class CommandLine(unittest.TestCase):
                 self.record.write_text(json.dumps({**record, **changed}) + "\n")
                 done = self.measure(*run, "--resume", "--quiet")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn("1 of the cases done before was measured elsewhere, or with other software " + said, done.stderr)
+                self.assertIn(
+                    "1 of the cases done before was measured elsewhere, or with other software " + said, done.stderr
+                )
 
     def test_what_would_choose_nothing_is_refused(self):
         for option, value in (("--placement", "pinned"), ("--staging", "direct"), ("--mode", "pm")):
