@@ -204,6 +204,15 @@ def first_line(path) -> bytes:
         return b""
 
 
+def first_bytes(path, most: int) -> bytes:
+    """The first bytes of a file, as they stand; empty where it cannot be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return b"" if no_file(os.fstat(file.fileno())) else file.read(most)
+    except OSError:
+        return b""
+
+
 def is_record(line: bytes) -> bool:
     """Whether a line looks like a record of any version, whole or not."""
     return line.startswith(b"{") and re.search(rb'"schema"\s*:\s*"isthmus[.]record/', line) is not None

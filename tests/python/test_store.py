@@ -619,6 +619,35 @@ def test_a_part_without_a_manifest_does_not_count(tmp_path):
     assert counts(tmp_path / "compacted")["records"] == 1
 
 
+@pytest.mark.parametrize("of_others", [[], ["pod.yaml"], ["1.json"], ["00000001.json.bak"]])
+def test_a_folder_of_manifests_of_others_hides_no_record(tmp_path, of_others):
+    write(tmp_path / "a/1.jsonl", LINE)
+    write(tmp_path / "b/2.jsonl", other(2))
+    (tmp_path / "b/manifests").mkdir()
+    for name in of_others:
+        write(tmp_path / "b/manifests" / name, '{"kind": "Pod"}')
+    assert counts(tmp_path)["records"] == 2
+
+
+def test_records_in_a_compacted_table_are_named(tmp_path, capsys):
+    write(tmp_path / "r/1.jsonl", LINE)
+    compact.compact(tmp_path / "r", processes=1)
+    assert cli.main(["table", str(tmp_path / "r")]) == exits.PASSED
+    table = tmp_path / "r/compacted"
+    for name in ("2.jsonl", "family=microbench/3.jsonl.zst", "4.txt"):
+        write(table / name, other(name))
+    (table / "up").symlink_to("..")
+    capsys.readouterr()
+    for folder in (tmp_path / "r", table):
+        assert cli.main(["report", str(folder)]) == exits.UNDECIDED
+        said = capsys.readouterr().err
+        assert said.count("skipped ") == 3
+        (table / "up").unlink(missing_ok=True)
+        for name in ("2.jsonl", "family=microbench/3.jsonl.zst", "4.txt"):
+            assert f"{name}: not read in the compacted table {table}" in said
+    assert len(compact.compact(tmp_path / "r", processes=1)["skipped"]) == 3
+
+
 def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):
     for name in "ab":
         write(tmp_path / name / "r.jsonl", json.dumps(changed(run__id=f"run-of-{name}")))

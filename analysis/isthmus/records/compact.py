@@ -74,7 +74,7 @@ def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) ->
         os.fsync(file.fileno())
     try:
         while True:
-            present = compacted.manifests(folder)
+            present = load.manifests(folder)
             number = int(present[-1].stem) + 1 if present else 1
             try:
                 os.link(name, directory / f"{number:08d}.json")

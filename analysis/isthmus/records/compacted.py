@@ -61,11 +61,6 @@ def source_of(root, folder) -> str:
     return ".." if os.path.dirname(os.path.realpath(folder)) == root else root
 
 
-def manifests(folder) -> list[pathlib.Path]:
-    """Manifests of a compacted folder, oldest first; their names count up."""
-    return sorted((pathlib.Path(folder) / load.MANIFESTS).glob("[0-9]*.json"))
-
-
 def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], str | None]:
     """Files, parts with their seals, files that are gone, and the source folder, of a manifest."""
     try:
@@ -94,7 +89,10 @@ def find(folder) -> Compacted | None:
     result = Compacted(folder, {}, [], [])
     held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
     seals: dict[str, list] = {}
-    found = manifests(folder)
+    try:
+        found = load.manifests(folder)
+    except OSError as error:
+        raise Error(f"{folder / load.MANIFESTS}: {error.strerror}; make it readable, or move it away") from None
     for path in found:
         files, parts, gone, source = _manifest(path)
         if result.source and source and source != result.source:

@@ -195,6 +195,8 @@ def without_files(path, files: list[str], skipped: list[Skipped]) -> list[Skippe
     return [Skipped(str(path), "a folder without any .jsonl or .jsonl.gz file; leave it out, or name another")]
 
 
+_MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # how `isthmus compact` begins one
+_MANIFEST_HEAD = 64  # bytes in which that stands
 DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
 _PACKED = {".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4", ".zip": "zip", ".7z": "7-Zip"}
@@ -214,15 +216,55 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
     return None
 
 
+def manifests(folder) -> list[pathlib.Path]:
+    """Manifests of a compacted folder, oldest first; their names count up. Raises OSError where they cannot be seen."""
+    place = pathlib.Path(folder, MANIFESTS)
+    try:
+        names = os.listdir(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(place / name for name in names if re.fullmatch(r"[0-9].*[.]json", name))
+
+
+def is_table(folder) -> bool:
+    """Whether a folder is a compacted table: it has a manifest, by its name and how it begins, that can be read."""
+    with contextlib.suppress(OSError):  # of which walk() says so
+        return any(_MANIFEST.match(inputs.first_bytes(path, _MANIFEST_HEAD)) for path in manifests(folder))
+    return False
+
+
 def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True):
     """Each folder below one, itself first, and the names of its files, sorted; compacted tables only if asked for.
 
     Links to folders are followed, unless `links` is false, after all that is there without them, and no folder is
     entered twice. Folders that cannot be read are added to `skipped`, as those whose path is longer than the system
-    takes; any other depth is read.
+    takes; any other depth is read. So are files of records in a table that is left out.
     """
     seen: set[tuple[int, int]] = set()
-    starts = [os.fspath(top)]
+    tables: list[str] | None = None if compacted else []
+    yield from _walk([os.fspath(top)], skipped, seen, tables, links)
+    for table in tables or ():
+        skipped += _strays(table, seen, links)
+
+
+def strays(table) -> list[Skipped]:
+    """Files of records in a compacted table, where nobody reads them, and what in it cannot be looked at."""
+    return _strays(os.fspath(table), set(), links=True)
+
+
+def _strays(table: str, seen: set[tuple[int, int]], links: bool) -> list[Skipped]:
+    found: list[Skipped] = []
+    why = f"not read in the compacted table {table}, of which only the parts count; move it out of there"
+    for folder, names in _walk([table], found, seen, None, links):
+        for file in (os.path.join(folder, name) for name in names):
+            if ".jsonl" in os.path.basename(file).lower() or inputs.is_record(inputs.first_line(file)):
+                found.append(Skipped(file, why))
+    return found
+
+
+def _walk(starts: list[str], skipped: list[Skipped], seen: set[tuple[int, int]], tables: list[str] | None, links: bool):
+    """Does walk(): enters no folder that was `seen`, and adds compacted tables to `tables` instead of entering them,
+    unless that is None."""
     for start in starts:
         pending = [start]
         while pending:
@@ -237,7 +279,10 @@ def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = 
                 skipped.append(Skipped(folder, f"a folder that cannot be read ({error.strerror})"))
                 continue
             below = [(os.path.join(folder, name), is_link) for name, is_link in folders]
-            below = [each for each in below if compacted or not os.path.isdir(os.path.join(each[0], MANIFESTS))]
+            if tables is not None:
+                here = {path for path, _ in below if is_table(path)}
+                tables += sorted(here)
+                below = [each for each in below if each[0] not in here]
             starts += [path for path, is_link in below if is_link and links]
             pending += [path for path, is_link in reversed(below) if not is_link]
             yield folder, names

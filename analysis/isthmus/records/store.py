@@ -159,6 +159,7 @@ class _Sources:
     def add(self, path, *, among_others: bool = False) -> None:
         if table := compacted.find(path):
             self.tables.append((table, []))
+            self.skipped += load.strays(path)
             return
         files, skipped = load.find(path)
         self.skipped += skipped

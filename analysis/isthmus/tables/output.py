@@ -160,7 +160,7 @@ def refuse_input(path) -> None:
     if what := inputs.holds(path):
         raise Error(f"{path} holds {what}, which no output replaces; name another file")
     above = pathlib.Path(os.path.realpath(path)).parents
-    if any((folder / load.MANIFESTS).is_dir() for folder in above[:3]) or above[0].name == load.MANIFESTS:
+    if any(map(load.is_table, above[:3])) or (above[0].name == load.MANIFESTS and load.is_table(above[1])):
         raise Error(f"{path} is a part of a compacted table, which no output replaces; name another file")
 
 
