@@ -176,3 +176,46 @@ def test_a_word_without_effect_is_refused(bare, command):
     name, *words = command
     done = started(f"scripts/{name}", *words, path=bare)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and name in done.stderr
+
+
+def repository(folder, *, broken):
+    """A repository of one commit, whose index is no index where it is `broken`."""
+    (folder / "src").mkdir()
+    (folder / "src/file").write_text("1")
+    by = ["-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "src"], [*by, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True)
+    if broken:
+        (folder / ".git/index").write_bytes(b"cut short")
+
+
+def stated_by_cmake(folder):
+    """What the program would record of its tree: the text behind `dirty = `."""
+    output = folder / "build_info.hpp"
+    words = [f"-D{name}=x" for name in ("VERSION", "COMPILER", "FLAGS", "TYPE", "CODE", "PACKAGE")]
+    script = ROOT / "src/harness/record/build_info.cmake"
+    subprocess.run(["cmake", f"-DSOURCE={folder}", f"-DOUTPUT={output}", *words, "-P", script], check=True)
+    return re.search(r" dirty = (.*);", output.read_text())[1]
+
+
+def stated_by_build_once(folder):
+    """What a kept program is known by: the last word of git_state()."""
+    function = re.search(
+        r"^git_state\(\) \{\n.*?^\}$", (ROOT / "scripts/build-once").read_text(), re.DOTALL | re.MULTILINE
+    )
+    script = f"set -euo pipefail; root=$1\n{function[0]}\ngit_state"
+    return subprocess.run(
+        ["bash", "-c", script, "-", folder], check=True, capture_output=True, text=True
+    ).stdout.split()[-1]
+
+
+@pytest.mark.parametrize("stated, words", [
+    (stated_by_cmake, ("false", "true", "std::nullopt")), (stated_by_build_once, ("clean", "changed", "unknown")),
+])  # fmt: skip
+def test_a_tree_of_which_git_cannot_tell_is_not_clean(tmp_path, stated, words):
+    for name, word in zip(("clean", "changed", "unknown"), words):
+        (folder := tmp_path / name).mkdir()
+        repository(folder, broken=name == "unknown")
+        if name == "changed":
+            (folder / "src/file").write_text("22")
+        assert stated(folder) == word

@@ -6,8 +6,10 @@ set(dirty "std::nullopt")
 if(failed)
   set(git "")
 else()
-  execute_process(COMMAND git -C ${SOURCE}/src status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET)
-  if(changes STREQUAL "")
+  execute_process(COMMAND git -C ${SOURCE}/src status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET
+                  RESULT_VARIABLE failed)
+  if(failed) # an index that cannot be read, say: not known
+  elseif(changes STREQUAL "")
     set(dirty "false")
   else()
     set(dirty "true")
