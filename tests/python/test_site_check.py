@@ -593,6 +593,26 @@ def test_a_reference_file_that_nothing_reads_is_an_error(tree, capsys):
     assert "more.yml: not read" in check(tree, capsys)[1]
 
 
+def test_a_file_of_references_that_no_file_names_is_an_error(tree, capsys):
+    put(tree, GOOD, references="- {$ref: shared/a.yaml}\n")
+    folder = tree / "site-configs/atlantis/references"
+    for name, text in (("shared/a.yaml", "- {$ref: deep/b.yaml}\n"), ("shared/deep/b.yaml", REFERENCE)):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(text)
+    (folder / "shared/README.md").write_text("what they are")
+    assert check(tree, capsys)[0] == exits.PASSED
+    for name in ("h200/all.yaml", "h200/x.YML"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(LAUNCH)
+    why = "nothing in it holds, as no file that is read names it by $ref"
+    capsys.readouterr()
+    status, shown = check(tree, capsys)
+    assert status == exits.FOUND and shown.count(why) == 2
+    assert all(f"references/{name}: {why}" in shown for name in ("h200/all.yaml", "h200/x.YML"))
+    assert cli.main(["references", "check", "--site", str(folder.parent)]) == exits.FOUND
+    assert capsys.readouterr().out.replace("\n  ", " ").count(why) == 2
+
+
 UNREADABLE = [
     (
         lambda place: place.symlink_to("moved-away"),

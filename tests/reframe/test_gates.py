@@ -410,6 +410,14 @@ def test_a_file_of_references_that_is_not_read_is_red(session, tmp_path):
     assert not outcome.green and "call it own.yaml" in outcome.output
 
 
+def test_a_file_of_references_that_no_file_names_is_red(session, tmp_path):
+    assert session(fake="gpu:cuda", site=GPU, references=IN_BOUND).green
+    (tmp_path / "site/references/h200").mkdir()
+    (tmp_path / "site/references/h200/all.yaml").write_text(IN_BOUND)
+    outcome = session(fake="gpu:cuda", site=GPU, references=IN_BOUND)
+    assert not outcome.green and "references/h200/all.yaml: nothing in it holds, as no file" in outcome.output
+
+
 @pytest.mark.parametrize(
     "make, why",
     [

@@ -25,9 +25,14 @@ from isthmus.verdicts import outlying
 FALSE_ALARMS = 0.1  # of all figures of a night together
 
 
-def _entries(site: pathlib.Path) -> tuple[lookup.Entry, ...]:
-    """References of a site, by its folder."""
-    return lookup.load(*lookup.folders(site / "reframe.py"))
+def _places(site: pathlib.Path) -> list[pathlib.Path]:
+    """Folders with references of a site, by its folder."""
+    return lookup.folders(site / "reframe.py")
+
+
+def _entries(site: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[lookup.Entry, ...]:
+    """References of a site, by its folder; adds the files that were read to `opened`."""
+    return lookup.load(*_places(site), opened=opened)
 
 
 def _own_entries(site: pathlib.Path) -> list[lookup.Entry]:
@@ -109,9 +114,13 @@ def check(asked) -> int:
     if not asked.paths:
         selection.refuse_unused(asked, ("workload", "metric"))
     folder = site_tree.site_folder(asked.site)
-    entries = _entries(folder)
+    opened: set[pathlib.Path] = set()
+    entries = _entries(folder, opened)
     catalogue = _catalogue(asked.catalogue)
-    problems = [*lookup.problems(entries, catalogue), *lookup.idle(entries, site_tree.partitions(folder))]
+    problems = [
+        *lookup.problems(entries, catalogue), *lookup.idle(entries, site_tree.partitions(folder)),
+        *lookup.never_read(_places(folder), opened),
+    ]  # fmt: skip
     missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
     for line in output.fold_each(problems):
         print(line)

@@ -14,6 +14,7 @@ import json
 import math
 import pathlib
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
@@ -22,6 +23,7 @@ from isthmus import Error, inputs, spelling
 from isthmus import units as amounts
 from isthmus.profiles.profile import PROFILED
 from isthmus.records import doubts, validate
+from isthmus.records import load as load_records
 from isthmus.references import selectors
 
 #: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
@@ -127,20 +129,44 @@ def listed(folder: pathlib.Path) -> list[pathlib.Path]:
     raise BadReference(f"{folder}: {why}, so no reference in it would hold; mend or remove it")
 
 
-def load(*places: pathlib.Path) -> tuple[Entry, ...]:
-    """All entries of the files of these folders; folders below are read through `$ref`. Raises BadReference."""
+def load(*places: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[Entry, ...]:
+    """All entries of the files of these folders; folders below are read through `$ref`. Raises BadReference.
+
+    Adds the files that were read to `opened`: see never_read().
+    """
     entries: list[Entry] = []
     for path in (path for folder in places for path in listed(folder)):
         if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml":
             raise BadReference(f"{path}: not read under this name; call it {path.stem}.yaml")
         if path.suffix == ".yaml":
-            entries += load_file(path)
+            entries += load_file(path, opened)
     return tuple(entries)
 
 
-def load_file(path: pathlib.Path) -> list[Entry]:
-    """The entries of one file, and of those that it names."""
-    return _Reader().file(pathlib.Path(path), {}, ())
+def load_file(path: pathlib.Path, opened: set[pathlib.Path] | None = None) -> list[Entry]:
+    """The entries of one file, and of those that it names. Adds all of these files to `opened`, by their own paths."""
+    reader = _Reader()
+    entries = reader.file(pathlib.Path(path), {}, ())
+    if opened is not None:
+        opened |= reader.files()
+    return entries
+
+
+def never_read(places: Iterable[pathlib.Path], opened: set[pathlib.Path]) -> list[str]:
+    """A sentence for each file below these folders that was not `opened`, and for what there cannot be looked at."""
+    found: dict[str, None] = {}
+    for place in places:
+        unseen: list[load_records.Skipped] = []
+        below = list(load_records.walk(place, unseen, compacted=True)) if place.is_dir() else []
+        for folder, name in ((folder, name) for folder, names in below[1:] for name in names):
+            path = pathlib.Path(folder, name)
+            if path.suffix.lower() in (".yml", ".yaml") and path.resolve() not in opened:
+                shown = path.relative_to(place.parent)
+                found[f"{shown}: nothing in it holds, as no file that is read names it by $ref"] = None
+        for each in unseen:
+            shown = pathlib.Path(each.path).relative_to(place.parent)
+            found[f"{shown}: {each.why}, so no reference in it would hold"] = None
+    return list(found)
 
 
 def read_yaml(path: pathlib.Path):
@@ -166,6 +192,9 @@ class _Reader:
     def __init__(self) -> None:
         self._contents: dict[pathlib.Path, Any] = {}
         self._named = self._bounds = 0
+
+    def files(self) -> set[pathlib.Path]:
+        return set(self._contents)
 
     def _content(self, path: pathlib.Path, within: tuple[pathlib.Path, ...]):
         """The contents of a file; the last of those that it is `within` is the file itself."""

@@ -484,17 +484,20 @@ class Site:
 
     def _references(self, partitions):
         seen: dict[tuple, str] = {}
+        opened: set[pathlib.Path] = set()
+        all_read = True
         self._misnamed()
         for path in self._reference_files():
             if path.suffix != ".yaml":
                 if path.is_dir():
-                    continue  # read where a file names what is in it by $ref
+                    continue  # read where a file names what is in it by $ref: never_read()
                 self.error(f"references/{path.name}", "not read: files end in .yaml")
                 continue
             try:
-                entries = lookup.load_file(path)
+                entries = lookup.load_file(path, opened)
             except lookup.BadReference as error:
                 self.error("references", str(error))
+                all_read = False
                 continue
             for sentence in lookup.problems(entries, self.known.catalogue):
                 self.error("references", sentence + self._nearest(sentence))
@@ -502,6 +505,8 @@ class Site:
                 self.error("references", sentence)
             for entry in entries:
                 self._reference(entry, seen)
+        for sentence in lookup.never_read(lookup.folders(self.path), opened) if all_read else ():
+            self.error("references", sentence)
 
     def _reference_files(self) -> list[pathlib.Path]:
         found = []

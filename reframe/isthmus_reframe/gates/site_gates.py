@@ -43,10 +43,16 @@ def _files_of_system() -> list[str]:
 
 
 @functools.cache  # each figure is held to them
+def _references() -> tuple[tuple[lookup.Entry, ...], list[str]]:
+    """References of the current system, and a sentence for each file that is next to them and never read."""
+    places = dict.fromkeys(folder for file in _files_of_system() for folder in lookup.folders(pathlib.Path(file)))
+    opened: set[pathlib.Path] = set()
+    return lookup.load(*places, opened=opened), lookup.never_read(places, opened)
+
+
 def references() -> tuple[lookup.Entry, ...]:
     """References of the current system, from next to each of its configuration files. Raises BadReference."""
-    places = (folder for file in _files_of_system() for folder in lookup.folders(pathlib.Path(file)))
-    return lookup.load(*dict.fromkeys(places))
+    return _references()[0]
 
 
 def idle_references(printer) -> list[str]:
@@ -58,6 +64,7 @@ def idle_references(printer) -> list[str]:
     with contextlib.suppress(lookup.BadReference):  # of which each check says so
         found = lookup.problems(references(), catalogue.load())
         found += lookup.idle(references(), site_tree.partitions_of({"systems": own}))
+        found += _references()[1]
     for each in found:
         printer.warning(each)
     return found
