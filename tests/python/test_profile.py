@@ -187,6 +187,18 @@ def test_perf_that_counted_a_part_says_which(tmp_path):
     assert note.startswith("counted in user mode only, and not as a whole: page-faults, cycles;")
 
 
+@pytest.mark.parametrize("event, called", [
+    ("cpu_core/cycles/u", "cpu_core/cycles/"), ("cpu_core/cycles:u/", "cpu_core/cycles/"),
+    ("cpu/event=0x3c,umask=0x0/uP", "cpu/event=0x3c,umask=0x0/"), ("cpu_atom/cycles/:u", "cpu_atom/cycles/"),
+])  # fmt: skip
+def test_perf_that_counted_a_part_of_an_event_of_one_unit_says_so(tmp_path, event, called):
+    text = f"20;;{event};1;100.00;;\n30;;cpu_core/uops/;1;100.00;;\n9;;sched:sched_switch;1;100.00;;\n"
+    seen = read_text(tmp_path, perf.read, text, "stat.perf")
+    assert seen.counters == {called: 20.0, "cpu_core/uops/": 30.0, "sched:sched_switch": 9.0}
+    [note] = seen.all_notes()
+    assert note.startswith(f"counted in user mode only, and not as a whole: {called};")
+
+
 def test_perf_in_another_language(tmp_path):
     assert read_text(tmp_path, perf.read, "98,52;msec;task-clock;1;100,00\n".replace("100,00", "100.00"),
                      "a.perf").counters["cpu_seconds"] == pytest.approx(0.09852)  # fmt: skip

@@ -20,7 +20,10 @@ EVENTS = (
     "page-faults", "minor-faults", "major-faults", "context-switches", "cpu-migrations", "task-clock",
     "dTLB-load-misses", "instructions", "cycles", "LLC-load-misses",
 )  # fmt: skip
-_MODIFIER = re.compile(r"(?<=.):([a-zA-Z]+)$")  # cycles:u
+_LETTERS = "[ukhGHIpPSDWebR]+"  # perf-list(1), "Event modifiers"
+#: cycles:u and cpu_core/cycles:u/, as well as cpu_core/cycles/u.
+_MODIFIER = re.compile(rf"(?P<name>.+):(?P<letters>{_LETTERS})(?P<end>/?)")
+_MODIFIER_OF_UNIT = re.compile(rf"(?P<name>[^/]+/.*)(?P<end>/)(?P<letters>{_LETTERS})")
 #: Modifiers that count a part; without any, all is counted.
 _MODES = {"u": "in user mode", "k": "in the kernel", "h": "in the hypervisor", "G": "in guests", "H": "on the host"}
 _BEGIN = "# started on"  # how perf begins the output of each run
@@ -90,6 +93,12 @@ def _has_deviation(fields: list[str]) -> bool:
     return len(fields) > 3 and fields[3].rstrip().endswith("%")
 
 
+def _without_modifier(event: str) -> tuple[str, str]:
+    """An event without its modifiers, and their letters."""
+    found = _MODIFIER.fullmatch(event) or _MODIFIER_OF_UNIT.fullmatch(event)
+    return (found["name"] + found["end"], found["letters"]) if found else (event, "")
+
+
 def _lack(event: str, value: str, lacking: dict[str, dict[str, None]]) -> None:
     """Files an event that was not counted by the reason."""
     why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
@@ -112,8 +121,7 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
     value, unit, event = fields[:3]
     event = event.strip()
-    modifier = _MODIFIER.search(event)
-    event = event.removesuffix(modifier[0]) if modifier else event
+    event, letters = _without_modifier(event)
     if value.startswith("<"):
         _lack(event, value, lacking)
         return
@@ -124,7 +132,7 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         return  # a figure that perf derives from others, on a line of its own
     if unit not in _UNITS:
         raise _Unknown(f"{where}: {event} is in {unit!r}, which is not known")
-    modes = [_MODES[letter] for letter in (modifier[1] if modifier else "") if letter in _MODES]
+    modes = [_MODES[letter] for letter in letters if letter in _MODES]
     time = fields[3].strip() if len(fields) > 3 else ""
     if time and not time.isdecimal():
         raise ProfileError(f"{where}: {time!r} stands where the time is that {event} was counted, as perf stat -G "
