@@ -219,7 +219,10 @@ def is_record(line: bytes) -> bool:
 
 
 def holds(path) -> str | None:
-    """What a file holds that is measured, and so never overwritten: "records", "a trace", or "a report of ReFrame"."""
+    """What a file holds that is measured, and so never overwritten: "records", "a trace", or "a report of ReFrame".
+
+    A file that cannot be read may hold any of them.
+    """
     name = os.path.basename(os.path.realpath(path)).lower()
     if name.endswith((".jsonl", ".jsonl.gz")) or is_record(first_line(path)):
         return "records"
@@ -228,8 +231,10 @@ def holds(path) -> str | None:
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        return f"what cannot be read ({error.strerror})"
     if head.lstrip().startswith(b"{") and re.search(rb'"(session_info|testcases)"\s*:', head):
         return "a report of ReFrame"
     return None

@@ -19,8 +19,9 @@ import types
 import pytest
 from histories import History, jobs_of, write
 
-from isthmus import cli, exits, inputs
+from isthmus import Error, cli, exits, inputs
 from isthmus.records import load
+from isthmus.tables import output
 
 
 class Hangs(Exception):
@@ -120,6 +121,19 @@ def test_no_output_replaces_what_was_measured_or_read(kept, monkeypatch, words, 
     assert pathlib.Path(where).read_bytes() == before and not done.stdout
     assert done.returncode == exits.BAD_INPUT and done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.endswith("; name another\n") or done.stderr.endswith("; name another file\n")
+
+
+def test_no_output_replaces_what_cannot_be_read(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    output.refuse_input(path)
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(inputs, "open", refuse, raising=False)
+    with pytest.raises(Error, match=r"holds what cannot be read .Permission denied., which no output replaces"):
+        output.refuse_input(path)
 
 
 def test_no_output_replaces_a_part_of_a_compacted_table(kept, tmp_path):

@@ -16,7 +16,7 @@ import profiles
 import pytest
 from hypothesis import strategies as st
 
-from isthmus import cli, exits
+from isthmus import cli, exits, inputs
 from isthmus.profiles import as_record, command, cupti, database, ncu, nsys, numerals, perf, profile, rocprofv3
 from isthmus.records import content, validate
 
@@ -1305,6 +1305,22 @@ def test_what_a_profiler_admits_in_its_log_is_missing(tmp_path, tool, line, lost
     missing = command.read(tool, tmp_path).missing
     assert bool(missing) == lost
     assert not lost or f"rank0/log says {line}" in missing[0]
+
+
+def test_a_log_that_cannot_be_read_may_admit_anything(tmp_path, monkeypatch, capsys):
+    folder = profiles.write(tmp_path / "rank0", "nsys")
+    (folder / "log").write_text("WARNING: 3 CUDA events were lost\n")
+    open_file = inputs.open_file
+
+    def refuse(path):
+        if pathlib.Path(path).name == "log":
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_file(path)
+
+    monkeypatch.setattr(inputs, "open_file", refuse)
+    assert cli.main(["profile", "nsys", str(tmp_path)]) == exits.UNDECIDED
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not the whole run: rank0/log cannot be read (Permission denied), so nobody knows what nsys admits" in said
 
 
 def test_a_warning_of_ncu_that_admits_no_loss_is_a_note(tmp_path, capsys):

@@ -79,7 +79,10 @@ _LETTERS = {"W": "Warning", "E": "Error", "F": "Error"}
 
 
 def read_log(profile: Profile, path: pathlib.Path) -> None:
-    """Adds to a profile what its tool's own lines of a log admit; the other lines are the program's."""
+    """Adds to a profile what its tool's own lines of a log admit; the other lines are the program's.
+
+    A log that cannot be read may admit anything, so that is said as missing.
+    """
     own = _OWN.get(profile.tool)
     if own is None:
         return
@@ -88,7 +91,11 @@ def read_log(profile: Profile, path: pathlib.Path) -> None:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - _LONGEST_LOG))
             lines = file.read(_LONGEST_LOG).decode(errors="replace").splitlines()
-    except OSError:
+    except OSError as error:
+        why = error.strerror or str(error)
+        profile.lack(
+            f"{path.name} cannot be read ({why}), so nobody knows what {profile.tool} admits in it; make it readable"
+        )
         return
     for line in lines:
         found = own.match(line)
