@@ -167,6 +167,24 @@ def unwieldy(content: Any, most: int) -> str | None:
     return None
 
 
+# --- names ---
+
+_PACKED = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4", ".zip": "zip",
+           ".7z": "7-Zip"}  # fmt: skip
+
+
+def packer(name: str) -> str | None:
+    """What packed a file, by the end of its name; None where that says nothing."""
+    return next((packer for end, packer in _PACKED.items() if name.lower().endswith(end)), None)
+
+
+def unread_because(name: str, wanted: str, or_else: str) -> str:
+    """Why a file of this name is not read where only names that end in `wanted` are, and what to do."""
+    if by := packer(name):
+        return f"packed by {by}, which is not read; unpack it to end in {wanted}{or_else}"
+    return f"not read under this name; rename it to end in {wanted}{or_else}"
+
+
 # --- what must not be overwritten ---
 
 

@@ -735,6 +735,40 @@ def test_a_dangling_link_is_one_sentence(tmp_path, capsys):
     assert f"perf left no *.perf; {why}" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("tool, name", [
+    ("perf", "rank1.perf.gz"), ("perf", "nid002.perf.txt"), ("perf", "other.PERF"), ("perf", "rank0.perf.old"),
+    ("perf", "rank1"), ("perf", "rank1.txt"), ("perf", "rank1.dat.zst"), ("perf", "rank1.tar.gz"),
+    ("ncu", "x.csv.gz"), ("ncu", "rank1.ncu-rep.gz"), ("nsys", "x.sqlite.gz"), ("nsys", "rank1.nsys-rep.zst"),
+    ("cupti", "x.json.bz2"), ("rocprofv3", "2_results.db.gz"), ("rocprofv3", "2_kernel_trace.csv.xz"),
+])  # fmt: skip
+def test_an_output_under_another_name_is_missed(tmp_path, capsys, tool, name):
+    [only] = profiles.write(tmp_path, tool).iterdir()
+    only.rename(tmp_path / f"rank0{only.suffix}")
+    for other in ("slurm-17.out", "log", "rank0.log", "rank0.nsys-rep.gz", f"rank0{only.suffix}.gz", "notes.txt",
+                  "run.jsonl", "rank0.sqlite-journal", "agent_info.gz", f"x{only.suffix}x"):  # fmt: skip
+        (tmp_path / other).touch()
+    aged(tmp_path / f"rank0{only.suffix}", -5)
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.PASSED, capsys.readouterr().out
+    (tmp_path / name).write_bytes(b"x")
+    capsys.readouterr()
+    assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"not the whole run: {name}:" in said and "not read" in said
+
+
+def test_a_packed_folder_of_a_rank_is_missed(tmp_path):
+    profiles.write(tmp_path / "rank0", "perf")
+    (tmp_path / "rank1.tgz").touch()
+    [why] = command.read("perf", tmp_path).missing
+    assert why.startswith("not the whole run: rank1.tgz: ")
+
+
+def test_where_all_outputs_have_other_names_these_are_named(tmp_path):
+    (tmp_path / "stat.perf.gz").touch()
+    with pytest.raises(profile.ProfileError, match=r"left no \*.perf; stat.perf.gz: packed by gzip"):
+        command.read("perf", tmp_path)
+
+
 def test_a_folder_called_manifests_hides_no_rank(tmp_path):
     profiles.write(tmp_path / "rank0", "perf")
     (tmp_path / "rank0" / "manifests").mkdir()

@@ -19,7 +19,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from isthmus import exits, spelling
+from isthmus import exits, inputs, spelling
 from isthmus.groups import grouped
 from isthmus.profiles import admissions, as_record, coverage, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
 from isthmus.profiles.profile import FURTHER, Kernel, Moved, Profile, ProfileError, Ranks, added
@@ -122,7 +122,10 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
     outputs = _current(every, stale)
     found = _once(folder, outputs)
     unconverted = _unconverted(tool, below, every)
-    reasons = [*_convert(tool, folder, unconverted), *_convert_again(tool, folder, stale), *_unseen(below)]
+    reasons = [
+        *_convert(tool, folder, unconverted), *_convert_again(tool, folder, stale), *_misnamed(tool, below, every),
+        *_unseen(below),
+    ]  # fmt: skip
     if not found:
         if not stale and tool == "nsys" and unconverted and all(path.suffix == ".qdstrm" for path in unconverted):
             raise ProfileError(
@@ -245,6 +248,53 @@ def _unseen(below: _Below) -> list[str]:
     ]
 
 
+def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str]:
+    """A clause for each reason why files that seem to be outputs are not read under their names."""
+    read = _READERS[tool][1]
+    reports = _REPORTS[tool][0] if tool in _REPORTS else ()
+    converted = set(map(_stem, outputs))
+    known = {*converted, *map(_stem, below.ending_in(reports)), *below.folders}
+    alike = {_numberless(place) for path in outputs for place in (_stem(path), *path.parents)}
+    found = []
+    for path in below.files:
+        if path.name.endswith((*read, *reports)) or _is_packed_twin(path, below):
+            continue
+        name = _up_to_ending(path.name, (*read, *reports))
+        if name and name.lower().endswith(reports) and _stem(path.with_name(name)) in converted:
+            continue
+        if not name and (tool == "rocprofv3" or not _is_sibling(path, known, alike)):  # it numbers processes: _silent()
+            continue
+        wanted = next((end for end in (*read, *reports) if name and name.lower().endswith(end)), read[0])
+        found.append((inputs.unread_because(path.name, wanted, ", or move it away"), path))
+    return [f"{_names(below.folder, paths)}: {why}" for why, paths in grouped(found).items()]
+
+
+def _up_to_ending(name: str, endings: tuple[str, ...]) -> str | None:
+    """A name up to the first of these endings that it has before its end, or in capitals: stat.perf of stat.perf.gz;
+    None where it has none, and for what SQLite writes beside."""
+    if name.endswith(("-journal", "-wal", "-shm")):
+        return None
+    found = re.search(rf"({'|'.join(map(re.escape, endings))})(?![a-z])", name, re.IGNORECASE)
+    return name[: found.end()] if found else None
+
+
+def _is_packed_twin(path: pathlib.Path, below: _Below) -> bool:
+    """Whether a packed file is there unpacked, too, as `gzip --keep` leaves it."""
+    return inputs.packer(path.name) is not None and path.with_suffix("") in below.files
+
+
+def _is_sibling(path: pathlib.Path, known: set[pathlib.Path], alike: set[pathlib.Path]) -> bool:
+    """Whether a file's name, up to one of its dots, differs in numbers only from what was read, and is none of the
+    `known` names."""
+    parts = path.name.split(".")
+    names = [path.with_name(".".join(parts[:end])) for end in range(1, len(parts) + 1) if parts[0]]
+    return not known & set(names) and any(_numberless(name) in alike for name in names)
+
+
+def _numberless(place: pathlib.Path) -> pathlib.Path:
+    return place.with_name(re.sub(r"\d+", "#", place.name)) if place.name else place
+
+
 def _names(folder: pathlib.Path, paths: list[pathlib.Path]) -> str:
     names = [spelling.printable(spelling.shorten(str(path.relative_to(folder)), 120)) for path in paths[:_NAMED]]
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
@@ -262,7 +312,7 @@ def _silent(
     places = [*below.folders]
     if tool != "rocprofv3":  # which writes a file for each kind of event, and for each process that a rank starts
         places += outputs
-    families = grouped((place.with_name(re.sub(r"\d+", "#", place.name)), place) for place in places)
+    families = grouped((_numberless(place), place) for place in places)
     explained = {place for path in known for place in (path, *path.parents)}
     return sorted(
         place for family in families.values() if speaking & set(family) for place in set(family) - speaking - explained

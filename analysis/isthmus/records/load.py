@@ -199,7 +199,6 @@ _MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # how `isthmus compact` begins 
 _MANIFEST_HEAD = 64  # bytes in which that stands
 DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_PACKED = {".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4", ".zip": "zip", ".7z": "7-Zip"}
 _LOOKED_AT = 2000  # files of other names in a folder whose first line is read; of more, only those called like JSON
 
 
@@ -209,8 +208,8 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
     if os.path.islink(file) and not os.path.exists(file):
         return DANGLING
     looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
-    if ".jsonl" in name and (packer := next((packer for end, packer in _PACKED.items() if name.endswith(end)), None)):
-        return f"packed by {packer}, which is not read; unpack it to end in .jsonl, or pack it with gzip instead"
+    if ".jsonl" in name and inputs.packer(name) not in (None, "gzip"):
+        return inputs.unread_because(name, ".jsonl", ", or pack it with gzip instead")
     if ".jsonl" in name or (looked_at and inputs.is_record(inputs.first_line(file))):
         return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
     return None
