@@ -10,13 +10,13 @@ from reframe.core.exceptions import ReframeError
 
 from isthmus import spelling
 
-_PLUGINS = pathlib.Path(__file__).resolve().parent
+_OURS = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _own_hooks(check) -> dict[str, bool]:
     """Names of a check's hooks, and whether it is one of those that checks are made of here, with their gates."""
     return {
-        hook.__name__: pathlib.Path(inspect.unwrap(hook.fn).__code__.co_filename).resolve().parent == _PLUGINS
+        hook.__name__: _OURS in pathlib.Path(inspect.unwrap(hook.fn).__code__.co_filename).resolve().parents
         for hook in type(check)._rfm_hook_registry
     }
 
