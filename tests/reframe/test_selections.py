@@ -59,7 +59,8 @@ def case(name, tags=(), environ="gnu"):
 @pytest.fixture
 def asked(monkeypatch):
     """Forgets earlier command lines; returns ReFrame's options, for a test to set."""
-    monkeypatch.setattr(selections, "_asked", [])
+    for name, empty in (("_asked", []), ("_filters", []), ("_seen", {})):
+        monkeypatch.setattr(selections, name, empty)
     options = {"general/0/valid_env_names": [".*"]}
     monkeypatch.setattr(selections.runtime, "runtime", lambda: types.SimpleNamespace(get_option=options.get))
     return options
@@ -108,12 +109,89 @@ def test_an_empty_pattern_is_refused(asked, option):
 @pytest.mark.parametrize("tag, missed", [("smoke", None), ("smoke|micro", None), ("smoke|defualt", "'defualt' of -t")])
 def test_a_tag_that_selects_nothing_is_refused(asked, tag, missed):
     filters.have_tag(tag)
-    filters.have_not_tag("nothing has this, and so it leaves nothing out")
     if missed is None:
         selections.refuse_misses(CASES)
     else:
         with pytest.raises(ReframeError, match=missed):
             selections.refuse_misses(CASES)
+
+
+def chosen_of(*kept, cases=None):
+    """Test cases that ReFrame keeps, filter by filter."""
+    for keeps in kept:
+        cases = list(filter(keeps, CASES if cases is None else cases))
+    return cases
+
+
+@pytest.mark.parametrize(
+    "pattern, names, missed",
+    [
+        ("saxpy", ["tiny"], None),
+        ("sax.y|saxpy", ["tiny"], None),  # both at once
+        ("NoSuchCheck", ["tiny"], "-x 'NoSuchCheck' excludes no check that is chosen without it"),
+        ("saxpy|gem_m", ["tiny"], "-x 'gem_m' of -x 'saxpy|gem_m' excludes"),
+        ("sax(py|pi)", ["tiny"], "-x 'sax(pi)' of"),
+        ("saxpy", ["gemm"], "-x 'saxpy' excludes"),
+        ("", ["tiny"], "-x was given an empty pattern"),
+    ],
+)
+def test_a_name_that_excludes_nothing_is_refused(asked, pattern, names, missed):
+    chosen = chosen_of(filters.have_not_name(pattern), filters.have_any_name(names))
+    if missed is None:
+        selections.refuse_misses(chosen)
+    else:
+        with pytest.raises(ReframeError, match=re.escape(missed)):
+            selections.refuse_misses(chosen)
+
+
+def test_checks_that_reframe_makes_of_chosen_ones_hide_nothing(asked):
+    """--repeat and --distribute put checks with other names and hashes in place of those that were chosen."""
+    assert chosen_of(filters.have_any_name(["/1234abcd"])) == CASES
+    repeated = case("another")
+    repeated.check.hashcode = "00000000"
+    selections.refuse_misses([repeated])
+
+
+def test_two_exclusions_may_exclude_the_same(asked):
+    kept = [filters.have_not_name("saxpy"), filters.have_not_name("saxpytiny"), filters.have_any_name(["tiny"])]
+    selections.refuse_misses(chosen_of(*kept))
+
+
+@pytest.mark.parametrize(
+    "tag, missed", [("micro", None), ("micro|miicro", "-T 'miicro' of"), ("nosuch", "-T 'nosuch'")]
+)
+def test_a_tag_that_excludes_nothing_is_refused(asked, tag, missed):
+    chosen = chosen_of(filters.have_not_tag(tag))
+    if missed is None:
+        selections.refuse_misses(chosen)
+    else:
+        with pytest.raises(ReframeError, match=missed):
+            selections.refuse_misses(chosen)
+
+
+@pytest.mark.parametrize(
+    "expression, missed",
+    [
+        ("mode == 'baseline' or mode == 'pm'", None),
+        ("mode == 'baseline' or mode == 'uvm_asnc'", """-E "mode == 'uvm_asnc'" of -E "mode == 'baseline' or"""),
+        ("mode in ('pm', 'uvm_asnc')", """-E "mode == 'uvm_asnc'" of"""),
+        ("size == 'tiny' and (mode == 'pm' or mod == 'pm')", """-E "size == 'tiny' and mod == 'pm'" of"""),
+        ("mode != 'pm'", None),
+        ("mode != 'uvm_asnc'", """-E "mode == 'uvm_asnc'" of -E "mode != 'uvm_asnc'" excludes no check"""),
+        ("mode not in ('pm', 'uvm_asnc')", """-E "mode == 'uvm_asnc'" of"""),
+        ("size", None),
+    ],
+)
+def test_a_part_of_an_expression_that_does_nothing_is_refused(asked, expression, missed):
+    cases = [case("saxpy tiny"), case("gemm tiny")]
+    for each, mode in zip(cases, ("baseline", "pm")):
+        each.check.mode, each.check.size = mode, "tiny"
+    chosen = chosen_of(filters.validates(expression), cases=cases)
+    if missed is None:
+        selections.refuse_misses(chosen)
+    else:
+        with pytest.raises(ReframeError, match=re.escape(missed)):
+            selections.refuse_misses(chosen)
 
 
 def test_an_environment_that_selects_nothing_is_refused(asked):

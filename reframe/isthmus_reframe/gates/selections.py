@@ -1,49 +1,93 @@
-"""Every pattern that a session was given has to select something: a misspelt one shrinks what is covered, silently."""
+"""Every pattern of a session has to select, or exclude, something: a misspelt one changes what is covered, silently."""
 
 import difflib
 import functools
 import os
 import re
+import typing
 
 import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
 from reframe.frontend import filters
 
 from isthmus import variables
+from isthmus_reframe.gates import expressions
 
 _GROUP_HEAD = r"(\?(P?<\w+>|<?[=!]|[a-zA-Z-]*:|>|\(\w+\)))?"  # what kind of group it is
-_asked = []  # what the command line says: option, pattern, and ReFrame's filter for one pattern
+
+
+class _Asked(typing.NamedTuple):
+    """One use of an option of the command line that selects checks, or excludes them."""
+
+    option: str
+    pattern: str
+    selects: list[str]  #: parts of the pattern that each have to select something
+    excludes: list[str]  #: likewise to exclude
+    matching: typing.Callable  #: predicate of test cases for one part
+
+
+_asked: list[_Asked] = []
+_filters: list[tuple] = []  # each filter of the session, behind its option
+_seen: dict[int, typing.Any] = {}  # test cases that went through a filter
 
 
 def install() -> None:
-    """Has ReFrame's filters note what they are made of."""
+    """Has ReFrame's filters note what they are made of, and what they choose from."""
     if hasattr(filters.have_any_name, "isthmus_gate"):
         return
-    any_name, tag, maintainer = filters.have_any_name, filters.have_tag, filters.have_maintainer
+    any_name, not_name = filters.have_any_name, filters.have_not_name
+    tag, maintainer, validates = filters.have_tag, filters.have_maintainer, filters.validates
+
+    def one_name(part):
+        return any_name([part])
+
+    def excluded_name(part):
+        kept = not_name(part)
+        return lambda case: not kept(case)
 
     @functools.wraps(any_name)
     def have_any_name(names):
         names = list(names)
-        _asked.extend(("-n", name, lambda part: any_name([part])) for name in names)
-        return any_name(names)
+        _asked.extend(_Asked("-n", name, narrowed(name), [], one_name) for name in names)
+        return _noting("-n", any_name(names))
 
-    @functools.wraps(tag)
+    def have_not_name(pattern):
+        _asked.append(_Asked("-x", pattern, [], narrowed(pattern), excluded_name))
+        return _noting("-x", not_name(pattern))
+
     def have_tag(pattern):
-        _asked.append(("-t", pattern, tag))
-        return tag(pattern)
-
-    @functools.wraps(maintainer)
-    def have_maintainer(pattern):
-        _asked.append(("--maintainer", pattern, maintainer))
-        return maintainer(pattern)
+        _asked.append(_Asked("-t", pattern, narrowed(pattern), [], tag))
+        return _noting("-t", tag(pattern))
 
     def have_not_tag(pattern):
+        _asked.append(_Asked("-T", pattern, [], narrowed(pattern), tag))
         matches = tag(pattern)
-        return lambda case: not matches(case)
+        return _noting("-T", lambda case: not matches(case))
+
+    def have_maintainer(pattern):
+        _asked.append(_Asked("--maintainer", pattern, narrowed(pattern), [], maintainer))
+        return _noting("--maintainer", maintainer(pattern))
+
+    def have_validated(expression):
+        parts = expressions.narrowed(expression), expressions.denied(expression)
+        _asked.append(_Asked("-E", expression, *parts, lambda part: functools.partial(expressions.holds, part)))
+        return _noting("-E", validates(expression))
 
     have_any_name.isthmus_gate = True
-    filters.have_any_name, filters.have_tag, filters.have_maintainer = have_any_name, have_tag, have_maintainer
-    filters.have_not_tag = have_not_tag
+    filters.have_any_name, filters.have_not_name = have_any_name, have_not_name
+    filters.have_tag, filters.have_not_tag = have_tag, have_not_tag
+    filters.have_maintainer, filters.validates = have_maintainer, have_validated
+
+
+def _noting(option: str, keeps):
+    """Returns the filter, which notes each test case as well."""
+    _filters.append((option, keeps))
+
+    def noting(case):
+        _seen[id(case)] = case
+        return keeps(case)
+
+    return noting
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -116,21 +160,19 @@ def _is_expression(pattern: str) -> bool:
 
 
 def refuse_misses(testcases) -> None:
-    """Raises ReframeError for a pattern, or a part of one, that none of the chosen checks matches."""
+    """Raises ReframeError for a pattern, or a part of one, that selects or excludes no check of this session."""
     chosen = [case for case in testcases if not case.check.is_fixture()]
     environs = [("-p", pattern) for pattern in runtime.runtime().get_option("general/0/valid_env_names")]
-    for option, pattern in [*((option, pattern) for option, pattern, _ in _asked), *environs]:
+    for option, pattern in [*((asked.option, asked.pattern) for asked in _asked), *environs]:
         if not pattern.strip():
-            raise ReframeError(f"{option} was given an empty pattern, which selects all: write one, or leave it out")
-    for option, pattern, matching in _asked:
-        for part in narrowed(pattern):
-            matches = matching(part)
-            if not any(matches(case) for case in chosen):
-                whole = f" of {option} {pattern!r}" if part != pattern else ""
-                raise ReframeError(
-                    f"{option} {part!r}{whole} selects no check on this system: look for a typing error, or leave it "
-                    "out; see what there is with -l"
-                )
+            raise ReframeError(f"{option} was given an empty pattern, which matches all: write one, or leave it out")
+    for asked in _asked:
+        for part in asked.selects:  # --repeat and the like have put other checks in place of those that were chosen
+            if not any(map(asked.matching(part), chosen)) and not any(map(asked.matching(part), _passing())):
+                _refuse_part(asked, part, "selects no check on this system")
+        for part in asked.excludes:
+            if not any(map(asked.matching(part), _passing(asked.option))):
+                _refuse_part(asked, part, "excludes no check that is chosen without it")
     environments = {case.environ.name for case in chosen}
     for pattern in runtime.runtime().get_option("general/0/valid_env_names"):
         for part in narrowed(pattern):
@@ -139,6 +181,19 @@ def refuse_misses(testcases) -> None:
                 raise ReframeError(
                     f"-p {part!r}{whole} selects no programming environment of the chosen checks: leave it out"
                 )
+
+
+def _refuse_part(asked: _Asked, part: str, what: str) -> None:
+    whole = f" of {asked.option} {asked.pattern!r}" if part != asked.pattern else ""
+    raise ReframeError(
+        f"{asked.option} {part!r}{whole} {what}: look for a typing error, or leave it out; see what there is with -l"
+    )
+
+
+def _passing(without: str = "") -> list:
+    """Returns the test cases that go through every filter, but for those of one option."""
+    others = [keeps for option, keeps in _filters if option != without]
+    return [case for case in _seen.values() if all(keeps(case) for keeps in others)]
 
 
 def refuse_misspelt_variables() -> None:
