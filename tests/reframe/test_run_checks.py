@@ -22,6 +22,7 @@ def test_the_users_own_report_is_written(wrapper, tree):
     (["--repor=rep.json"], "write --report-file in full, not '--repor'"),
     (["--config=mine.py"], "write --config-file in full, not '--config'"),
     (["--check", "mine"], "write --checkpath in full"),
+    (["--ci-generate=p.yml", "--report-file=r.json"], "--report-file is of a session that runs, and --ci"),
     (["-l", "--summary", "night"], "--summary is of a session that runs, and these options run none"),
     (["--summary=a", "--summary=b"], "--summary is given twice"),
     (["--summary"], "--summary needs a folder"),

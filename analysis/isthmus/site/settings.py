@@ -99,7 +99,9 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
         found += _blanks(where, partition)
         found += _modules(where, system, partition, environments)
         found += _queue(where, partition, partitions)
-        found += [Problem(where, what) for option in partition.get("access", []) for what in _option(partition, option)]
+        for option in partition.get("access", []):
+            if why := wrong_option(str(partition.get("scheduler")), option, f"access {option!r}"):
+                found.append(Problem(where, why))
         found += [Problem(where, what) for what in exports.of(partition)]
         found += _numbers(where, partition)
         found += _extras(where, partition.get("extras", {}))
@@ -193,22 +195,22 @@ def _begins(partition: dict, options: tuple[str, ...]) -> bool:
     )
 
 
-def _option(partition: dict, option: str) -> list[str]:
-    """What is wrong with one entry of `access`."""
-    scheduler, text = partition.get("scheduler"), option.strip()
+def wrong_option(scheduler: str, option: str, named: str) -> str | None:
+    """Returns what is wrong with an option of a scheduler; `named` begins the sentence."""
+    text = option.strip()
     if scheduler == "local":
-        return [f"access {option!r}: the scheduler {scheduler!r} takes no options"]
+        return f"{named}: the scheduler {scheduler!r} takes no options"
     if scheduler in _SLURM and not text.startswith(("-", "#")):
-        return [f"access {option!r} is no option of sbatch, which begin with '-'"]
+        return f"{named} is no option of sbatch, which begin with '-'"
     long = re.match(r"--([\w-]+)", text)
     if scheduler in _SLURM and long and not any(known.startswith(long[1]) for known in _SBATCH):  # getopt completes
         near = next((known for known in sorted(_SBATCH) if _is_slip(long[1], known)), None)
         if near:
-            return [f"access {option!r}: sbatch has no such option; did you mean '--{near}'?"]
+            return f"{named}: sbatch has no such option; did you mean '--{near}'?"
     if scheduler in ("pbs", "pbspro", "torque", "lsf", "sge") and text.startswith("--"):
         command = "bsub" if scheduler == "lsf" else "qsub"
-        return [f"access {option!r}: {command} of {str(scheduler).upper()} has no options of two dashes"]
-    return []
+        return f"{named}: {command} of {scheduler.upper()} has no options of two dashes"
+    return None
 
 
 def _numbers(where: str, partition: dict) -> list[Problem]:

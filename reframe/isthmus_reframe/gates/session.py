@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import shlex
 import sys
 import types
 import typing
@@ -25,6 +24,7 @@ from isthmus.site import capabilities
 from isthmus_reframe import ROOT, jobs, steady_clock, store
 from isthmus_reframe.gates import (
     job_warnings,
+    options,
     retries,
     selections,
     session_files,
@@ -159,7 +159,7 @@ def install(ours: Ours):
     runall.isthmus_gate = True
     Runner.runall = runall
     variables.note_unset()
-    _generate_whole_jobs()
+    _generate_whole_jobs(ours)
 
 
 def _refuse_session(testcases, printer, ours):
@@ -173,10 +173,7 @@ def _refuse_session(testcases, printer, ours):
         raise ReframeError(
             f"nothing to run: no check matches this selection on this system{_left_out()}; see what there is with -l"
         )
-    variables.refuse_unknown(testcases)
-    variables.refuse_overwritten(testcases, ours.program)
-    unjudged.refuse_switched_off(testcases, (ours.program, ours.build))
-    selections.refuse_misses(testcases)
+    options.refuse(options.Session(options.given(), testcases, ours))
     selections.refuse_misspelt_variables()
     selections.refuse_idle_variables(testcases)
 
@@ -201,23 +198,24 @@ def _keep_leftover(path: pathlib.Path) -> int:
     return len(whole)
 
 
-def _generate_whole_jobs():
-    """--ci-generate makes a job of each fixture, which its own `-n /hash` does not select, and hands on neither -S nor
-    the system. Here a check's job makes its fixtures itself."""
+def _generate_whole_jobs(ours):
+    """Has --ci-generate write jobs that do what this command line says.
+
+    ReFrame makes a job of each fixture, which its own `-n /hash` does not select, and hands on --mode alone, whose -n
+    would choose further checks there. Here a check's job makes its fixtures itself, and gets the mode's options.
+    """
     original = ci.emit_pipeline
 
     @functools.wraps(original)
-    def emit_pipeline(file, testcases, options=None, *args, **kwargs):
-        passed = [
-            shlex.quote(f"--{name.replace('_', '-')}={value}")
-            for name, values in variables.given().items()
-            for value in values
-        ]
+    def emit_pipeline(file, testcases, child_pipeline_opts=None, *args, **kwargs):
         checks = [case.check for case in testcases if not case.check.is_fixture()]
         whole = [types.SimpleNamespace(check=check, level=0, deps=[]) for check in checks]
         if not whole:
             raise ReframeError(f"nothing to run: no check matches this selection on this system{_left_out()}")
-        return original(file, whole, [*(options or []), *passed], *args, **kwargs)
+        given = options.given()
+        passed = options.handed_on(given)
+        options.refuse(options.Session(given, testcases, ours))
+        return original(file, whole, passed, *args, **kwargs)
 
     ci.emit_pipeline = emit_pipeline
 

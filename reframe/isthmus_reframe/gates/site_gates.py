@@ -27,6 +27,24 @@ def refuse_settings(testcases, printer) -> None:
         raise ReframeError(f"{found[0]}{more}; `isthmus site check` shows all that is wrong")
 
 
+def refuse_job_options(testcases, job_options: list[str]) -> None:
+    """Raises ReframeError for a -J that no scheduler of the chosen checks takes, or that one of them would not know."""
+    schedulers = {case.partition.scheduler.registered_name for case in testcases}
+    takers = schedulers - {"local"} or schedulers
+    for option in job_options:
+        for scheduler in sorted(takers):
+            if why := settings.wrong_option(scheduler, _as_job_option(option), f"-J {option}"):
+                raise ReframeError(f"{why}: leave it out" if scheduler == "local" else why)
+
+
+def _as_job_option(option: str) -> str:
+    """Returns what ReFrame makes of the value of -J."""
+    name, _, value = option.partition("=")
+    if option.startswith(("-", "#")):
+        return option
+    return f"-{name} {value}" if len(name) == 1 else f"--{name}={value}"
+
+
 def configuration_files() -> list[str]:
     """The files that this session's configuration was read from, without ReFrame's own."""
     return [source for source in runtime.runtime().site_config.sources if source and source != "<builtin>"]

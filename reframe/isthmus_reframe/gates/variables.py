@@ -1,23 +1,12 @@
 """Refuses -S of variables without effect."""
 
-import argparse
 import functools
-import sys
 
 from reframe.core.decorators import TestRegistry
 from reframe.core.exceptions import ReframeError
 from reframe.frontend.loader import RegressionCheckLoader
 
 from isthmus_reframe.results_database import RESULTS
-
-
-def given() -> dict[str, list[str]]:
-    """Options of this session's command line that change what its checks do."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for names in (("-S", "--setvar"), ("-J", "--job-option"), ("--system",)):
-        parser.add_argument(*names, action="append", default=[])
-    return vars(parser.parse_known_args(sys.argv[1:])[0])
-
 
 _unset = {}  # of each class of checks the variables that -S names and it does not have
 
@@ -41,12 +30,16 @@ _CHOSEN_BY = {
 }
 
 
-def refuse_overwritten(testcases, programs):
-    if not any(isinstance(case.check, programs) for case in testcases):
+def refuse_overwritten(testcases, programs, settings: list[str]):
+    """Raises ReframeError for variables that something else decides, whatever -S says."""
+    ours = [case.check for case in testcases if isinstance(case.check, programs)]
+    if not ours:
         return
-    for setting in given()["setvar"]:
+    for setting in settings:
         name = setting.partition("=")[0]
-        variable = name.rpartition(".")[2]
+        owner, _, variable = name.rpartition(".")
+        if variable == "build_with":
+            _refuse_idle_builder(ours, setting, owner)
         if instead := _OVERWRITTEN.get(variable):
             raise ReframeError(f"-S {name}=… has no effect, as the checks set it themselves: {instead}")
         if variable in RESULTS:
@@ -54,13 +47,28 @@ def refuse_overwritten(testcases, programs):
             raise ReframeError(f"-S {name}=… has no effect, as it is a result of the measurement: {instead}")
 
 
-def refuse_unknown(testcases):
+def _refuse_idle_builder(programs, setting: str, owner: str):
+    """Raises ReframeError for a choice of what builds the program where nothing is built by it."""
+    if any(program.bench for program in programs):
+        raise ReframeError(
+            f"-S {setting} has no effect, as ISTHMUS_BENCH or -S bench=… names a program that is built already: unset "
+            "ISTHMUS_BENCH, or leave build_with out"
+        )
+    if owner and owner != "IsthmusBuild":
+        raise ReframeError(
+            f"-S {setting} has no effect, as one build serves all checks: write -S {setting.partition('.')[2]}"
+        )
+
+
+def refuse_unknown(testcases, settings: list[str]):
     """A variable that no chosen check has, as `-S sampels=7`: a warning to ReFrame, which measures without it."""
     classes = {type(case.check).__name__ for case in testcases}
     lacking = [set(_unset.get(name, ())) for name in classes]
     unknown = []
-    for setting in given()["setvar"]:
-        name = setting.partition("=")[0]
+    for setting in settings:
+        name, equals, _ = setting.partition("=")
+        if not equals:
+            raise ReframeError(f"-S {setting} sets nothing: write -S {setting}=VALUE, or leave it out")
         owner, dot, variable = name.partition(".")
         if dot and (owner not in classes or variable in _unset.get(owner, ())):
             unknown.append(name)
