@@ -276,6 +276,7 @@ def programs_with_options():
 def test_no_other_program_takes_an_abbreviated_option():
     names = list(programs_with_options())
     assert "papers/exhibits" in names
+    names.remove("reframe/isthmus_reframe/gates/options.py")  # it reads ReFrame's, which may be cut short
     for name in names:
         made = (ROOT / name).read_text().count("argparse.ArgumentParser(")
         assert (ROOT / name).read_text().count("allow_abbrev=False") == made, name
