@@ -2,6 +2,7 @@
 
 import datetime
 import errno
+import functools
 import itertools
 import json
 import math
@@ -41,6 +42,39 @@ def test_noise_is_what_was_put_in(tmp_path, capsys):
     assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
     (between,) = earlier.load_noise(out)[0].values()
     assert between == pytest.approx(0.01, rel=0.2)
+
+
+def aa_run(folder, *, noisy=0.004, chance=None):
+    """Ten jobs on each of eight nodes, in two series; n3 has noise of its own in one of them."""
+    chance = chance or np.random.default_rng(5)
+    return write(folder, [
+        record(0.001 * float(np.exp((noisy if (node, workload) == (3, "a/b") else 0.004) * chance.standard_normal())),
+               workload=workload, node=f"n{node}", gpu=f"GPU-{node}", job=f"{node}-{job}",
+               time=datetime.datetime(2026, 1, 1) + datetime.timedelta(days=job, minutes=6 * node))
+        for workload in ("a/b", "a/c") for node in range(8) for job in range(10)
+    ])  # fmt: skip
+
+
+def test_one_noisy_node_is_named_and_planned_for(tmp_path, capsys):
+    folder, out = aa_run(tmp_path / "r", noisy=0.05), tmp_path / "noise.json"
+    assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "note: GPU-3 of n3 is noisier than the others in 1 series, such as a/b pm tiny time: " in said
+    noisy, quiet = json.loads(out.read_text(encoding="utf-8"))
+    assert (noisy["noisy"], quiet["noisy"]) == ("GPU-3 of n3", None)
+    assert noisy["worst"] == pytest.approx(0.05, rel=0.4) and noisy["between"] == pytest.approx(0.004, rel=0.3)
+    assert noisy["needed"] > 40 > 10 > quiet["needed"]
+    assert plan(tmp_path / "trial", "--nodes", "n1", "--step", "0.03", "--noise", str(out)) == 0
+    assert int(capsys.readouterr().out.split()[0]) > 40
+
+
+def test_a_noisy_node_is_seldom_named_where_none_is(tmp_path):
+    """5% of sessions at most are to name one, whatever the distribution."""
+    chance = np.random.default_rng(1)
+    heavy, skewed = functools.partial(chance.standard_t, 2), functools.partial(chance.exponential, 1)
+    for draw in (chance.standard_normal, heavy, skewed):
+        named = sum(bool(rank_test.noisier([draw(jobs) for jobs in (2, 5, 5, 10, 10, 30)])) for _ in range(500))
+        assert named <= 25 + 3 * 5
 
 
 def test_noise_of_values_of_both_signs_is_in_their_unit(tmp_path, capsys):

@@ -21,6 +21,7 @@ SESSION = 0.05  # of all metrics of a session together
 CONFIDENCE = 0.95
 BOUND = 0.95  # of each end of an interval that a verdict rests on
 POWER = 0.9
+NOISIER = 2.0  # times as much as the others: what is told of a stratum that varies more
 MOST = 1000  # units a side that can be run; where more are needed, no number helps
 _EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
 _SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
@@ -224,6 +225,26 @@ def spread(strata: list[np.ndarray]) -> float:
     """Standard deviation between jobs within strata, robust: from the median distance of two jobs; NaN below two."""
     distances = [np.abs(x[:, None] - x)[np.triu_indices(len(x), 1)] for x in map(np.asarray, strata) if len(x) > 1]
     return float(np.median(np.concatenate(distances)) / 0.9539) if distances else math.nan
+
+
+def noisier(strata: list[np.ndarray], tests: int = 1) -> list[int]:
+    """Positions of the strata that vary at least NOISIER times as much as the others, and by more than chance.
+
+    Distances from a stratum's median are ranked against those of the others, so that the distribution does not matter.
+    They are scaled for the strata's sizes: a median of few values is near them. `tests` are those of a session.
+    """
+    if len(strata) < 2:
+        return []
+    away = [np.abs(x - np.median(x)) * math.sqrt(len(x) / max(len(x) - 1, 1)) for x in strata]
+    found = []
+    for i, own in enumerate(strata):
+        others = [x for j, x in enumerate(strata) if j != i]
+        if not spread([own]) > 0 or not spread([own]) >= NOISIER * spread(others):
+            continue
+        beside = np.concatenate([x for j, x in enumerate(away) if j != i and len(x) > 1])
+        if p_value([(beside, away[i])]) * len(strata) * tests <= SESSION:
+            found.append(i)
+    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -318,11 +318,20 @@ def has_ratios(series: Series, sides) -> bool:
     return all(value > 0 for side in sides for job in series.of(side) for value in job.places.values())
 
 
+def noisy_places(series: Series, side: str, tests: int = 1) -> dict[frozenset, float]:
+    """Standard deviations, as spread() has them, of the places that vary more than the others: rank_test.noisier()."""
+    own = series.by_place(side)
+    groups = _groups(series, side)
+    return {list(own)[at]: rank_test.spread([groups[at]]) for at in rank_test.noisier(groups, tests)}
+
+
+def _groups(series: Series, side: str) -> list[np.ndarray]:
+    """Values of a side by place, as logarithms where all are above zero."""
+    own = list(series.by_place(side).values())
+    return [np.log(x) for x in own] if has_ratios(series, (side,)) else own
+
+
 def spread(series: Series, sides) -> float:
     """Standard deviation between jobs of a node and GPU, of logarithms where values are above zero; NaN if unknown."""
-    groups: list[np.ndarray] = []
-    for side in sides:
-        own = list(series.by_place(side).values())
-        groups += [np.log(x) for x in own] if has_ratios(series, (side,)) else own
-    found = rank_test.spread(groups)
+    found = rank_test.spread([group for side in sides for group in _groups(series, side)])
     return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

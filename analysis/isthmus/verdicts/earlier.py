@@ -8,6 +8,7 @@ import json
 import math
 import pathlib
 import re
+from typing import NamedTuple
 
 from isthmus import Error, inputs, spelling
 from isthmus.groups import grouped
@@ -120,9 +121,16 @@ def _key(entry) -> tuple:
     return tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES)
 
 
-def load_noise(path) -> tuple[dict[tuple, float], dict[tuple, Boots]]:
-    """By series, of a file that `isthmus noise -o FILE.json` wrote: standard deviations between jobs, and how far boots
-    differ, where several were seen on a node. Raises Error."""
+class Noise(NamedTuple):
+    """What an earlier history says of noise, by series."""
+
+    between: dict[tuple, float]  # standard deviations between jobs
+    boots: dict[tuple, Boots]  # how far boots differ, where several were seen on a node
+    worst: dict[tuple, float]  # `between` of the noisiest place
+
+
+def load_noise(path) -> Noise:
+    """Noise of a file that `isthmus noise -o FILE.json` wrote. Raises Error."""
     try:
         entries = inputs.json_of(inputs.read_small(path, _MOST))
         if not (isinstance(entries, list) and entries):
@@ -133,7 +141,10 @@ def load_noise(path) -> tuple[dict[tuple, float], dict[tuple, Boots]]:
             for entry in entries
             if entry.get("boots") is not None
         }
-        return between, boots
+        worst = {
+            _key(entry): max(_deviation(entry["between"]), _deviation(entry.get("worst") or 0)) for entry in entries
+        }
+        return Noise(between, boots, worst)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
+from isthmus.groups import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import earlier, judging, outlying, two_sides
+from isthmus.verdicts import absent, earlier, judging, outlying, two_sides
 
+_NAMED = 3  # places that are noisier than the others
 FEWEST = 5  # jobs of one node below which the noise is a guess
 
 
@@ -33,7 +35,14 @@ class Noise:
     between: float  # standard deviation between jobs of a node and GPU
     within: float  # between samples of a job, a share; NaN where that means nothing
     boots: judging.Boots | None  # how far boots of a node differ, where there are several
-    needed: int | None  # jobs a side on one node for the step that was asked for
+    needed: int | None  # jobs a side on the noisiest node for the step that was asked for
+    usual: int | None  # on the other nodes
+    noisy: dict[str, float]  # standard deviations of nodes and GPUs that vary more than the others, the worst first
+
+    @property
+    def worst(self) -> float:
+        """Standard deviation between jobs of the noisiest place that a comparison may meet."""
+        return max(self.between, *self.noisy.values()) if self.noisy else self.between
 
     @property
     def margin(self) -> float:
@@ -52,10 +61,12 @@ def measure(
     for each in every:
         between = series.spread(each, ("A",))
         size = None if series.has_ratios(each, ("A",)) else float(np.max(np.abs(each.all("A"))))
-        needed = None
-        if 0 < between < math.inf:
-            change = math.log1p(step) if size is None else step * size
-            needed = rank_test.jobs_needed(change / between, metrics=metrics or len(every))
+        change = math.log1p(step) if size is None else step * size
+        noisy = _noisy(each, len(every))
+        needed, usual = (
+            rank_test.jobs_needed(change / sd, metrics=metrics or len(every)) if 0 < sd < math.inf else None
+            for sd in (max([between, *noisy.values()]), between)
+        )
         means = series.boots(each, "A")
         freedom = sum(len(x) - 1 for x in means)
         squares = sum(float(((x - x.mean()) ** 2).sum()) for x in means)
@@ -64,10 +75,17 @@ def measure(
         result.append(
             Noise(
                 each, names[each.key], each.jobs("A"), len(nodes), size, between,
-                within.get(each.key) or math.nan if size is None else math.nan, boots, needed,
+                within.get(each.key) or math.nan if size is None else math.nan, boots, needed, usual, noisy,
             )
         )  # fmt: skip
-    return sorted(result, key=lambda noise: (-noise.between / (noise.size or 1), noise.label))
+    return sorted(result, key=lambda noise: (-noise.worst / (noise.size or 1), noise.label))
+
+
+def _noisy(each: series.Series, tests: int) -> dict[str, float]:
+    """Nodes and GPUs of side A that vary more from job to job than the others, in words."""
+    found = series.noisy_places(each, "A", tests)
+    named = {" and ".join(map(absent.in_words, sorted(where))): sd for where, sd in found.items()}
+    return dict(sorted(named.items(), key=lambda item: -item[1]))
 
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
@@ -79,19 +97,20 @@ def mixed(opened: store.Store, condition: str) -> list[str]:
     return [name for name in fields if any(row[name] > 1 for row in rows)]
 
 
-def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
-    def shown_of(noise, value):
-        if not math.isfinite(value):
-            return "-"
-        if noise.size is not None:
-            return units.quantity(value, noise.series.unit)
-        digits = 2 if value < 0.09995 else 1 if value < 0.9995 else 0
-        return f"{value:.{digits}%}"
+def _shown_of(noise: Noise, value: float) -> str:
+    if not math.isfinite(value):
+        return "-"
+    if noise.size is not None:
+        return units.quantity(value, noise.series.unit)
+    digits = 2 if value < 0.09995 else 1 if value < 0.9995 else 0
+    return f"{value:.{digits}%}"
 
+
+def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
     heads = ("between", "boots", "within", "±delta", "jobs", "nodes", "needed")
     columns = [output.Column("series", right=False), *map(output.Column, heads)]
     rows = [
-        [noise.label, *(shown_of(noise, value) for value in (
+        [noise.label, *(_shown_of(noise, value) for value in (
             noise.between, noise.boots.spread if noise.boots else math.nan, noise.within, noise.margin)),
          str(noise.jobs), str(noise.nodes), str(noise.needed or "-")]
         for noise in found[:shown]
@@ -101,9 +120,9 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
         lines.append(f"… {len(found) - shown} quieter series (--all)")
     lines += output.fold(
         "between: standard deviation between jobs of a node; boots: between the means of its boots; within: between "
-        f"samples of a job; ±delta: the margin; needed: jobs a side on one node to find a step of {step:.0%} in 90% of "
-        f"cases, one of {spelling.counted(metrics, 'metric')}. Figures are shares of the value. Of a series with "
-        "values at zero or below they are in its unit, and the step is a share of the largest value."
+        "samples of a job; ±delta: the margin; needed: jobs a side on one node, the noisiest, to find a step of "
+        f"{step:.0%} in 90% of cases, one of {spelling.counted(metrics, 'metric')}. Figures are shares of the value. "
+        "Of a series with values at zero or below they are in its unit, and the step is a share of the largest value."
     )
     return "\n".join([*lines, *_summary(found)])
 
@@ -116,8 +135,25 @@ def _stray(found: list[Noise]) -> list[str]:
     return output.fold(f"note: {said}: the noise is so much larger; leave it out with --without job={job}")
 
 
+def _unlike_places(found: list[Noise]) -> list[str]:
+    """Notes on the noisiest nodes and GPUs, with the series that is worst there."""
+    by = grouped((where, noise) for noise in found if noise.needed != noise.usual for where in noise.noisy)
+    ordered = sorted(by.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = []
+    for where, those in ordered[:_NAMED]:
+        worst = max(those, key=lambda noise: noise.noisy[where] / (noise.size or 1))
+        own, usual = (_shown_of(worst, value) for value in (worst.noisy[where], worst.between))
+        lines += output.fold(
+            f"note: {where} is noisier than the others in {len(those)} series, such as {worst.label}: {own} between "
+            f"jobs, where all have {usual}; a comparison there needs {spelling.counted(worst.needed or 0, 'job')} a "
+            f"side, elsewhere {worst.usual or 'fewer'}"
+        )
+    more = len(ordered) - _NAMED
+    return lines + ([f"note: {spelling.counted(more, 'more place', 'are')} noisier"] if more > 0 else [])
+
+
 def _summary(found: list[Noise]) -> list[str]:
-    lines = _stray(found)
+    lines = _stray(found) + _unlike_places(found)
     needed = sorted(noise.needed for noise in found if noise.needed)
     if needed:
         most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
@@ -130,7 +166,8 @@ def _summary(found: list[Noise]) -> list[str]:
 
 _COLUMNS = {
     "unit": "VARCHAR", "series": "VARCHAR", "between": "DOUBLE", "boots": "DOUBLE", "boots_freedom": "BIGINT",
-    "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT",
+    "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT", "worst": "DOUBLE",
+    "noisy": "VARCHAR",
     earlier.AXES: "VARCHAR",
 }  # fmt: skip
 
@@ -142,6 +179,7 @@ def _row(noise: Noise) -> dict[str, Any]:
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
         "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": noise.margin,
         "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
+        "worst": noise.worst, "noisy": ", ".join(noise.noisy) or None,
         earlier.AXES: noise.series.key[measurements.SERIES.index("axes")],
     }  # fmt: skip
 

@@ -94,7 +94,7 @@ def run(asked) -> int:
         return exits.PASSED
     baseline = earlier.load_baseline(folder, asked.baseline) if asked.baseline else []
     _sides_asked(asked, [each.name for each in baseline])  # what is wrong with them is said before records are read
-    noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
+    noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
     more = plugins.of_changes()
     wanted = {*two_sides.WANTED, *(column for each in more.values() for column in each.WANTED)}

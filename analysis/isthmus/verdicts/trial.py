@@ -257,7 +257,7 @@ def make(asked) -> int:
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
     sd = asked.sd or 0.01
-    noise = list(earlier.load_noise(asked.noise)[0].values()) if asked.noise else [sd]
+    noise = list(earlier.load_noise(asked.noise).worst.values()) if asked.noise else [sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [sd]
     metrics = asked.metrics or len(noise)
     delta = asked.delta or min(judging.FLOOR, asked.step / 2)
@@ -516,7 +516,7 @@ def read(asked) -> int:
             randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
-    noise, boots = earlier.load_noise(asked.noise) if asked.noise else (None, None)
+    noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
     outcomes, turns, first = {}, {}, "before"
     with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
         missing, empty = _missing(asked, opened, plan, side, _command_of(kept))
