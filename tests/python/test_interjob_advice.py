@@ -294,6 +294,14 @@ def test_no_batch_is_simulated_twice():
     assert simulated > 0 and overlap.simulate.cache_info().misses == simulated
 
 
+def test_nodes_that_measured_unlike_phases_are_refused(tmp_path):
+    cases = [record(), record(EVEN | {"in": 2 * EVEN["in"]}, run=record()["run"] | {"node": "n2", "id": "0" * 16})]
+    file = write(tmp_path / "two.jsonl", *cases)
+    done = run(file)
+    assert done.returncode == 2 and "interjob/gemv serial_in differs by a factor of 2 between node " in done.stderr
+    assert run(file, "--where", "node=n2").returncode == 0
+
+
 def test_committed_records_fit_80_columns():
     done = run(ROOT / "papers/data/h200/interjob.jsonl.gz")
     assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80

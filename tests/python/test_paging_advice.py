@@ -416,6 +416,20 @@ def test_pages_that_came_once_are_a_program():
     assert paging.declared(["bytes=1MiB", "touched=9", "fetches=9", "passes=1"]).fetched == 9
 
 
+def test_patterns_of_a_slower_node_are_refused(cases, tmp_path, capsys):
+    slower = copy.deepcopy(cases)
+    for case in slower:
+        case["run"] |= {"node": "n2", "id": "0123456789abcde1"}
+        for metric in case["metrics"]:
+            if metric["unit"] == "s":
+                metric |= {"median": 2 * metric["median"], "samples": [2 * s for s in metric["samples"]]}
+    folder = write(tmp_path / "two", [*cases, *slower])
+    words = ["--program", "bytes=1GiB", "touched=5000", "passes=4"]
+    assert cli.main(["advise", "paging", folder, *words]) == exits.BAD_INPUT
+    assert "paging/pattern time differs by a factor of 2 between node " in capsys.readouterr().err
+    assert cli.main(["advise", "paging", folder, *words, "--where", "node=n2"]) == 0
+
+
 @pytest.mark.parametrize("topic", ["paging", "placement"])
 def test_a_program_is_looked_at_before_records_are(topic, capsys):
     """Reading them takes half a minute."""

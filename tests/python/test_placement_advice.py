@@ -309,6 +309,67 @@ def test_records_of_unlike_places_are_refused_with_the_means_to_choose(tmp_path,
     assert "--where 'system=none' is met by no record; system is o" in capsys.readouterr().err
 
 
+def on_two_places(tmp_path, factor, *, node="n2", begin="transfer/"):
+    """The simple machine's records, and a second time of another place where what begins so takes longer."""
+    first, second = machine(), machine()
+    for case in first:
+        case["run"] |= {"node": "n1", "id": "0123456789abcde0"}
+    for case in second:
+        case["run"] |= {"node": node, "id": "0123456789abcde1"}
+        case["devices"][0]["uuid"] = "GPU-2"
+        for metric in case["metrics"] if case["workload"].startswith(begin) else ():
+            if metric["unit"] == "s":
+                metric |= {"median": metric["median"] * factor, "samples": [s * factor for s in metric["samples"]]}
+    file = tmp_path / "two.jsonl"
+    file.write_text("".join(json.dumps(case) + "\n" for case in [*first, *second]))
+    return file
+
+
+ASKED = ["--program", "in=1GiB", "flops=1e9"]
+
+
+@pytest.mark.parametrize(("node", "field"), [("n2", "node"), ("n1", "gpu")])
+def test_places_that_measured_unlike_figures_are_refused(tmp_path, capsys, node, field):
+    """Their mean is of no machine."""
+    file = on_two_places(tmp_path, 2, node=node)
+    assert cli.main(["advise", "placement", str(file), *ASKED]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert " time differs by a factor of 2 between " in said and said.count("\n") == 1
+    for option in ("--where", "--without"):
+        chosen = shlex.split(re.search(rf"it (?:by|out by) ({option} [^,\n]+)", said)[1])
+        assert chosen[1].startswith(f"{field}=")
+        assert (
+            cli.main(["advise", "placement", str(file), *ASKED, *chosen]) == 0 == capsys.readouterr().err.count("note")
+        )
+
+
+def test_places_that_differ_by_less_are_noted_once(tmp_path, capsys):
+    for factor, notes in ((1.3, 1), (1.1, 0)):
+        assert cli.main(["advise", "placement", str(on_two_places(tmp_path, factor)), *ASKED]) == 0
+        assert capsys.readouterr().err.count("note: transfer/") == notes
+
+
+def test_a_place_is_held_to_the_same_points_alone(tmp_path, capsys):
+    """Another size takes another time, and a kernel that is measured on one node alone says nothing of the other."""
+    file = on_two_places(tmp_path, 1)
+    cases = [json.loads(line) for line in file.read_text().splitlines()]
+    for case in cases:
+        if case["run"]["node"] == "n2" and "bytes" in case["axes"]:
+            case["axes"]["bytes"] += 4096
+    file.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    assert cli.main(["advise", "placement", str(file), *ASKED]) == 0
+    assert "note" not in capsys.readouterr().err
+
+
+def test_a_program_of_a_slower_node_is_no_pattern_for_this_one(tmp_path, capsys):
+    both = [json.loads(line) for line in on_two_places(tmp_path, 2, begin="micro").read_text().splitlines()]
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    here.write_text("".join(json.dumps(case) + "\n" for case in both if case["run"]["node"] == "n1"))
+    there.write_text(json.dumps(next(c for c in both if c["run"]["node"] == "n2" and c["placement"])) + "\n")
+    assert cli.main(["advise", "placement", str(here), "--like", str(there)]) == exits.BAD_INPUT
+    assert "so its kernel's time is not that of the machine" in capsys.readouterr().err
+
+
 def test_a_program_of_another_machine_is_no_pattern_for_this_one(tmp_path, capsys):
     """Its kernel's time would be taken for one of this machine."""
     like = next(case for case in copy.deepcopy(machine()) if footprint_.of_program(case))

@@ -106,6 +106,15 @@ def test_too_few_workloads_and_two_machines_are_refused():
         staging.find(pairs(pair("a", 0.9), pair("b", 0.9)) + other, None)
 
 
+def test_kernels_of_a_slower_node_are_refused():
+    """One staging from either would say that the other one pays."""
+    there = pairs(*(pair(n, 0.9, seconds=2e-3) for n in "abc"))
+    for case in there:
+        case["run"] |= {"node": "n2"}
+    with pytest.raises(Error, match=r"microbench/. kernel differs by a factor of 2 between node"):
+        staging.find(pairs(*(pair(n, 0.9, seconds=1e-3) for n in "abc")) + there, None)
+
+
 def test_blocks_are_a_share_of_the_device():
     shares = []
     for blocks, grid in ((0, None), (50, None), (0, [2, 5, 1]), (0, [64, 64, 1])):

@@ -157,6 +157,7 @@ def run(asked: argparse.Namespace) -> int:
         raise Error("no record of interjob/* counts in these files; measure 'interjob/*' on the GPU")
     if not asked.timeline:
         measured.refuse_several_kinds(cases)
+        measured.refuse_unlike_places(cases, learnt=study.LEARNT)
     try:
         if asked.timeline:
             notes = cases[0].get("notes", {})

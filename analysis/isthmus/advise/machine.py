@@ -13,6 +13,8 @@ from isthmus.advise.costs import Costs, Curve
 from isthmus.advise.footprint import PREFIX, Footprint, footprint_of, of_program
 from isthmus.advise.measured import counts, medians, refuse_several_kinds
 
+#: Beginnings of the workloads that a machine is known by.
+USED = ("transfer/", "driver/alloc", "alloc/", "reference/device_copy", "reference/sgemm", PREFIX)
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
 #: What carries data in and out, and what the buffers are allocated by, for each placement: host memory, device memory.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import glob
+import json
+import math
 import shlex
+import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from isthmus import Error
 from isthmus.records import content, reading, selection
@@ -34,7 +38,7 @@ GPU: dict[str, Callable[[dict], object]] = {
 }  # fmt: skip
 MACHINE = {"system": _run("system"), "cpu": lambda case: case["host"].get("cpu"), **GPU}
 #: Fields of --where and --without.
-FIELDS = {**MACHINE, "partition": _run("partition"), "node": _run("node")}
+FIELDS = {**MACHINE, "partition": _run("partition"), "node": _run("node"), "gpu": _device("uuid")}
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
@@ -101,8 +105,90 @@ def unlike(cases: list[dict], what: str = "machine") -> tuple[str, list[str]] | 
     return None
 
 
+#: Metrics that advice learns from.
+LEARNT = {
+    "time", "alloc", "free", "host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "rate",
+    "kernel_flop_rate",
+}  # fmt: skip
+#: Times as long, or as short, as elsewhere: what is refused of a node or GPU, and what is noted.
+REFUSED, NOTED = 1.5, 1.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """A node or GPU whose measurements of the same points are not those of the others."""
+
+    factor: float  # above 1
+    field: str  # that tells it from the others: node or gpu
+    value: str
+    label: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.label} differs by a factor of {self.factor:.3g} between {self.field} {self.value} and the others"
+
+    @property
+    def choice(self) -> str:
+        chosen = shlex.quote(f"{self.field}={glob.escape(self.value)}")
+        return f"choose it by --where {chosen}, or leave it out by --without {chosen}"
+
+
+def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None:
+    """The node or GPU that is farthest from the others in a metric of a workload, over all points that both measured.
+
+    Points are the same case; a place counts as unlike in one where most of its samples are beyond most of the others'.
+    """
+    points: dict[tuple, dict[tuple[str, str], list[dict]]] = {}
+    for case in cases:
+        place = (_text(FIELDS["node"](case)), _text(FIELDS["gpu"](case)))
+        fields = ("placement", "staging", "mode", "size", "preset", "version")
+        key = (case["workload"], *(case.get(name) for name in fields), json.dumps(case["axes"], sort_keys=True))
+        for metric in case["metrics"]:
+            if metric["median"] and metric["name"] in learnt:
+                points.setdefault((*key, metric["name"]), {}).setdefault(place, []).append(metric)
+    off: dict[tuple[str, tuple[str, str]], list[float]] = {}
+    several = {place[0] for by_place in points.values() for place in by_place}
+    for (workload, *_, name), by_place in points.items():
+        figures = {place: _figures(metrics) for place, metrics in by_place.items()}
+        for place in figures if len(figures) > 1 else ():
+            off.setdefault((f"{workload} {name}", place), []).append(_off(figures, place))
+    if not off:
+        return None
+    (label, (node, gpu)), far = max(off.items(), key=lambda item: (abs(statistics.median(item[1])), item[0]))
+    field, value = ("node", node) if len(several) > 1 else ("gpu", gpu)
+    return Apart(math.exp(abs(statistics.median(far))), field, value, label)
+
+
+def _figures(metrics: list[dict]) -> tuple[float, float, float]:
+    """The median of a place's records, and the tenth and ninetieth percentile of their samples."""
+    samples = sorted(s for m in metrics for i, s in enumerate(m["samples"]) if i not in (m.get("invalid") or ()))
+    middle = statistics.median(m["median"] for m in metrics)
+    tenth = len(samples) // 10
+    return middle, min([middle, *samples[tenth : tenth + 1]]), max([middle, *samples[len(samples) - tenth - 1 :][:1]])
+
+
+def _off(figures: dict[tuple[str, str], tuple[float, float, float]], place: tuple[str, str]) -> float:
+    """Logarithm of a place's figure over that of the others; 0 where their samples overlap."""
+    own, low, high = figures[place]
+    others = [each for other, each in figures.items() if other != place]
+    usual, lowest, highest = (statistics.median(each[i] for each in others) for i in range(3))
+    return math.log(own / usual) if own > 0 < usual and (low > highest or high < lowest) else 0.0
+
+
+def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learnt: Container[str] = LEARNT) -> None:
+    """Raises Error where nodes or GPUs measured unlike figures; a line on stderr notes what is less unlike.
+
+    `used` are beginnings of the workloads that the advice learns from, `learnt` are metrics.
+    """
+    apart = farthest([case for case in cases if counts(case) and case["workload"].startswith(used)], learnt)
+    if apart and apart.factor >= REFUSED:
+        raise Error(f"advice is for one kind of machine, and {apart.words}, more than {REFUSED:g}; {apart.choice}")
+    if apart and apart.factor >= NOTED:
+        print(f"note: {apart.words}; the advice is for all of them together: {apart.choice}", file=sys.stderr)
+
+
 def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
-    """Raises Error where records are of unlike machines, or GPUs."""
+    """Raises Error where records state that they are of unlike machines, or GPUs."""
     if found := unlike(cases, what):
         field, values = found
         raise Error(

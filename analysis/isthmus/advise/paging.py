@@ -129,6 +129,7 @@ def run(asked: argparse.Namespace) -> int:
         output.write(asked, table_of_check(check(cases)))
         return status
     measured.refuse_several_kinds(cases)
+    measured.refuse_unlike_places(cases, ("paging/pattern",))
     points = points_of(cases)
     if not points:
         raise Error(NO_PATTERN)

@@ -35,7 +35,7 @@ import statistics
 from isthmus import Error, spelling, units
 from isthmus.advise import measured
 from isthmus.advise.footprint import declared, footprint_of, of_program
-from isthmus.advise.machine import Machine, Prediction
+from isthmus.advise.machine import USED, Machine, Prediction
 from isthmus.advise.measured import medians
 from isthmus.advise.placing_check import Check, check, table_of_check
 from isthmus.records import load
@@ -151,6 +151,7 @@ def run(asked: argparse.Namespace) -> int:
     program = declared(asked.program) if asked.program else None  # before records are read, which takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)
+    measured.refuse_unlike_places(cases, USED)
     found = check(cases)
     if asked.check:
         output.write(asked, table_of_check(found))
@@ -167,6 +168,12 @@ def run(asked: argparse.Namespace) -> int:
             raise Error(
                 f"{asked.like}: {field} is not that of the machine ({' and '.join(values[:4])}), so its kernel's time "
                 "is not either; name a record of this machine, or declare the program with --program"
+            )
+        apart = measured.farthest([*filter(measured.counts, cases), like], {"kernel"})
+        if apart and apart.factor >= measured.REFUSED:
+            raise Error(
+                f"{asked.like}: {apart.words}, so its kernel's time is not that of the machine; name a record of this "
+                "machine, or declare the program with --program"
             )
         footprint, known = footprint_of(like), medians(like)["kernel"]
         if asked.passes:

@@ -356,6 +356,7 @@ class Findings:
 def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings, int]:
     """The rules' rates on these records. Raises Error where they are of several machines, or of too few workloads."""
     measured.refuse_several_kinds(cases, "GPU")
+    measured.refuse_unlike_places(cases, learnt={"kernel"})
     kernels, lacking = kernels_of(cases, mix)
     if len({each.workload for each in kernels}) < 3:
         raise Error(

@@ -16,6 +16,9 @@ from isthmus.records import content, validate
 from isthmus.spelling import counted
 
 FAMILY = "interjob/"
+_OF_A_JOB = ("allocate", "submit", "in", "kernel", "out", "finish", "release", "job")
+#: Metrics of a job alone, which everything is predicted from.
+LEARNT = {f"serial_{name}" for name in _OF_A_JOB}
 #: A prediction is near that is off by no more, and a mode well picked that is slower than the best by no more.
 NEAR = 0.15
 WELL_PICKED = 0.05
@@ -52,7 +55,7 @@ def of_study(cases: list[dict]) -> list[dict]:
 def phases_of(case: dict) -> Phases:
     """The phases of a job as the record's serial batches had them. Raises RecordError where one is missing."""
     found = medians(case)
-    names = ("allocate", "submit", "in", "kernel", "out", "finish", "release", "job")
+    names = _OF_A_JOB
     missing = [f"serial_{name}" for name in names if f"serial_{name}" not in found]
     if missing:
         raise validate.RecordError(f"{label(case)} has no {', '.join(missing)}: it says nothing of a job alone")
