@@ -1,10 +1,12 @@
 """Nodes among their equals, systems side by side, scores: on data whose truth is known."""
 
 import datetime
+import itertools
 import json
 import math
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -423,6 +425,73 @@ def test_a_crash_without_a_record_is_told(tmp_path, capsys):
     assert drained(folder, capsys) == (1, "")
     assert cli.main(["nodes", str(folder)]) == 1
     assert "node02 is lacking figures: no job has a figure of microbench/w1" in capsys.readouterr().out
+
+
+def several_gpus(count, *, days=8, together=False, there=lambda node, gpu, day: True):
+    """Records of six nodes, each with GPUs of its own; a job a day uses each, in one case or in a case for each."""
+    cases = []
+    for node, day in itertools.product(range(6), range(days)):
+        gpus = [gpu for gpu in range(count) if there(node, gpu, day)]
+        for gpu in gpus[:1] if together else gpus:
+            time = datetime.datetime(2026, 1, 1 + day, 0, node)
+            case = record(0.001, node=f"node{node:02}", gpu=f"GPU-{node}{gpu}", job=f"{node}-{day}", time=time)
+            if together:
+                device = case["devices"][0]
+                case["devices"] = [{**device, "uuid": f"GPU-{node}{each}"} for each in gpus]
+            cases.append(case)
+    return cases
+
+
+def looked_at(folder, capsys, cases):
+    capsys.readouterr()
+    code = cli.main(["nodes", str(write(folder, cases))])
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_gpu_that_vanished_is_named_and_drains_its_node(tmp_path, capsys, together):
+    cases = several_gpus(4, days=24, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < 12)
+    code, said = looked_at(tmp_path / "r", capsys, cases)
+    words = "no record in the last 12 days of the node, since 2026-01-12, on GPU-23"
+    assert code == 1 and f"node02 is without a GPU: {words} node02: vanished" in said
+    assert drained(tmp_path / "r", capsys) == (1, f"node02\tvanished: {words}\n")
+
+
+def test_a_gpu_that_was_replaced_is_not_missing(tmp_path, capsys):
+    def there(node, gpu, day):
+        return node != 2 or gpu < 3 or (gpu == 3) == (day < 12)
+
+    cases = several_gpus(5, days=24, there=lambda node, gpu, day: (gpu < 4 or node == 2) and there(node, gpu, day))
+    code, said = looked_at(tmp_path / "r", capsys, cases)
+    assert code == 0 and said.startswith("0 of 6 nodes are named")
+
+
+def test_gpus_that_all_nodes_do_without_drain_none(tmp_path, capsys):
+    cases = several_gpus(4, days=24, there=lambda node, gpu, day: gpu < 3 or day < 12)
+    assert looked_at(tmp_path / "r", capsys, cases)[0] == 1
+    assert drained(tmp_path / "r", capsys) == (1, "")
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(("since", "words"), [(0, ""), (5, " since 2026-01-06")])
+def test_a_node_with_fewer_gpus_than_its_equals_is_named(tmp_path, capsys, together, since, words):
+    """It may never have had them: no day of its own shows that one is missing."""
+    cases = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < since)
+    code, said = looked_at(tmp_path / "r", capsys, cases)
+    assert code == 1 and f"node02 is lacking figures: records of 3 GPUs{words}, where its equals have 4" in said
+    last = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < 7)
+    assert looked_at(tmp_path / "s", capsys, last)[0] == 0  # a single job may have been cut off
+
+
+def test_a_gpu_that_no_job_happened_to_get_is_not_missing(tmp_path, capsys):
+    """Jobs of one GPU go where there is room."""
+    chance = random.Random(1)
+    wrong = 0
+    for number in range(30):
+        drawn = {(node, day): chance.randrange(4) for node in range(6) for day in range(12)}
+        cases = several_gpus(4, days=12, there=lambda node, gpu, day, drawn=drawn: drawn[node, day] == gpu)
+        wrong += looked_at(tmp_path / str(number), capsys, cases)[0]
+    assert wrong <= 3
 
 
 def two_gpus(cases):

@@ -574,7 +574,7 @@ def _together(found: list[Gone]) -> list[Gone]:
 # --- among equals ---
 
 _OTHERS = 3  # equals that have it
-_MOST = 0.25  # of the equals may lack it; where more do, it is no fault of theirs
+MOST = 0.25  # of the equals may lack it; where more do, it is no fault of theirs
 
 
 def among(
@@ -617,4 +617,4 @@ def _short_of_others(has: dict[Place, int], ran: dict[Place, int], known: dict[P
         ratio = middle * ran[place] / others if regular and others else ran[place] / max(others_ran, 1)
         if others and too_few(known[place], others, ratio, regular=regular, tests=tests * len(has)):
             short.append(place)
-    return short if len(short) <= _MOST * len(has) else []
+    return short if len(short) <= MOST * len(has) else []

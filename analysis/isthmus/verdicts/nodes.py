@@ -1,8 +1,8 @@
 """Nodes and GPUs that are not what their equals are, with the reason for each, and a list that a scheduler can take.
 
-First what needs no figures: nodes that vanished, that fail what their equals pass, whose figures are spoilt (throttled,
-a link trained down), or that lack figures which their equals have. Then slow ones. Equal are those with the same CPU
-and GPU model in the same partition, under the same driver.
+First what needs no figures: nodes and GPUs that vanished, nodes that fail what their equals pass, whose figures are
+spoilt (throttled, a link trained down), or that lack figures or GPUs which their equals have. Then slow ones. Equal are
+those with the same CPU and GPU model in the same partition, under the same driver.
 
 A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
 that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty. So is a GPU, held
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime
 import functools
 import math
 import sys
@@ -521,6 +522,89 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
     return [reasons[node] for node in sorted(reasons)]
 
 
+def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
+    """GPUs that are gone on the days of their node (absent.gone), and nodes with fewer GPUs than their equals.
+
+    Where more than a quarter of the nodes lost GPUs, jobs do not ask for them any more: they are named, not drained.
+    """
+    few = {each.node: each for each in _fewer_gpus(opened) if each.node not in vanished}
+    gone = [each for each in absent.gone(opened, []) if each.place[1] and each.place[0] not in vanished]
+    by_node = grouped((each.place[0], each) for each in gone)
+    began: dict[str, list[datetime.datetime]] = grouped(
+        opened.sql(
+            "SELECT node, min(time) FROM (SELECT node, time, unnest(string_split(gpus, '+')) AS gpu FROM measurements "
+            "WHERE gpus <> '') GROUP BY node, gpu"
+        ).fetchall()
+    )
+    usual = len(by_node) > max(absent.MOST * len(began), 1)  # they are not asked for any more
+    reasons = []
+    for node, those in sorted(by_node.items()):
+        last = max(time for each in those for time, _ in each.had)
+        if sum(first > last for first in began[node]) >= len(those):
+            continue  # they were replaced
+        few.pop(node, None)
+        for each in those:
+            has, days = each.days
+            ran = f"records on {has} of" if has else "no record in"
+            words = f"{ran} the last {days} days of the node, since {each.had[-1][0]:%Y-%m-%d},"
+            reasons.append(Reason(node, "vanished", words, each.place[1], drain=not usual))
+    return reasons + [few[node] for node in sorted(few)]
+
+
+_Days = dict[datetime.date, set[str]]  # GPUs by day
+
+
+def _fewer_gpus(opened: store.Store) -> list[Reason]:
+    """Nodes whose records are of fewer GPUs than those of their equals: ever, or for their last days."""
+    rows = opened.sql(
+        "SELECT DISTINCT device, cpu, partition, system, node, time::DATE, gpus FROM measurements "
+        "WHERE gpus <> '' ORDER BY ALL"
+    ).fetchall()
+    groups: dict[tuple, dict[str, _Days]] = {}
+    for *equal, node, day, gpus in rows:
+        days = groups.setdefault(tuple(equal), {}).setdefault(node, {})
+        days.setdefault(day, set()).update(gpus.split("+"))
+    reasons = []
+    for by_node in groups.values():
+        has = {node: len(set().union(*days.values())) for node, days in by_node.items()}
+        for node, days in by_node.items() if len(by_node) >= FEWEST else ():
+            equals = [days for other, days in by_node.items() if other != node]
+            usual = int(np.median([has[other] for other in by_node if other != node]))
+            if found := _with_fewer(days, usual, [each for each in equals if _count(each) >= usual], len(by_node)):
+                start, count = found
+                since = "" if start == min(days) else f" since {start}"
+                words = f"records of {spelling.counted(count, 'GPU')}{since}, where its equals have {usual}"
+                reasons.append(Reason(node, "lacking", words, drain=False))
+    return reasons
+
+
+def _count(days: _Days) -> int:
+    return len(set().union(*days.values()))
+
+
+def _with_fewer(days: _Days, usual: int, equals: list[_Days], tests: int) -> tuple[datetime.date, int] | None:
+    """The day from which a node has fewer than the `usual` number of GPUs, and how many; None for none, or by chance.
+
+    Where equals have all of theirs on each of their days, two days are enough. Else chance must explain in fewer than
+    one of twenty fleets that GPUs, each of which is there on a day as often as theirs, are missing for so many.
+    """
+    if len(equals) < FEWEST - 1:
+        return None
+    there = [min(len(gpus) / usual, 1) for each in equals for gpus in each.values()]
+    share = (sum(there) * usual + 0.5) / (len(there) * usual + 1)
+    seen: set[str] = set()
+    result = None
+    for since, day in enumerate(sorted(days, reverse=True), 1):
+        seen |= days[day]
+        missing = usual - len(seen)
+        if missing <= 0:
+            break
+        chance = math.comb(usual, missing) * (1 - share) ** (missing * since) * tests * len(days)
+        if since >= 2 and (min(there) == 1 or chance <= rank_test.SESSION):
+            result = day, len(seen)
+    return result
+
+
 def _missed(days: set, others: list[set]) -> int:
     """Days on which half of the others ran after a node's last day, or 0 where chance explains that it did not.
 
@@ -588,8 +672,9 @@ def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[
 def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
     """All that is wrong with nodes: what needs no figures first, then the slowest."""
     vanished, spoilt = _vanished(opened, list(expected)), _spoilt(opened)
-    reasons = [*vanished, *_failing(opened), *spoilt]
-    reasons += _lacking(opened, {each.node for each in vanished}, {(each.node, each.gpus) for each in spoilt})
+    without = {each.node for each in vanished}
+    reasons = [*vanished, *_vanished_gpus(opened, without), *_failing(opened), *spoilt]
+    reasons += _lacking(opened, without, {(each.node, each.gpus) for each in spoilt})
     fleets = _fleets(opened)
     enough = [[count for count in fleet.measured if count >= FEWEST] for fleet in fleets]
     hosts = _hosts(opened)
@@ -683,8 +768,12 @@ def answer(found: Found) -> list[str]:
     for node, reasons in nodes[:_ANSWERED]:
         more = f", and {spelling.counted(len(reasons) - 1, 'reason')} more" if len(reasons) > 1 else ""
         sentence = spelling.shorten(reasons[0].sentence, 180)
-        lines += output.fold(f"{spelling.printable(node)} is {_IS[reasons[0].kind]}: {sentence}{more}")[:3]
+        lines += output.fold(f"{spelling.printable(node)} is {_is(reasons[0])}: {sentence}{more}")[:3]
     return lines[:10]
+
+
+def _is(reason: Reason) -> str:
+    return "without a GPU" if reason.kind == "vanished" and reason.gpus else _IS[reason.kind]
 
 
 _IS = {kind: kind for kind in KINDS} | {"vanished": "gone", "spoilt": "losing samples", "lacking": "lacking figures"}
