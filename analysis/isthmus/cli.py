@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import importlib
 import io
 import os
 import pathlib
@@ -167,10 +166,17 @@ def _meant(word: str, known) -> str:
     return f"; did you mean {close}?" if close else ""
 
 
-def commands() -> dict[str, tuple[str, str]]:
-    """All commands, those of plug-ins last: their modules, and what they do."""
-    added = {name: (each.module, each.does) for name, each in plugins.commands().items()}
-    return COMMANDS | {name: each for name, each in added.items() if name not in COMMANDS}
+def commands(asked: str | None = None) -> dict[str, tuple[str, str]]:
+    """All commands, those of plug-ins last: their modules, and what they do.
+
+    Plug-ins that cannot be loaded are named on stderr. Raises Error where one of them is what is `asked` for.
+    """
+    added, failed = plugins.commands()
+    if asked in failed:
+        raise Error(failed[asked])
+    for sentence in dict.fromkeys(failed.values()):
+        _say(sentence)
+    return COMMANDS | {name: (each.module, each.does) for name, each in added.items() if name not in COMMANDS}
 
 
 def _parser(known: dict[str, tuple[str, str]]) -> Parser:
@@ -187,15 +193,6 @@ def _parser(known: dict[str, tuple[str, str]]) -> Parser:
     parser.add_argument("command", choices=known, metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…").required = False
     return parser
-
-
-def _load(name: str):
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "isthmus":
-            raise
-        raise Error(f"{error.name} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
 
 
 def _lost(error: streams.LostOutput) -> int:
@@ -229,10 +226,11 @@ def _say(sentence: str) -> None:
 def _run(arguments: list[str] | None) -> int:
     """Runs one command and returns its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    known = COMMANDS if words and words[0] in COMMANDS else commands()  # plug-ins cannot replace what is ours
+    first = words[0] if words else None
+    known = COMMANDS if first in COMMANDS else commands(first)  # plug-ins cannot replace what is ours
     asked = _parser(known).parse_args(arguments)
     start.program = f"isthmus {asked.command}"
-    module = _load(known[asked.command][0])
+    module = plugins.module(known[asked.command][0])
     parser = Parser(prog=start.program, description=module.__doc__)
     module.add_arguments(parser)
     if "exit codes:" not in f"{parser.description}{parser.epilog}":
@@ -247,7 +245,10 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr."""
+    """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr.
+
+    What nobody foresaw is a traceback, for a report, and an exit code that is no verdict.
+    """
     start.program = "isthmus"
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
@@ -266,6 +267,10 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:  # where another program calls this
             _say("interrupted")
             status = start.INTERRUPTED
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not error.code:  # help was asked for
+                raise
+            status = start.fault(error)
         sys.stdout.flush()
     except streams.LostOutput as error:
         lost = _lost(error)

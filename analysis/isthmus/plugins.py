@@ -2,17 +2,23 @@
 
 isthmus.commands   a Command under the name of a command, or of a part of one as in "faults model"
 isthmus.changes    a module that says more of a change for `isthmus regress`: WANTED, of_store(), lines(), as_json()
+
+One that cannot be loaded, whatever it raises, costs that one alone: it is a sentence, and the others are there.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isthmus import Error
+from isthmus import Error, spelling
 
 if TYPE_CHECKING:
     import importlib.metadata
+    import types
+
+_OF_CHANGES = ("WANTED", "of_store", "lines", "as_json")
 
 
 class Command(NamedTuple):
@@ -23,12 +29,47 @@ class Command(NamedTuple):
     epilog: str | None = None  # of a part
 
 
+class Found(NamedTuple):
+    """Plug-ins by name, and a sentence for each of those that cannot be loaded."""
+
+    loaded: dict[str, Any]
+    failed: dict[str, str]
+
+
+def _unloadable(whose: str, error: BaseException) -> Error:
+    why = spelling.shorten(f"{type(error).__name__}: {error}", 200)
+    return Error(f"{whose} cannot be loaded ({why}); install it again, or remove it")
+
+
 def _load(entry: importlib.metadata.EntryPoint) -> Any:
+    whose = entry.dist.name if entry.dist else entry.value
     try:
-        return entry.load()
-    except (ImportError, AttributeError) as error:
-        whose = entry.dist.name if entry.dist else entry.value
-        raise Error(f"{whose} cannot be loaded ({error}); install it again, or remove it") from None
+        loaded = entry.load()
+        if entry.group == "isthmus.commands" and not isinstance(loaded, Command):
+            raise TypeError(f"{entry.value} is no Command")
+        if entry.group == "isthmus.changes":
+            for name in _OF_CHANGES:
+                getattr(loaded, name)
+    except (Exception, SystemExit) as error:
+        raise _unloadable(whose, error) from None
+    return loaded
+
+
+def module(name: str) -> types.ModuleType:
+    """The module of a command. Raises Error where another module is not installed, or a plug-in cannot be loaded."""
+    own = name.partition(".")[0]
+    try:
+        found = importlib.import_module(name)
+        for needed in ("add_arguments", "run"):
+            getattr(found, needed)
+    except (Exception, SystemExit) as error:
+        lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+        if lacks and lacks.partition(".")[0] not in ("isthmus", own):
+            raise Error(f"{lacks} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
+        if own == "isthmus":
+            raise
+        raise _unloadable(name, error) from None
+    return found
 
 
 @functools.cache
@@ -38,20 +79,27 @@ def _entries(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
 
-def commands() -> dict[str, Command]:
-    """Commands that are not Isthmus's own, by name. Raises Error for one that cannot be loaded."""
-    return {name: _load(entry) for name, entry in _entries("isthmus.commands").items() if " " not in name}
+def _found(entries: dict[str, importlib.metadata.EntryPoint]) -> Found:
+    found = Found({}, {})
+    for name, entry in entries.items():
+        try:
+            found.loaded[name] = _load(entry)
+        except Error as error:
+            found.failed[name] = str(error)
+    return found
 
 
-def parts(command: str) -> dict[str, Command]:
-    """Parts of a command that are not Isthmus's own, by name. Raises Error for one that cannot be loaded."""
-    return {
-        name.partition(" ")[2]: _load(entry)
-        for name, entry in _entries("isthmus.commands").items()
-        if name.partition(" ")[0] == command and " " in name
-    }
+def commands() -> Found:
+    """Commands that are not Isthmus's own."""
+    return _found({name: entry for name, entry in _entries("isthmus.commands").items() if " " not in name})
 
 
-def of_changes() -> dict[str, Any]:
-    """Modules that say more of a change, by the name that their answer has in JSON. Raises Error likewise."""
-    return {name: _load(entry) for name, entry in _entries("isthmus.changes").items()}
+def parts(command: str) -> Found:
+    """Parts of a command that are not Isthmus's own."""
+    named = {tuple(name.split(" ", 1)): entry for name, entry in _entries("isthmus.commands").items() if " " in name}
+    return _found({part: entry for (whole, part), entry in named.items() if whole == command})
+
+
+def of_changes() -> Found:
+    """Modules that say more of a change, by the name that their answer has in JSON."""
+    return _found(_entries("isthmus.changes"))

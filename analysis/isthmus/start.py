@@ -104,15 +104,32 @@ def in_utf8() -> None:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
 
+def fault(error: BaseException) -> int:
+    """Says on stderr what nobody foresaw, and returns its exit code."""
+    import traceback
+
+    from isthmus.exits import FAULT
+
+    if isinstance(error, MemoryError):
+        print(f"{program}: there is not enough memory; give it more, or fewer records at a time", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
+        print(f"{program}: a fault of the program, so nothing is known; please report the lines above", file=sys.stderr)
+    return FAULT
+
+
 def main() -> int:
     """Runs the command line of this process."""
     listen()
     if "utf8" in sys._xoptions:  # as in_utf8() starts it
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
     in_utf8()
-    from isthmus import streams
+    try:
+        from isthmus import streams
 
-    streams.guard()
-    from isthmus import cli
+        streams.guard()
+        from isthmus import cli
 
-    return cli.main()
+        return cli.main()
+    except Exception as error:
+        return fault(error)

@@ -105,6 +105,83 @@ def test_plug_ins_are_looked_for_only_where_they_may_be_meant(monkeypatch, capsy
         assert cli.main(words) == exits.BAD_INPUT and "looked for isthmus.commands" in capsys.readouterr().err
 
 
+BREAKS = {
+    "no_name": "import no_such_name_anywhere",
+    "raises": "raise RuntimeError('made for another driver\\nand more')",
+    "exits": "raise SystemExit(1)",
+    "syntax": "def (",
+    "other": "PART = 7",
+}
+
+
+@pytest.fixture(params=BREAKS)
+def broken(request, tmp_path, monkeypatch):
+    """A plug-in is installed that cannot be loaded: a command, a part of one, and a module for `isthmus regress`."""
+    (tmp_path / "own_part.py").write_text(BREAKS[request.param])
+    (tmp_path / "own_lazy.py").write_text(
+        "from isthmus.plugins import Command\nPART = Command('own_part', 'breaks when it runs')\n"
+    )
+    about = tmp_path / "own_part-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-part\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[isthmus.commands]\nown = own_part:PART\nfaults own = own_part:PART\nlazy = own_lazy:PART\n"
+        "faults lazy = own_lazy:PART\n[isthmus.changes]\nown = own_part\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins._entries.cache_clear()
+    yield request.param
+    plugins._entries.cache_clear()
+    for name in ("own_part", "own_lazy"):
+        sys.modules.pop(name, None)
+
+
+def test_a_plug_in_that_cannot_be_loaded_costs_itself_alone(broken, tmp_path, capsys):
+    for words in (["--help"], ["faults", "--help"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        said = capsys.readouterr()
+        assert not end.value.code and said.out.startswith("usage: ")
+        assert said.err.count("own-part cannot be loaded (") == 1 and "; install it again, or remove it" in said.err
+    assert cli.main(["regres"]) == exits.BAD_INPUT
+    assert "did you mean regress?" in capsys.readouterr().err
+    assert refused(["own"], capsys).startswith("isthmus: own-part cannot be loaded (")
+    why = "no_such_name_anywhere is not installed" if broken == "no_name" else "own_part cannot be loaded ("
+    assert cli.main(["lazy"]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert why in said and "Traceback" not in said
+
+
+def test_a_change_is_judged_without_a_plug_in_that_cannot_be_loaded(broken, tmp_path, capsys):
+    histories.write(tmp_path / "r", histories.jobs_of(histories.History(nodes=2), 4, 4))
+    sides = ["--from", "driver=570", "--to", "driver=580"]
+    cli.main(["regress", str(tmp_path / "r"), *sides, "--json", str(tmp_path / "j")])
+    said = capsys.readouterr()
+    assert "own-part cannot be loaded (" in said.out + said.err
+    assert "Traceback" not in said.err and json.loads((tmp_path / "j").read_text())["own"] is None
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), RecursionError("deep"), MemoryError(), SystemExit(1)])
+def test_what_nobody_foresaw_is_no_verdict(monkeypatch, capsys, error):
+    def breaks(_):
+        raise error
+
+    monkeypatch.setattr("isthmus.tables.medians.run", breaks)
+    assert cli.main(["table", str(EXAMPLE)]) == exits.FAULT
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].startswith("isthmus table: ")
+    assert ("Traceback" in said) != isinstance(error, MemoryError)
+
+
+def test_a_command_that_does_not_start_is_no_verdict(tmp_path):
+    """As where a file of the installation is missing."""
+    script = "import sys; sys.modules['isthmus.cli'] = None; from isthmus import start; sys.exit(start.main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
+    words = [sys.executable, "-c", script, "--help"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == exits.FAULT and "a fault of the program" in done.stderr
+
+
 def test_version():
     assert run("--version").stdout == f"isthmus {isthmus.__version__}\n"
 

@@ -7,7 +7,6 @@ report  what happened, where and why, and what to do about it: text, or one page
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import pathlib
 import shutil
@@ -249,8 +248,15 @@ def add_arguments(parser) -> None:
     )  # fmt: skip
     report.add_arguments(reporting)
     reporting.set_defaults(run_part=report.run)
-    for name, part in plugins.parts("faults").items():
-        module = importlib.import_module(part.module)
+    others, failed = plugins.parts("faults")
+    for sentence in dict.fromkeys(failed.values()):
+        _say(sentence)
+    for name, part in others.items():
+        try:
+            module = plugins.module(part.module)
+        except Error as error:
+            _say(str(error))
+            continue
         added = parts.add_parser(name, help=part.does, description=module.__doc__, epilog=part.epilog)
         module.add_arguments(added)
         added.set_defaults(run_part=module.run)

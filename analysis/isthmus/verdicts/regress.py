@@ -96,7 +96,7 @@ def run(asked) -> int:
     _sides_asked(asked, [each.name for each in baseline])  # what is wrong with them is said before records are read
     noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
-    more = plugins.of_changes()
+    more, failed = plugins.of_changes()
     wanted = {*two_sides.WANTED, *(column for each in more.values() for column in each.WANTED)}
     with selection.from_arguments(asked, wanted=wanted, agreeing=True) as opened:
         present = earlier.present(opened, baseline) if baseline else []
@@ -108,7 +108,7 @@ def run(asked) -> int:
         side = two_sides.sides(*_sides_asked(asked, present))
         found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
         answers = {name: each.of_store(opened, side, emulated=asked.emulated) for name, each in more.items()}
-    found.notes += [note for _, unread in answers.values() for note in unread]
+    found.notes += [*failed.values(), *(note for _, unread in answers.values() for note in unread)]
     if gone:
         found.absent += gone
         found.notes.insert(
@@ -121,6 +121,7 @@ def run(asked) -> int:
     text = wording.text(found, everything=asked.all, more=said)
     output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*said, *wording.of_all(found)]))
     if asked.json:
-        others = {name: more[name].as_json(answer) if answer else None for name, (answer, _) in answers.items()}
+        others = dict.fromkeys(failed)
+        others |= {name: more[name].as_json(answer) if answer else None for name, (answer, _) in answers.items()}
         output.deliver(json.dumps(wording.as_json(found) | others, indent=1), asked.json)
     return found.exit_code
