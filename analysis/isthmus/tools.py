@@ -54,9 +54,10 @@ def in_c_locale(environ=None) -> dict[str, str]:
     return {**(os.environ if environ is None else environ), "LC_ALL": "C"}
 
 
-def ask(*command: str, timeout: float = LONGEST, environ=None) -> Answer:
-    """Runs a tool in the C locale. `environ` takes the place of this process's environment, PATH included."""
-    environ = in_c_locale(environ)
+def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = True) -> Answer:
+    """Runs a tool, in the C locale unless told otherwise. `environ` takes the place of this process's environment,
+    PATH included."""
+    environ = in_c_locale(environ) if c_locale else dict(os.environ if environ is None else environ)
     shown = " ".join([os.path.basename(command[0]), *command[1:]])
     where = shutil.which(command[0], path=environ.get("PATH", os.defpath))
     if where is None:

@@ -5,22 +5,31 @@ node of its own, no GPU. This one submits the job script with `flux batch`, and 
 are directives in it, as they are for Slurm and PBS. A site configuration registers both by importing this file.
 """
 
-import functools
 import re
 import time
 
-import reframe.utility.osext as osext
 from reframe.core.backends import register_launcher, register_scheduler
 from reframe.core.exceptions import JobError, JobSchedulerError
 from reframe.core.launchers import JobLauncher
 from reframe.core.schedulers import Job, JobScheduler
 
+from isthmus import tools
 from isthmus_reframe.steady_clock import STEADY
 
-_POLL = "flux jobs --no-header --format='{id.f58plain}|{state}|{result}|{returncode}|{nodelist}'"
+_POLL = ("flux", "jobs", "--no-header", "--format={id.f58plain}|{state}|{result}|{returncode}|{nodelist}")
 _WAITING = ("DEPEND", "PRIORITY", "SCHED")
 _PATIENCE = 10  # polls in a row that may know nothing of a job: a broker that restarts is no reason to lose it
-_run = functools.partial(osext.run_command, check=True)
+
+
+def _asked(*command: str, timeout: float | None) -> str:
+    """What a command of Flux's prints. Raises JobSchedulerError, in one sentence, where it fails.
+
+    The locale stays as it is, since `flux batch` hands its environment on to the job.
+    """
+    answer = tools.ask(*command, timeout=timeout or tools.LONGEST, c_locale=False)
+    if not answer.ok:
+        raise JobSchedulerError(answer.why)
+    return answer.out
 
 
 def _plain(jobid: str) -> str:
@@ -68,7 +77,7 @@ class FluxBatchScheduler(JobScheduler):
         return [option if option.startswith("#") else f"#flux: {option}" for option in dict.fromkeys(options)]
 
     def submit(self, job):
-        answer = _run(f"flux batch {job.script_filename}", timeout=self._timeout).stdout.split()
+        answer = _asked("flux", "batch", job.script_filename, timeout=self._timeout).split()
         if not answer:
             raise JobSchedulerError("flux batch gave no job identifier")
         job._jobid = _plain(answer[-1])
@@ -78,7 +87,7 @@ class FluxBatchScheduler(JobScheduler):
         jobs = [job for job in jobs if job is not None and not job.completed]
         if not jobs:
             return
-        answer = osext.run_command(f"{_POLL} {' '.join(job.jobid for job in jobs)}").stdout
+        answer = tools.ask(*_POLL, *(job.jobid for job in jobs)).out
         known = {_plain(words[0]): words[1:] for line in answer.splitlines() if len(words := line.split("|")) == 5}
         for job in jobs:
             job.unknown = 0 if job.jobid in known else job.unknown + 1
@@ -98,7 +107,7 @@ class FluxBatchScheduler(JobScheduler):
             time.sleep(0.5)
 
     def cancel(self, job):
-        _run(f"flux cancel {job.jobid}", timeout=self._timeout)
+        _asked("flux", "cancel", job.jobid, timeout=self._timeout)
         job.cancelled = True
 
     def finished(self, job):

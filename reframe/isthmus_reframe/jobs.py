@@ -12,7 +12,6 @@ import re
 import shlex
 import signal
 import socket
-import subprocess
 import time
 
 import reframe.core.runtime as runtime
@@ -20,7 +19,7 @@ from reframe.core.exceptions import ReframeError
 from reframe.core.schedulers import slurm
 from reframe.utility import nodelist_expand
 
-from isthmus import inputs, spelling
+from isthmus import inputs, spelling, tools
 from isthmus_reframe import steady_clock
 
 SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
@@ -83,15 +82,17 @@ _OTHERS = (
     f'else echo "{LOOK_FAILED}"; fi | grep -vx -e "$SLURM_JOB_ID" -e "" {{}} {OTHER_JOBS} || true'
 )
 _NOTE_OTHERS, _NOTE_OTHERS_TOO = _OTHERS.format(">"), _OTHERS.format(">>")
+_GREP = "LC_ALL=C grep -a"  # which reads bytes: names and comments of jobs and nodes need not be UTF-8
 _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
-    " | grep -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
+    f" | {_GREP} -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
 )
 # One that has all processors of its nodes shares them with nobody, whatever it was asked for.
 _NOTE_WHOLE_NODES = (
     'if [ "$ISTHMUS_JOB_SHARING" = OK ] && [ "$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null '
-    '| grep -o NumCPUs=[0-9]* | cut -d= -f2)" = "$(timeout 10 scontrol show node -o "$SLURM_JOB_NODELIST" 2>/dev/null '
-    "| grep -o CPUTot=[0-9]* | awk -F= '{n += $2} END {print n + 0}')\" ]; then ISTHMUS_JOB_SHARING=NO; fi"
+    f'| {_GREP} -o NumCPUs=[0-9]* | cut -d= -f2)" = '
+    '"$(timeout 10 scontrol show node -o "$SLURM_JOB_NODELIST" 2>/dev/null '
+    f"| {_GREP} -o CPUTot=[0-9]* | awk -F= '{{n += $2}} END {{print n + 0}}')\" ]; then ISTHMUS_JOB_SHARING=NO; fi"
 )
 # A job that Slurm starts again measures nothing: the records of its first start are all there is, and stay.
 _END_WHERE_RESTARTED = f'if [ "${{SLURM_RESTART_COUNT:-0}}" != 0 ]; then rm -f exit_code; touch {RESTARTED}; exit 1; fi'
@@ -140,8 +141,8 @@ def company(job, stagedir) -> str | None:
 def is_exclusive(job) -> bool | None:
     """Whether Slurm granted the job's nodes to it alone; None where it does not say."""
     if not hasattr(job, "isthmus_exclusive"):
-        answer = _run("scontrol", "show", "job", "-o", str(job.jobid))
-        found = answer.returncode == 0 and re.search(r"\bOverSubscribe=(\w+)", answer.stdout)
+        answer = tools.ask("scontrol", "show", "job", "-o", str(job.jobid))
+        found = answer.ok and re.search(r"\bOverSubscribe=(\w+)", answer.out)
         job.isthmus_exclusive = found[1] == "NO" if found else None
     return job.isthmus_exclusive
 
@@ -375,19 +376,19 @@ def settle_ids(ids: list[str]) -> str | None:
     known that they have ended; None where it is."""
     if not ids:
         return None
-    _run("scancel", "--state=PENDING", *ids)
+    tools.ask("scancel", "--state=PENDING", *ids)
     return _wait_for(ids)
 
 
 def look_in_queue(ids: list[str]) -> tuple[bool | None, str]:
     """Whether a job of these is in the queue; where squeue fails None, and why."""
-    answer = _run("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
-    if _FORGOTTEN in answer.stderr:
+    answer = tools.ask("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
+    if _FORGOTTEN in answer.err:
         return False, ""
-    if answer.returncode:
-        said = spelling.printable(spelling.shorten(" ".join(answer.stderr.split())))
-        return None, f"squeue failed{f': {said}' if said else ''}"
-    return bool(answer.stdout.strip()), ""
+    if not answer.ok:
+        said = " ".join(answer.err.split()) or answer.why
+        return None, f"squeue failed: {spelling.printable(spelling.shorten(said))}"
+    return not answer.is_empty, ""
 
 
 def wait_for_end(job) -> None:
@@ -406,14 +407,6 @@ def _wait_for(ids: list[str]) -> str | None:
         fails = fails + 1 if queued is None else 0
         time.sleep(1)
     return why
-
-
-def _run(*command: str) -> subprocess.CompletedProcess:
-    """A command of Slurm's, which has a minute; one that is not there, or does not answer, has failed."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
 def _own_job() -> str | None:
@@ -447,13 +440,13 @@ def _asked_state(job) -> tuple[str, str]:
     state = re.split(r"[ ,]", job.state or "")[0]
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
         for _ in range(PATIENCE):
-            answer = _run("scontrol", "show", "job", "-o", str(job.jobid))
-            if answer.returncode == 0 or _FORGOTTEN in answer.stderr:
+            answer = tools.ask("scontrol", "show", "job", "-o", str(job.jobid))
+            if answer.ok or _FORGOTTEN in answer.err:
                 break
             time.sleep(1)
         else:
             return "UNKNOWN", ""
-        if found := re.search(r"\bJobState=(\w+)", answer.stdout):
-            nodes = re.search(r"\bNodeList=([^\s(]+)", answer.stdout)
+        if found := re.search(r"\bJobState=(\w+)", answer.out):
+            nodes = re.search(r"\bNodeList=([^\s(]+)", answer.out)
             return found[1], nodes[1] if nodes else ""
     return state, ",".join(job.nodelist or []) if state != "PENDING" else ""

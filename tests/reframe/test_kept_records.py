@@ -12,14 +12,17 @@ import tracemalloc
 import types
 
 import pytest
+import reframe.utility.osext as osext
 from hypothesis import given
 from hypothesis import strategies as st
 from reframe.core.exceptions import SanityError
 from reframe.core.schedulers import slurm
 
 import fake_bench
+from isthmus import tools
 from isthmus.records import load
 from isthmus_reframe import jobs, steady_clock, store
+from isthmus_reframe.gates import session_files
 
 LINES = [
     (json.dumps(fake_bench.record("microbench/saxpy", mode, "tiny", "host")) + "\n").encode() for mode in ("pm", "uvm")
@@ -237,17 +240,49 @@ def test_the_look_of_a_job_script_notes_that_it_failed(tmp_path, code):
     assert (tmp_path / jobs.OTHER_JOBS).read_text().split() == (["8"] if code == 0 else ["?"])
 
 
-@pytest.mark.parametrize("fails", [FileNotFoundError("squeue"), subprocess.TimeoutExpired("squeue", 60)])
-def test_a_command_that_does_not_answer_is_one_that_failed(monkeypatch, fails):
-    def run(*_, **__):
-        raise fails
+def scheduler(folder, monkeypatch, **scripts):
+    """Puts stand-ins for a scheduler's commands on PATH, with the shell's own commands behind them."""
+    for name, script in scripts.items():
+        (folder / name).write_bytes(b"#!/bin/bash\n" + script + b"\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
-    monkeypatch.setattr(jobs.subprocess, "run", run)
+
+@pytest.mark.parametrize("squeue", [None, b"sleep 60", b"exit 1", b"cat /dev/zero"])
+def test_a_command_that_does_not_answer_is_one_that_failed(tmp_path, monkeypatch, squeue):
+    names = ("squeue", "scontrol", "scancel")
+    scheduler(tmp_path, monkeypatch, **(dict.fromkeys(names, squeue) if squeue else {}))
+    ask = tools.ask
+    monkeypatch.setattr(jobs.tools, "ask", lambda *command: ask(*command, timeout=0.2))
     monkeypatch.setattr(jobs.time, "sleep", lambda _: None)
     assert jobs.look_in_queue(["7"])[0] is None
     jobs.settle([job("RUNNING")])  # ten times in a row, and not for ever
-    assert "squeue failed" in jobs.settle_ids(["7"])
+    assert "squeue failed: " in jobs.settle_ids(["7"])
     assert jobs.is_exclusive(job("COMPLETED")) is None
+
+
+def test_what_slurm_prints_need_not_be_utf_8(tmp_path, monkeypatch):
+    told = b"printf 'JobId=7 JobName=caf\\351 OverSubscribe=NO JobState=OUT_OF_MEMORY NodeList=node1'"
+    scheduler(tmp_path, monkeypatch, scontrol=told, squeue=b"printf 'caf\\351' >&2; exit 1")
+    mine = job("COMPLETED", scheduler="squeue")
+    assert jobs.is_exclusive(mine)
+    assert "was killed for its use of memory" in jobs.abnormal_end(mine)
+    assert jobs.look_in_queue(["7"]) == (None, "squeue failed: caf\N{REPLACEMENT CHARACTER}")
+    environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1"}
+    lines = f"set -e\n{jobs._NOTE_SHARING}\necho $ISTHMUS_JOB_SHARING"
+    assert subprocess.check_output(["bash", "-c", lines], env=environment) == b"NO\n"
+
+
+def test_what_reframe_asks_slurm_need_not_be_utf_8(tmp_path, monkeypatch):
+    scheduler(tmp_path, monkeypatch, squeue=b"printf '7|caf\\351'")
+    session_files.install()
+    assert osext.run_command("squeue").stdout == "7|caf\N{REPLACEMENT CHARACTER}"
+
+
+def test_slurm_is_asked_in_the_c_locale(tmp_path, monkeypatch):
+    scheduler(tmp_path, monkeypatch, squeue=b'echo "$LC_ALL" >&2; exit 1')
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert jobs.look_in_queue(["7"]) == (None, "squeue failed: C")
 
 
 @pytest.fixture
@@ -256,7 +291,9 @@ def slurm_says(monkeypatch):
     monkeypatch.setattr(jobs.time, "sleep", lambda _: None)
 
     def say(code, out="", err=""):
-        monkeypatch.setattr(jobs, "_run", lambda *command: subprocess.CompletedProcess(command, code, out, err))
+        failure = f"ends with exit code {code}" if code else None
+        answer = tools.Answer("scontrol", out, err, code=code, failure=failure)
+        monkeypatch.setattr(jobs.tools, "ask", lambda *command: answer)
 
     return say
 

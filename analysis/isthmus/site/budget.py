@@ -123,7 +123,7 @@ def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int
         for name, code, where in started.findall(shown):
             system, partition, environ = re.split(r"[:+]", where)
             found = list((pathlib.Path(folder) / "stage" / system / partition / environ).glob(f"*{code}/rfm_job.sh"))
-            script = found[0].read_text(encoding="utf-8") if found else ""
+            script = found[0].read_text(encoding="utf-8", errors="replace") if found else ""
             job = job_of(name, where, code, script)
             if job is None:
                 others += 1

@@ -118,6 +118,15 @@ def _gate(owner, name, make) -> None:
         setattr(owner, name, replacement)
 
 
+def _decoding_anything(original):
+    """Comments and reasons that the commands of a scheduler print need not be UTF-8; ReFrame's own polls would fail."""
+
+    def run_command_async(*args, **kwargs):
+        return original(*args, **{"errors": "replace", **kwargs})
+
+    return run_command_async
+
+
 def _naming_users(original):
     """A user whom the system has no name for, as in containers, has a number; ReFrame's log would fail on None."""
 
@@ -192,6 +201,7 @@ class _Exit(types.SimpleNamespace):
 
 def install() -> None:
     _gate(osext, "osuser", _naming_users)
+    _gate(osext, "run_command_async", _decoding_anything)
     _gate(RegressionTask, "log_result", _logging_results)
     _gate(logging.Handler, "handleError", _handling_errors)
     _gate(reporting.RunReport, "save", lambda original: _writing("the session's report")(_saving(original)))
