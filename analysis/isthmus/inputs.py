@@ -7,6 +7,7 @@ output is written over them.
 
 from __future__ import annotations
 
+import codecs
 import collections
 import contextlib
 import gzip
@@ -206,20 +207,24 @@ def was_read(status: os.stat_result) -> bool:
     return (status.st_dev, status.st_ino) in _read
 
 
-def first_line(path) -> bytes:
-    """The first line of a file, unpacked, where it begins as JSON does; at most as much of it as a record may have.
+def _json_head(path) -> bytes:
+    """The beginning of a file, unpacked, where it begins as JSON does; at most as much of it as a record may have.
 
     Empty where it cannot be read. Of any other file a few bytes are read.
     """
+    head = b""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if no_file(os.fstat(file.fileno())):
                 return b""
             packed = file.peek(2)[:2] == b"\x1f\x8b"
             with gzip.GzipFile(fileobj=file) if packed else file as whole:
-                return whole.readline(_HEAD) if whole.peek(1).startswith(b"{") else b""
-    except (OSError, EOFError, zlib.error):
-        return b""
+                begins = whole.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()
+                while begins.startswith((b"{", b"[")) and len(head) < _HEAD and (block := whole.read1(MIB)):
+                    head += block
+    except (OSError, EOFError, zlib.error):  # what was read up to there counts
+        pass
+    return head
 
 
 def first_bytes(path, most: int) -> bytes:
@@ -231,9 +236,20 @@ def first_bytes(path, most: int) -> bytes:
         return b""
 
 
-def is_record(line: bytes) -> bool:
-    """Whether a line looks like a record of any version, whole or not."""
-    return line.startswith(b"{") and re.search(rb'"schema"\s*:\s*"isthmus[.]record/', line) is not None
+LINES, DOCUMENT = "lines", "document"
+_SCHEMA = re.compile(rb'"schema"\s*:\s*"isthmus[.]record/')
+
+
+def form_of_records(path) -> str | None:
+    """How a file has records of any version, whole or not: LINES of one record each, or as another DOCUMENT of JSON.
+
+    None where it has none.
+    """
+    head = _json_head(path)
+    if not _SCHEMA.search(head):
+        return None
+    line = head.partition(b"\n")[0]
+    return LINES if line.startswith(b"{") and _SCHEMA.search(line) else DOCUMENT
 
 
 def holds(path) -> str | None:
@@ -242,7 +258,7 @@ def holds(path) -> str | None:
     A file that cannot be read may hold any of them.
     """
     name = os.path.basename(os.path.realpath(path)).lower()
-    if name.endswith((".jsonl", ".jsonl.gz")) or is_record(first_line(path)):
+    if name.endswith((".jsonl", ".jsonl.gz")) or form_of_records(path):
         return "records"
     if name.endswith(".uvm"):
         return "a trace of page faults"

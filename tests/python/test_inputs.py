@@ -449,11 +449,49 @@ def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
     (tmp_path / "r/again").symlink_to(tmp_path / "r/own")
     (tmp_path / "r/loop").symlink_to(tmp_path / "r")
     (tmp_path / "far/up").symlink_to(tmp_path)
+    (tmp_path / "far/back").symlink_to(tmp_path / "r/own")
+    assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], ["a-node/up"])
+    (tmp_path / "far/up").unlink()
     assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], [])
     (tmp_path / "r/gone").symlink_to(tmp_path / "unmounted")
     assert files(tmp_path / "r") == (["own/0.jsonl", "a-node/deep/1.jsonl"], ["gone"])
     done = run("table", tmp_path / "r")
     assert done.returncode == exits.UNDECIDED and "gone: a link whose target is missing" in done.stderr
+
+
+def test_a_link_that_leads_out_of_what_is_read_is_named(kept, tmp_path):
+    shutil.copytree(kept / "c", tmp_path / "home/r/c")
+    shutil.copytree(kept / "c", tmp_path / "home/others")
+    shutil.copytree(kept / "c", tmp_path / "far/c")
+    for name, target in {"all": "/", "home": "..", "state": "/proc", "far": tmp_path / "far"}.items():
+        (tmp_path / "home/r" / name).symlink_to(target)
+    (tmp_path / "far/up").symlink_to(tmp_path)
+    (tmp_path / "far/state").symlink_to("/sys/kernel")
+    found, skipped = files(tmp_path / "home/r")
+    assert {os.path.dirname(each) for each in found} == {"c", "far/c"}
+    assert sorted(skipped) == ["all", "far/state", "far/up", "home", "state"]
+    done = run("table", tmp_path / "home/r")
+    assert done.returncode == exits.UNDECIDED and "saxpy" in done.stdout
+    assert f"home/r/home: a link that leads out to {tmp_path}/home, above it, so it is not followed" in done.stderr
+    assert "home/r/state: it is in proc, which shows the system's state and has no records" in done.stderr
+    done = run("profile", "perf", tmp_path / "home/r")
+    assert "all: a link that leads out to /, above it" in " ".join(done.stderr.split())
+
+
+def test_so_many_folders_are_read_behind_links_and_no_more(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_MOST_BEHIND_LINKS", 3)
+    for name in ("r/0", "r/1", "r/2", "r/3", "far/a/0", "far/b/0", "far/b/1"):
+        shutil.copytree(kept / "p", tmp_path / name)
+        shutil.copy(kept / "c/000.jsonl", tmp_path / name)
+    for name in ("a", "b", "c"):
+        (tmp_path / "far" / name).mkdir(exist_ok=True)
+        (tmp_path / "r" / name).symlink_to(tmp_path / "far" / name)
+    found, skipped = files(tmp_path / "r")
+    own = [f"{number}/000.jsonl" for number in range(4)]
+    assert found == [*own, "a/0/000.jsonl"] and skipped == ["b"]
+    done = run("table", tmp_path / "r")
+    assert done.returncode == exits.UNDECIDED and done.stderr.count("skipped ") == 1
+    assert "r/b: more than 3 folders are behind links" in done.stderr
 
 
 @contextlib.contextmanager
@@ -523,6 +561,26 @@ def test_records_under_another_name_are_named(kept, tmp_path, name):
     is_packed = name.endswith(".xz")
     why = "packed by xz, which is not read; unpack it" if is_packed else "not read under this name; rename it"
     assert done.returncode == exits.UNDECIDED and f"{name}: {why}" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["indented", "sorted", "array", "indented array", "marked", "packed", "cut"])
+def test_records_in_another_form_of_json_are_named(kept, tmp_path, form):
+    shutil.copy(kept / "c/000.jsonl", tmp_path / "0.jsonl")
+    case = json.loads((kept / "c/001.jsonl").read_bytes())
+    (tmp_path / "report.json").write_text(json.dumps(REPORT, indent=2))
+    assert files(tmp_path) == (["0.jsonl"], [])
+    options = {"indent": 4} if form not in ("array",) else {}
+    text = json.dumps([case, case] if "array" in form else case, sort_keys=form == "sorted", **options).encode()
+    text = {"marked": b"\xef\xbb\xbf" + text, "packed": gzip.compress(text), "cut": text[: len(text) // 2]}.get(
+        form, text
+    )
+    (tmp_path / "1.json").write_bytes(text)
+    assert files(tmp_path) == (["0.jsonl"], ["1.json"])
+    done = run("table", tmp_path)
+    assert done.returncode == exits.UNDECIDED
+    assert "1.json: records, but not one a line, so they are not read; write them one a line" in done.stderr
+    done = run("table", tmp_path / "0.jsonl", "-o", tmp_path / "1.json")
+    assert done.returncode == exits.BAD_INPUT and "holds records" in done.stderr
 
 
 def test_packed_records_under_another_name_are_named_and_other_files_are_not(kept, tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -646,6 +647,60 @@ def test_records_in_a_compacted_table_are_named(tmp_path, capsys):
         for name in ("2.jsonl", "family=microbench/3.jsonl.zst", "4.txt"):
             assert f"{name}: not read in the compacted table {table}" in said
     assert len(compact.compact(tmp_path / "r", processes=1)["skipped"]) == 3
+
+
+def test_no_table_is_made_where_records_lie(tmp_path, capsys):
+    write(tmp_path / "src/1.jsonl", LINE)
+    write(tmp_path / "top/r26/2.jsonl", other(2))
+    for words in (["src", "-o", "top/r26"], ["src", "-o", "top"], ["src", "-o", "src"], ["top/r26", "-o", "top"]):
+        words = [word if word == "-o" else str(tmp_path / word) for word in words]
+        assert cli.main(["compact", *words]) == exits.BAD_INPUT
+        said = capsys.readouterr()
+        assert "has records of its own, as " in said.err and said.err.count("\n") == 1 and not said.out
+    assert not list(tmp_path.rglob("manifests")) and counts(tmp_path / "top")["records"] == 1
+    write(tmp_path / "src/compacted/3.jsonl", other(3))
+    assert cli.main(["compact", str(tmp_path / "src")]) == exits.BAD_INPUT
+    (tmp_path / "src/compacted/3.jsonl").rename(tmp_path / "src/3.jsonl")
+    write(tmp_path / "src/compacted/manifests/f00.tmp", json.dumps({"files": {}, "schema": validate.SCHEMA}, indent=1))
+    assert cli.main(["compact", str(tmp_path / "src")]) == exits.PASSED  # one that was interrupted goes on
+
+
+def test_a_table_of_a_folder_that_is_not_read_is_read_itself(tmp_path, capsys):
+    write(tmp_path / "raw25/1.jsonl", LINE)
+    write(tmp_path / "raw25/2.jsonl", other(2))
+    write(tmp_path / "arch/3.jsonl", other(3))
+    archived = tmp_path / "arch/2025"
+    compact.compact(tmp_path / "raw25", archived, processes=1)
+
+    def ask(*names):
+        with store.open_store([tmp_path / name for name in names]) as opened:
+            return opened.rows(COUNTS)[0]["records"], [each.path for each in opened.skipped]
+
+    for names in (["arch"], ["arch", "raw25"], ["raw25", "arch"], ["."], ["arch", "arch/2025"]):
+        assert ask(*names) == (3, []), names
+    assert cli.main(["table", str(tmp_path / "arch")]) == exits.UNDECIDED
+    assert f"{archived}: a compacted table of {tmp_path / 'raw25'}, which has no samples" in capsys.readouterr().err
+    taken = compact.compact(tmp_path / "arch", processes=1)
+    assert taken["records"] == 1 and [each.path for each in taken["skipped"]] == [str(archived)]
+    shutil.rmtree(tmp_path / "raw25")
+    assert ask("arch") == (3, [])
+    assert ask(".") == (1, [str(archived)])  # whoever removed the files may not want their records
+    (archived / "manifests/00000002.json").write_text('{"files": {')
+    assert ask("arch") == (1, [str(archived)])
+
+
+def test_a_table_that_has_more_than_the_files_that_are_read_is_named(tmp_path, capsys):
+    for name in ("a/1", "a/2", "b/3"):
+        write(tmp_path / f"{name}.jsonl", other(name))
+    compact.compact(tmp_path / "a", processes=1)
+    assert cli.main(["table", str(tmp_path)]) == exits.PASSED
+    (tmp_path / "a/1.jsonl").unlink()
+    capsys.readouterr()
+    for command in ("table", "report"):
+        assert cli.main([command, str(tmp_path)]) == exits.UNDECIDED
+        said = capsys.readouterr().err
+        assert f"a/compacted: a compacted table with 1 file of {tmp_path}/a that are gone or not" in said
+        assert said.count("skipped ") == 1, said
 
 
 def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):

@@ -242,10 +242,13 @@ def _unseen(below: _Below) -> list[str]:
     """A clause for each reason why something cannot be looked at."""
     reasons = grouped((each.why, pathlib.Path(each.path)) for each in below.unseen)
     return [
-        f"{_names(below.folder, paths)}: {why}; "
-        + ("restore the target, or remove the link" if why == load.DANGLING else "make it readable, or move it away")
+        f"{_names(below.folder, paths)}: {why}" + ("" if ";" in why else f"; {_ADVICE.get(why, _READABLE)}")
         for why, paths in reasons.items()
     ]
+
+
+_ADVICE = {load.DANGLING: "restore the target, or remove the link"}
+_READABLE = "make it readable, or move it away"
 
 
 def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str]:

@@ -137,6 +137,31 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     return len(taken), count, skipped
 
 
+def _tables_left_out(met: list[str], folder: pathlib.Path, root: pathlib.Path, found: list[str]) -> list[load.Skipped]:
+    """Other compacted tables in a folder that have records which its table will not have."""
+    others = [each for each in met if os.path.realpath(each) != os.path.realpath(folder)]
+    elsewhere, skipped = compacted.unread(others, [root], found)
+    why = "a compacted table of {}, whose records this one does not get; compact that folder, or move the table away"
+    return [*skipped, *(load.Skipped(str(table.folder), why.format(source)) for table, source in elsewhere)]
+
+
+def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | None:
+    """The table that is in this folder before. Raises Error where it is made of another one than `root`, and where
+    records lie in its place."""
+    present = compacted.find(folder)
+    if present and present.source and present.source != compacted.source_of(root, folder):
+        whose = folder.resolve().parent if present.source == ".." else present.source
+        raise Error(
+            f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it"
+        )
+    if not present and os.path.isdir(folder) and (own := load.strays(folder)):
+        raise Error(
+            f"{folder}: has records of its own, as {own[0].path}, which nobody would read in a compacted table; name "
+            "another folder with -o"
+        )
+    return present
+
+
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
@@ -147,13 +172,9 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     if not root.is_dir():
         raise Error(f"{root}: no such folder; name one with record files")
     folder = pathlib.Path(folder) if folder else root / compacted.COMPACTED
-    present = compacted.find(folder)
-    if present and present.source and present.source != compacted.source_of(root, folder):
-        whose = folder.resolve().parent if present.source == ".." else present.source
-        raise Error(
-            f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it"
-        )
-    found, unreadable = load.find(root)
+    present = _present(folder, root)
+    met: list[str] = []
+    found, unreadable = load.find(root, met)
     if not found and not present:
         if unreadable:
             raise Error(f"{unreadable[0].path}: {unreadable[0].why}")
@@ -164,7 +185,8 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         raise Error(f"{folder}: {error.strerror}") from None
     new, gone = _changes(root, found, unreadable, present.files if present else {})
     result: Taken = {
-        "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone), "skipped": unreadable,
+        "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone),
+        "skipped": unreadable + _tables_left_out(met, folder, root, found),
         "disagreements": [],
     }  # fmt: skip
     with load.checker(new, processes) as apply:

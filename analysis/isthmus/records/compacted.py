@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+from collections.abc import Iterable
 from time import time_ns
 
 from isthmus import Error, inputs, spelling
@@ -138,6 +139,48 @@ def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]
             why = f"shorter than when it was compacted ({now} bytes of {size}); `isthmus compact` takes it as it is"
             found.append(Skipped(file, why, has_part=True))
     return found
+
+
+def unread(
+    met: Iterable[str], tops: Iterable, files: Iterable[str]
+) -> tuple[list[tuple[Compacted, str]], list[Skipped]]:
+    """Compacted tables that were met below folders that are read, and that have records which no file of these has.
+
+    First those that are made of a folder elsewhere, with that folder: nothing else has what they have. Then what to say
+    of the others.
+    """
+    folders: dict[str, str] = {}
+
+    def real(path: str) -> str:
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        return os.path.join(folders[folder], name)
+
+    elsewhere, skipped = [], []
+    tables = {os.path.realpath(folder): folder for folder in met}
+    present = set(map(real, files)) if tables else set()
+    for place, folder in tables.items():
+        try:
+            table = find(folder)
+        except Error as error:
+            skipped.append(Skipped(folder, f"a compacted table that cannot be read ({error})"))
+            continue
+        if table is None:
+            continue
+        source = os.path.realpath(os.path.join(place, table.source or ".."))
+        missing = [name for name in table.files if real(os.path.join(source, name)) not in present]
+        is_elsewhere = not any(load.is_below(source, os.path.realpath(top)) for top in tops)
+        if missing and is_elsewhere and len(missing) == len(table.files):
+            elsewhere.append((table, source))
+        elif missing:
+            why = (
+                f"a compacted table with {spelling.counted(len(missing), 'file')} of {source} that are gone or not "
+                f"among what is read, as {missing[0]}; name the table to read it, or bring it up to date by `isthmus "
+                "compact`"
+            )
+            skipped.append(Skipped(folder, why))
+    return elsewhere, skipped
 
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:

@@ -151,10 +151,11 @@ def in_part(path, bad: list[RecordError], records: int) -> Skipped:
     return dataclasses.replace(said, why=said.why + more, has_part=bool(records) and not said.newer)
 
 
-def find(path) -> tuple[list[str], list[Skipped]]:
+def find(path, tables: list[str] | None = None) -> tuple[list[str], list[Skipped]]:
     """Record files of a folder and its folders, in order, and what in it cannot be looked at.
 
-    A file given by name is taken whatever it is called. Raises Error where there is none of that name.
+    A file given by name is taken whatever it is called. `tables` gets the compacted tables that are met. Raises Error
+    where there is none of that name.
     """
     try:
         status = os.stat(path)
@@ -172,7 +173,7 @@ def find(path) -> tuple[list[str], list[Skipped]]:
     found: list[str] = []
     skipped: list[Skipped] = []
     others = 0
-    for folder, names in walk(path, skipped):
+    for folder, names in walk(path, skipped, tables=tables):
         for file in (os.path.join(folder, name) for name in names):
             if not file.endswith(_ENDINGS):
                 others += 1
@@ -199,7 +200,7 @@ _MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # how `isthmus compact` begins 
 _MANIFEST_HEAD = 64  # bytes in which that stands
 DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_LOOKED_AT = 2000  # files of other names in a folder whose first line is read; of more, only those called like JSON
+_LOOKED_AT = 2000  # files of other names in a folder that are looked into; of more, only those called like JSON
 
 
 def _passed_over(file: str, *, any_name: bool) -> str | None:
@@ -210,9 +211,21 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
     looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
     if ".jsonl" in name and inputs.packer(name) not in (None, "gzip"):
         return inputs.unread_because(name, ".jsonl", ", or pack it with gzip instead")
-    if ".jsonl" in name or (looked_at and inputs.is_record(inputs.first_line(file))):
+    form = _form_of_records(file) if looked_at else None
+    if form == inputs.DOCUMENT:
+        return (
+            "records, but not one a line, so they are not read; write them one a line to a name that ends in .jsonl "
+            "(by `jq -c .`, those of an array by `jq -c '.[]'`)"
+        )
+    if form or ".jsonl" in name:
         return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
     return None
+
+
+def _form_of_records(file: str) -> str | None:
+    """What inputs.form_of_records() says; None of a manifest, which names the schema of the records."""
+    form = inputs.form_of_records(file)
+    return None if form and _MANIFEST.match(inputs.first_bytes(file, _MANIFEST_HEAD)) else form
 
 
 def manifests(folder) -> list[pathlib.Path]:
@@ -232,59 +245,124 @@ def is_table(folder) -> bool:
     return False
 
 
-def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True):
+def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True, tables: list[str] | None = None):
     """Each folder below one, itself first, and the names of its files, sorted; compacted tables only if asked for.
 
     Links to folders are followed, unless `links` is false, after all that is there without them, and no folder is
-    entered twice. Folders that cannot be read are added to `skipped`, as those whose path is longer than the system
-    takes; any other depth is read. So are files of records in a table that is left out.
+    entered twice. Not followed is a link to a folder above, and not entered what shows the system's state, as /proc;
+    nor more than _MOST_BEHIND_LINKS folders behind links. Each is added to `skipped`. So are folders that cannot be
+    read, as those whose path is longer than the system takes; any other depth is read. So are files of records in a
+    table that is left out; `tables` gets such tables.
     """
-    seen: set[tuple[int, int]] = set()
-    tables: list[str] | None = None if compacted else []
-    yield from _walk([os.fspath(top)], skipped, seen, tables, links)
-    for table in tables or ():
-        skipped += _strays(table, seen, links)
+    walker = _Walk(skipped, links)
+    left_out = [] if tables is None else tables
+    yield from walker.below(os.fspath(top), None if compacted else left_out)
+    for table in left_out:
+        walker.name_strays(table)
 
 
 def strays(table) -> list[Skipped]:
     """Files of records in a compacted table, where nobody reads them, and what in it cannot be looked at."""
-    return _strays(os.fspath(table), set(), links=True)
+    walker = _Walk([], links=True)
+    walker.name_strays(os.fspath(table))
+    return walker.skipped
 
 
-def _strays(table: str, seen: set[tuple[int, int]], links: bool) -> list[Skipped]:
-    found: list[Skipped] = []
-    why = f"not read in the compacted table {table}, of which only the parts count; move it out of there"
-    for folder, names in _walk([table], found, seen, None, links):
-        for file in (os.path.join(folder, name) for name in names):
-            if ".jsonl" in os.path.basename(file).lower() or inputs.is_record(inputs.first_line(file)):
-                found.append(Skipped(file, why))
+class _Walk:
+    """What walk() has seen, and what it says of what it leaves out."""
+
+    def __init__(self, skipped: list[Skipped], links: bool) -> None:
+        self.skipped = skipped
+        self._links = links
+        self._seen: set[tuple[int, int]] = set()
+        self._left = _MOST_BEHIND_LINKS  # folders; negative when it was said that there are more
+        self._state = _shows_state()
+
+    def name_strays(self, table: str) -> None:
+        why = f"not read in the compacted table {table}, of which only the parts count; move it out of there"
+        for folder, names in self.below(table, None):
+            for file in (os.path.join(folder, name) for name in names):
+                if ".jsonl" in os.path.basename(file).lower() or _form_of_records(file):
+                    self.skipped.append(Skipped(file, why))
+
+    def below(self, top: str, tables: list[str] | None):
+        """Folders that were not seen, and their files; adds compacted tables to `tables` instead of entering them,
+        unless that is None."""
+        starts = [(top, False)]
+        for start, behind_link in starts:
+            pending = [start]
+            while pending:
+                folder = pending.pop()
+                try:
+                    status = os.stat(folder)
+                    if (status.st_dev, status.st_ino) in self._seen:
+                        continue
+                    why = self._closed(status) or (behind_link and folder == start and _leads_above(folder, top))
+                    if not why and behind_link and self._is_spent(start):
+                        return
+                    if not why:
+                        self._seen.add((status.st_dev, status.st_ino))
+                        folders, names = _listed(folder)
+                except OSError as error:
+                    why = f"a folder that cannot be read ({error.strerror})"
+                if why:
+                    self.skipped.append(Skipped(folder, why))
+                    continue
+                below = [(os.path.join(folder, name), is_link) for name, is_link in folders]
+                if tables is not None:
+                    here = {path for path, _ in below if is_table(path)}
+                    tables += sorted(here)
+                    below = [each for each in below if each[0] not in here]
+                starts += [each for each in below if each[1] and self._links]
+                pending += [path for path, is_link in reversed(below) if not is_link]
+                yield folder, names
+
+    def _closed(self, status: os.stat_result) -> str | None:
+        """Why a folder is not entered, by the file system that it is in."""
+        kind = self._state.get(status.st_dev)
+        return kind and f"it is in {kind}, which shows the system's state and has no records; remove it, or its link"
+
+    def _is_spent(self, link: str) -> bool:
+        """Counts a folder behind this link; whether it is one too many, which is said once."""
+        self._left -= 1
+        if self._left == -1:
+            why = (
+                f"more than {_MOST_BEHIND_LINKS} folders are behind links, so the rest of what this one leads to, and "
+                "other links, are not read; name the folders that they lead to"
+            )
+            self.skipped.append(Skipped(link, why))
+        return self._left < 0
+
+
+_MOST_BEHIND_LINKS = 10_000  # folders; a link may lead to all that a machine has
+_OF_STATE = {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "devpts", "devtmpfs",
+             "mqueue", "bpf", "pstore", "efivarfs", "selinuxfs", "binfmt_misc", "fusectl"}  # fmt: skip
+
+
+def _shows_state() -> dict[int, str]:
+    """File systems that have no files but the state of the system, which never ends: their kinds by their devices."""
+    found = {}
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            mount, _, what = line.decode(errors="replace").partition(" - ")
+            kind = what.split(" ")[0]
+            if kind in _OF_STATE:
+                major, minor = map(int, mount.split(" ")[2].split(":"))
+                found[os.makedev(major, minor)] = kind
     return found
 
 
-def _walk(starts: list[str], skipped: list[Skipped], seen: set[tuple[int, int]], tables: list[str] | None, links: bool):
-    """Does walk(): enters no folder that was `seen`, and adds compacted tables to `tables` instead of entering them,
-    unless that is None."""
-    for start in starts:
-        pending = [start]
-        while pending:
-            folder = pending.pop()
-            try:
-                status = os.stat(folder)
-                if (status.st_dev, status.st_ino) in seen:
-                    continue
-                seen.add((status.st_dev, status.st_ino))
-                folders, names = _listed(folder)
-            except OSError as error:
-                skipped.append(Skipped(folder, f"a folder that cannot be read ({error.strerror})"))
-                continue
-            below = [(os.path.join(folder, name), is_link) for name, is_link in folders]
-            if tables is not None:
-                here = {path for path, _ in below if is_table(path)}
-                tables += sorted(here)
-                below = [each for each in below if each[0] not in here]
-            starts += [path for path, is_link in below if is_link and links]
-            pending += [path for path, is_link in reversed(below) if not is_link]
-            yield folder, names
+def _leads_above(link: str, top: str) -> str | None:
+    """Why a link to a folder is not followed: all that is read, or the link, is below that folder."""
+    target = os.path.realpath(link)
+    if not any(is_below(place, target) for place in (os.path.realpath(top), os.path.realpath(os.path.dirname(link)))):
+        return None
+    return f"a link that leads out to {target}, above it, so it is not followed; remove it, or name that folder"
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is this folder or in it; both are real paths."""
+    return os.path.commonpath([path, folder]) == folder
 
 
 def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:

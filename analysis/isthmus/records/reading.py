@@ -17,9 +17,7 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
     """
     cases, absent, total = [], [], 0
     seen = copies.Seen()
-    for path in paths:
-        files, skipped = _find(path)
-        skipped += load.without_files(path, files, skipped) if len(paths) > 1 else []
+    for files, skipped in _find(paths):
         total += len(files) + len(skipped)
         absent += skipped
         for file in files:
@@ -40,13 +38,25 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
     return cases, exits.with_absence(exits.PASSED, absent)
 
 
-def _find(path) -> tuple[list[str], list[load.Skipped]]:
-    """Files of a folder, and what cannot be read of it; so are files that its compacted table has and that are gone."""
-    if compacted.find(path):
-        raise Error(
-            f"{path}: a compacted table, which has no samples, as are needed here; name the folder it is made of"
-        )
-    files, skipped = load.find(path)
-    if table := compacted.find(pathlib.Path(path) / compacted.COMPACTED):
-        skipped += compacted.lost(table, path, {os.path.relpath(file, path): file for file in files}, skipped)
-    return files, skipped
+def _find(paths):
+    """For each path its files, and what cannot be read of it; last what lies in compacted tables alone, which have no
+    samples."""
+    met, found = [], []
+    for path in paths:
+        if compacted.find(path):
+            raise Error(
+                f"{path}: a compacted table, which has no samples, as are needed here; name the folder it is made of"
+            )
+        here: list[str] = []
+        files, skipped = load.find(path, here)
+        own = pathlib.Path(path) / compacted.COMPACTED
+        if table := compacted.find(own):
+            skipped += compacted.lost(table, path, {os.path.relpath(file, path): file for file in files}, skipped)
+        elif len(paths) > 1 and not here:
+            skipped += load.without_files(path, files, skipped)
+        met += [folder for folder in here if pathlib.Path(folder) != own]
+        found += files
+        yield files, skipped
+    elsewhere, skipped = compacted.unread(met, paths, found)
+    why = "a compacted table of {}, which has no samples, as are needed here; name that folder, too, or move this away"
+    yield [], [*skipped, *(load.Skipped(str(table.folder), why.format(source)) for table, source in elsewhere)]

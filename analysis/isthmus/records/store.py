@@ -155,19 +155,34 @@ class _Sources:
     raw: list[str] = dataclasses.field(default_factory=list)
     tables: list[tuple[compacted.Compacted, list[str]]] = dataclasses.field(default_factory=list)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
+    _met: list[str] = dataclasses.field(default_factory=list)  # tables in folders that are read
+    _found: list[str] = dataclasses.field(default_factory=list)  # files in these folders
+    _tops: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, path, *, among_others: bool = False) -> None:
         if table := compacted.find(path):
             self.tables.append((table, []))
             self.skipped += load.strays(path)
             return
-        files, skipped = load.find(path)
+        met: list[str] = []
+        files, skipped = load.find(path, met)
+        self._tops.append(path)
+        self._met += met
+        self._found += files
         self.skipped += skipped
         if table := compacted.find(pathlib.Path(path) / compacted.COMPACTED):
             files = self._newer(table, path, files, skipped)
-        elif among_others:
+        elif among_others and not met:
             self.skipped += load.without_files(path, files, skipped)
         self.raw += [file for file in files if file not in self.raw]
+
+    def add_tables_met(self) -> None:
+        """Adds tables that lie in the folders that were added and are made of others, which nothing else reads."""
+        named = {os.path.realpath(table.folder) for table, _ in self.tables}
+        met = [folder for folder in self._met if os.path.realpath(folder) not in named]
+        elsewhere, skipped = compacted.unread(met, self._tops, self._found)
+        self.tables += [(table, []) for table, _ in elsewhere]
+        self.skipped += skipped
 
     def _newer(self, table: compacted.Compacted, path, files: list[str], skipped: list[Skipped]) -> list[str]:
         """Takes the table that lies in a folder; returns those of the folder's files that are not in it as they are."""
@@ -219,6 +234,7 @@ def open_store(
     sources = _Sources()
     for path in paths:
         sources.add(path, among_others=len(paths) > 1)
+    sources.add_tables_met()
     raw, tables, skipped = sources.raw, sources.tables, list(sources.skipped)
     with load.checker(raw) as apply:
         checked = list(zip(raw, apply(load.check, raw)))
