@@ -749,7 +749,7 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
     def missing(module):
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
-    monkeypatch.setattr(cli.importlib, "import_module", missing)
+    monkeypatch.setattr(plugins.importlib, "import_module", missing)
     assert cli.main(["table", "x"]) == exits.BAD_INPUT
     assert capsys.readouterr().err == (
         "isthmus table: numpy is not installed; `pip install 'isthmus[analysis]'` brings it\n"

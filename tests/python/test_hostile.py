@@ -56,7 +56,7 @@ def test_lines_are_judged_alike_with_and_without_msgspec():
 def test_every_committed_record_is_judged_the_fast_way():
     pytest.importorskip("msgspec")
     for path in (ROOT / "papers/data").rglob("*.jsonl*"):
-        for number, line, _ in load._lines(path):
+        for number, line, _ in load.lines(path):
             assert validate.good(line), (path, number)
 
 
