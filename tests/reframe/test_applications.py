@@ -55,4 +55,11 @@ def test_red(session, name, mode, fake, why):
 
 @pytest.mark.parametrize("name", ["bayesian", "bfs"])
 def test_programs_without_floating_point_need_no_rate_of_it(session, name):
-    assert session(select=f"Application.*{name}.*mode=uvm%.*tiny", fake="missing_metric:kernel_flop_rate").green
+    assert "kernel_flop_rate" not in catalogue.find(f"apps/{name}")["metrics"]
+    assert session(select=f"Application.*{name}.*mode=uvm%.*tiny").green
+
+
+def test_programs_with_floating_point_need_a_rate_of_it(session):
+    outcome = session(select="Application.*hotspot.*mode=uvm%.*tiny", fake="missing_metric:kernel_flop_rate")
+    assert not outcome.green
+    assert "the record lacks the metric 'kernel_flop_rate'" in outcome.output
