@@ -8,7 +8,7 @@ import sys
 
 import reframe as rfm
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus_reframe.bundle import Bundle
 

@@ -6,7 +6,7 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus_reframe import catalogue
 from isthmus_reframe.families.catalogue_check import CatalogueCheck

@@ -9,7 +9,7 @@ import reframe.core.runtime as runtime
 import reframe.utility.typecheck as typ
 from reframe.core.exceptions import SanityError
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus_reframe import catalogue
 from isthmus_reframe.check import IsthmusCheck

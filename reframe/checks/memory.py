@@ -9,7 +9,7 @@ import sys
 import reframe as rfm
 import reframe.core.builtins as builtins
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus_reframe.families.listed_check import SIZES, ListedCheck
 from isthmus_reframe.families.memory_families import FAMILIES, needs

@@ -7,7 +7,7 @@ import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus_reframe.families.listed_check import SIZES, ListedCheck
 from isthmus_reframe.families.transfer_pairs import FAMILY, PAIRS, needs

@@ -14,7 +14,7 @@ import reframe.core.builtins as builtins
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import SanityError
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus import inputs
 from isthmus.records import content, load

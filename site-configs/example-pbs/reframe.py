@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve()
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "reframe")]
+sys.path += [str(HERE.parents[1]), str(HERE.parents[2] / "reframe")]
 from site_common import KEPT_BY, account, modes, modules_system
 
 from isthmus_reframe import pals  # noqa: F401, registers the launcher

@@ -7,7 +7,7 @@ in which order, `isthmus site check <site>` what was forgotten.
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "reframe"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "reframe"))
 from isthmus_reframe.gates import session_gate  # noqa: F401, a session that finds no check fails
 
 site_configuration = {

@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-sys.path.insert(0, str(ROOT / "site-configs"))
+sys.path.append(str(ROOT / "site-configs"))
 from site_common import KEPT_BY, detected_backend, modes
 
 from isthmus import tools

@@ -4,7 +4,7 @@ says what is known."""
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from site_common import KEPT_BY, account, modes, modules_system
 
 GPU_NODE = {

@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from site_common import KEPT_BY, account, modes, modules_system
 
 WHOLE_NODE = [["SLURM_CPU_BIND", "none"]]  # the program places its threads itself

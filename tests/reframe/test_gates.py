@@ -568,7 +568,7 @@ def test_a_link_that_is_less_than_the_site_states_is_red(session):
 
 SUBCLASS = """
 import sys
-sys.path.insert(0, {plugins!r})
+sys.path.append({plugins!r})
 import reframe as rfm
 import reframe.core.builtins as builtins
 from isthmus_reframe.check import IsthmusCheck

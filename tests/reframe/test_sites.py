@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import FAKE, ROOT, environment
+from conftest import FAKE, ROOT, environment, site_configuration
 from isthmus.references import site_tree
 from isthmus_reframe import jobs
 
@@ -159,7 +159,7 @@ esac
 """
 CONFIGURATION = """
 import sys
-sys.path.insert(0, {plugins!r})
+sys.path.append({plugins!r})
 from isthmus_reframe import flux_batch
 site_configuration = {{
     "systems": [{{"name": "s", "hostnames": [".*"], "partitions": [{{
@@ -196,3 +196,13 @@ def test_flux_runs_jobs_and_tells_how_they_ended(session, tmp_path, fake, result
     [script] = pathlib.Path(tmp_path).glob("stage/s/p/*/*/rfm_job.sh") if why else [None]
     if script:
         assert "#flux: --queue=pdebug" in script.read_text()
+
+
+def test_checks_load_where_a_configuration_imports_the_gate_first(session, tmp_path):
+    """As `isthmus site probe` writes it; `isthmus` is in no environment of this interpreter's."""
+    site = tmp_path / "own"
+    site.mkdir()
+    gate = f"import sys\nsys.path.append({str(ROOT / 'reframe')!r})\nfrom isthmus_reframe.gates import session_gate\n"
+    (site / "reframe.py").write_text(gate + site_configuration({}))
+    outcome = session("-C", str(site / "reframe.py"), "-r", PYTHONPATH="")
+    assert outcome.green and outcome.ran, outcome.output

@@ -5,7 +5,7 @@ import shlex
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "reframe")]
+sys.path += [str(HERE), str(HERE.parents[1] / "reframe")]
 
 import reframe as rfm
 import reframe.core.builtins as builtins
