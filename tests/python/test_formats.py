@@ -116,7 +116,7 @@ def shown_by_nodes(rows, text):
 
 
 def shown_by_noise(rows, text):
-    assert "one node to find a step of 3% in 90% of cases, one of 2 metrics" in " ".join(text.split())
+    assert "one node, the noisiest, to find a step of 3% in 90% of cases, one of 2 metrics" in " ".join(text.split())
     assert {row["workload"] for row in rows} == {"microbench/saxpy", "microbench/gemm"}
     for row in rows:
         [line] = [line.removeprefix(row["series"]) for line in text.splitlines() if line.startswith(row["series"])]

@@ -55,7 +55,7 @@ class Ordinary:
         self.home, self.tree = home, home / "isthmus"
         self.user = NOBODY if os.geteuid() == 0 else os.geteuid()
         self.group = NOBODY if os.geteuid() == 0 else os.getegid()
-        for folder in ("cmake", "src", "schema", "scripts", "tests"):
+        for folder in ("cmake", "src", "schema", "scripts", "tests", "examples"):
             shutil.copytree(ROOT / folder, self.tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
         (self.tree / "papers").mkdir()
         for file in (
@@ -187,7 +187,11 @@ def test_with_carried_sources_it_builds(ordinary):
     assert result.returncode == 0
     # A file that needs each of the three, and the library of the one that has code of its own; quick, as unoptimised.
     device, harness = (f"src/{room}/CMakeFiles/isthmus_{room}.dir" for room in ("device", "harness"))
-    objects = [f"{device}/error.cpp.o", f"{harness}/record/schema_check.cpp.o", f"{harness}/program/command_line.cpp.o"]
+    objects = [
+        f"{device}/api/error.cpp.o",
+        f"{harness}/record/schema_check.cpp.o",
+        f"{harness}/program/command_line.cpp.o",
+    ]
     assert ordinary.run("cmake", "-DCMAKE_BUILD_TYPE=None", ordinary.home / "with").returncode == 0
     result = ordinary.run("cmake", "--build", ordinary.home / "with", "--target", "isthmus_carried_fmt", *objects)
     assert result.returncode == 0
