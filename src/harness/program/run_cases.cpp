@@ -146,28 +146,22 @@ class DoneBefore {
     return true;
   }
 
-  /// Says whose records stand for cases that are not measured here.
-  void tell_elsewhere() const {
-    if (elsewhere_ == 0) return;
-    say(fmt::format(
-        "{} of the cases done before {} measured elsewhere, or with other software ({}); {} as {}, so name "
-        "another file to measure {} here",
-        elsewhere_, elsewhere_ == 1 ? "was" : "were", differences_, elsewhere_ == 1 ? "it stays" : "they stay",
-        elsewhere_ == 1 ? "it is" : "they are", elsewhere_ == 1 ? "it" : "them"));
-  }
-
-  void tell_otherwise() const {
-    if (otherwise_ == 0) return;
+  /// Says whose records stand for cases that are measured otherwise now, or elsewhere.
+  void tell() const {
     const auto text = [](const auto& words) { return words.empty() ? "none of these options" : join(words, " "); };
-    say(
-        fmt::format("{} of the cases done before {} measured otherwise than asked now ({}, now {}); {} as {}, so name "
-                    "another file to measure {} anew",
-                    otherwise_, otherwise_ == 1 ? "was" : "were", text(their_words_), text(words_),
-                    otherwise_ == 1 ? "it stays" : "they stay", otherwise_ == 1 ? "it is" : "they are",
-                    otherwise_ == 1 ? "it" : "them"));
+    tell(otherwise_, fmt::format("otherwise than asked now ({}, now {})", text(their_words_), text(words_)), "anew");
+    tell(elsewhere_, fmt::format("elsewhere, or with other software ({})", differences_), "here");
   }
 
  private:
+  static void tell(int number, const std::string& how, const char* where) {
+    if (number == 0) return;
+    const bool one = number == 1;
+    say(fmt::format("{} of the cases done before {} measured {}; {}, so name another file to measure {} {}", number,
+                    one ? "was" : "were", how, one ? "it stays as it is" : "they stay as they are", one ? "it" : "them",
+                    where));
+  }
+
   const RunIdentity& identity_;
   std::vector<std::string> words_, their_words_;
   std::map<std::string, SettledCase> settled_;
@@ -264,8 +258,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     }
   }
   if (file != nullptr) settle(*file, table_paths);
-  before.tell_otherwise();
-  before.tell_elsewhere();
+  before.tell();
   if (file != nullptr && identity.process == 1) tell_unused(settings, tally, options.quiet);
   return tally;
 }
