@@ -55,12 +55,11 @@ def of_study(cases: list[dict]) -> list[dict]:
 def phases_of(case: dict) -> Phases:
     """The phases of a job as the record's serial batches had them. Raises RecordError where one is missing."""
     found = medians(case)
-    names = _OF_A_JOB
-    missing = [f"serial_{name}" for name in names if f"serial_{name}" not in found]
+    missing = [f"serial_{name}" for name in _OF_A_JOB if f"serial_{name}" not in found]
     if missing:
         raise validate.RecordError(f"{label(case)} has no {', '.join(missing)}: it says nothing of a job alone")
     fields = {"in": "copy_in", "out": "copy_out"}
-    lengths: dict[str, Any] = {fields.get(name, name): found[f"serial_{name}"] for name in names}
+    lengths: dict[str, Any] = {fields.get(name, name): found[f"serial_{name}"] for name in _OF_A_JOB}
     again = [found[name] for name in ("reused_in", "reused_kernel", "reused_out") if name in found]
     return Phases(
         **lengths, wake=found.get("thread_wake", 0.0), start=found.get("thread_start", 0.0),

@@ -566,11 +566,12 @@ def _fewer_gpus(opened: store.Store) -> list[Reason]:
         days.setdefault(day, set()).update(gpus.split("+"))
     reasons = []
     for by_node in groups.values():
-        has = {node: len(set().union(*days.values())) for node, days in by_node.items()}
+        has = {node: _count(days) for node, days in by_node.items()}
         for node, days in by_node.items() if len(by_node) >= FEWEST else ():
-            equals = [days for other, days in by_node.items() if other != node]
-            usual = int(np.median([has[other] for other in by_node if other != node]))
-            if found := _with_fewer(days, usual, [each for each in equals if _count(each) >= usual], len(by_node)):
+            equals = [other for other in by_node if other != node]
+            usual = int(np.median([has[other] for other in equals]))
+            whole = [by_node[other] for other in equals if has[other] >= usual]
+            if found := _with_fewer(days, usual, whole, len(by_node)):
                 start, count = found
                 since = "" if start == min(days) else f" since {start}"
                 words = f"records of {spelling.counted(count, 'GPU')}{since}, where its equals have {usual}"

@@ -86,19 +86,16 @@ def _is_fixed(check, programs) -> bool:
     return isinstance(check, programs) and (check.num_tasks is None or check.num_tasks > 0)
 
 
-def _needing(option: str):
+def _needing(needed: str):
     """Gate of options without effect where another one is missing."""
+    name = needed.lstrip("-").replace("-", "_")
 
     def gate(session):
         for row in OPTIONS:
-            if row.gate is gate and row.name in session.given and option.lstrip("-") not in _names(session.given):
-                raise ReframeError(f"{row.flags} has no effect without {option}: give both, or leave it out")
+            if row.gate is gate and row.name in session.given and name not in session.given:
+                raise ReframeError(f"{row.flags} has no effect without {needed}: give both, or leave it out")
 
     return gate
-
-
-def _names(given: Given) -> set[str]:
-    return {name.replace("_", "-") for name in given}
 
 
 _CHOICE = "ReFrame refuses a value that is none, and a session does what it says"
