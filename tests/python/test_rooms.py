@@ -25,15 +25,15 @@ SHARED = {
 }
 
 
-def imported(text: str) -> set[str]:
-    """The rooms and modules of isthmus that a module imports, wherever in it."""
+def imported(text: str, package: str = "isthmus") -> set[str]:
+    """The rooms and modules of the package that a module imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "isthmus":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
             below = node.module.split(".")[1:]
             found |= {below[0]} if below else {each.name for each in node.names if each.name[0].islower()}
         if isinstance(node, ast.Import):
-            found |= {each.name.split(".")[1] for each in node.names if each.name.startswith("isthmus.")}
+            found |= {each.name.split(".")[1] for each in node.names if each.name.startswith(f"{package}.")}
     return found
 
 

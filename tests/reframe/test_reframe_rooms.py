@@ -1,24 +1,14 @@
 """The rooms of isthmus_reframe, gates, judge and families, and the modules beside them: imports make no circle."""
 
-import ast
 import graphlib
 import pathlib
 
 import pytest
+from test_rooms import imported
 
 from conftest import ROOT
 
 PACKAGE = ROOT / "reframe/isthmus_reframe"
-
-
-def imported(text: str) -> set[str]:
-    """The rooms, and modules beside them, that a module of the package imports, wherever in it."""
-    found = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "isthmus_reframe":
-            below = node.module.split(".")[1:]
-            found |= {below[0]} if below else {each.name for each in node.names if each.name != "ROOT"}
-    return found
 
 
 def rooms(package: pathlib.Path) -> dict[str, set[str]]:
@@ -26,7 +16,7 @@ def rooms(package: pathlib.Path) -> dict[str, set[str]]:
     found = {}
     for path in package.rglob("*.py"):
         room = path.relative_to(package).parts[0].removesuffix(".py")
-        found.setdefault(room, set()).update(imported(path.read_text("utf-8")) - {room})
+        found.setdefault(room, set()).update(imported(path.read_text("utf-8"), "isthmus_reframe") - {room})
     return found
 
 
