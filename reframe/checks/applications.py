@@ -15,7 +15,7 @@ from isthmus_reframe.families.mode_check import MODES, TIME_LIMITS, ModeCheck
 WORKLOADS = catalogue.family("apps/")
 
 SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-# What a program in placement paged says of its pages.
+# Metrics of the pages of a program in placement paged.
 PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
 
 
