@@ -20,16 +20,16 @@
 #include "device/kernel/launch.hpp"
 #include "memory/placement.hpp"
 #include "workload/buffer.hpp"
+#include "workload/case_host.hpp"
 #include "workload/input_file.hpp"
 #include "workload/metric.hpp"
 #include "workload/run.hpp"
+#include "workload/sampling.hpp"
 #include "workload/skip.hpp"
 #include "workload/staging.hpp"
 #include "workload/values.hpp"
 
 namespace isthmus::workload {
-
-class Team;  // workload/team.hpp
 
 /// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
 class Case {
@@ -146,24 +146,8 @@ class Case {
   /// Says what the case will hold at once: throws Skip (memory) where it does not fit, and ends the case here under
   /// --dry-run. Before allocating. Device bytes are those of the selected device.
   void needs(std::size_t host_bytes, std::size_t device_bytes);
-  /// Samples `body`, which returns one value of `metric`: of one operation, in the metric's unit.
-  void sample(Metric metric, const std::function<double()>& body);
-  /// Several metrics that one event yields (each direction of a bidirectional transfer and their sum): `body` returns a
-  /// value of each. Sampling ends when every metric's median is settled.
-  void sample(std::vector<Metric> metrics, const std::function<std::vector<double>()>& body);
-  /// The same, with `prepare` before each sample, of which it is no part: who observes samples does not look at it.
-  void sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
-              const std::function<std::vector<double>()>& body);
-  /// For operations that take a second and more: from now on at most so many, where the user asks for no number.
-  void limit_sampling(int most_samples, int most_warmups);
-  /// Whether the user has asked for an end. What takes long does less then, and calls end_if_interrupted(), between two
-  /// of its operations; a sample in which that happens is left out, and those before it stay. All ranks do, or none.
-  bool interrupted() const;
-  void end_if_interrupted() const;
-  /// Inside the body of sample(): so many operations were timed together.
-  void batch(int operations);
-  /// Inside the body of sample(): this sample does not count; why, as in a warning.
-  void spoil(std::string code, std::string message);
+  /// Takes samples, and says how: workload/sampling.hpp.
+  Sampling sampling() const { return Sampling(host_); }
   /// A single value that was seen and not timed, such as how many pages moved.
   void observe(Metric metric, double value);
   /// A single value that was timed and cannot be again, such as what a first call took.
@@ -171,17 +155,6 @@ class Case {
   /// A stream for readings of one's own.
   device::Stream& stream();
   bool emulated() const;  ///< device times mean nothing here
-  /// Whether a latch is to hold streams until all is queued, and after how many seconds it gives up. Where none shall
-  /// (--no-latch), asking makes the record say so.
-  bool latch() const;
-  double latch_timeout() const;
-  /// What is shorter by this timer ("event", "clock") is too coarse: repeat the operation, at most so often, and say so
-  /// with batch(). Zero on an emulated device.
-  double least_seconds(std::string_view timer) const;
-  /// How many operations in a row are long enough for `timer`, at most `most`: `seconds_of(n)` does n of them and says
-  /// how long they took. 1 on an emulated device.
-  int batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const;
-  int largest_batch() const;
   int numa_node() const;  ///< where host memory is to lie; -1: anywhere
   /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
   Team& team();
@@ -218,22 +191,13 @@ class Case {
   /// A check of one's own: returns the error found; compared with `tolerance`.
   void verify(std::string method, const std::function<double()>& error, double tolerance);
 
-  struct State;
-  explicit Case(State& state) : state_(state) {}
+  explicit Case(CaseHost& host) : host_(host) {}
 
  private:
   using Element = std::function<std::pair<double, double>(std::size_t, const std::byte*)>;
-  /// Elements [first, last), without padding, from `begin` on.
-  using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;
-  using Make = std::function<std::shared_ptr<const void>()>;
-  using ReadRow = std::function<void(std::byte* row, std::size_t elements)>;
-  struct Shape {
-    std::size_t rows, columns, pitch;
-  };
-  std::size_t declare_buffer(memory::BufferSpec spec, std::size_t element_bytes, const Shape& shape, Fill fill,
-                             bool whole);
+  std::size_t declare_buffer(DeclaredBuffer buffer);
   const BufferAddresses& addresses() const;
-  std::function<const void*()> share(std::string name, std::size_t bytes, Make make);
+  std::function<const void*()> share(std::string name, std::size_t bytes, MakeShared make);
   void add_file_reader(std::vector<std::size_t> buffers, std::function<ReadRow()> open);
   std::size_t unpadded(std::size_t buffer) const;
   const std::string& name_of(std::size_t buffer) const;
@@ -256,7 +220,8 @@ class Case {
     };
   }
   template <class T, class Generator>
-  Buffer<T> declare(std::string name, memory::Role role, const Shape& shape, Generator generator, memory::Split split) {
+  Buffer<T> declare(std::string name, memory::Role role, const BufferShape& shape, Generator generator,
+                    memory::Split split) {
     constexpr bool whole = std::is_invocable_v<Generator, std::span<T>>;
     Fill fill;
     if constexpr (whole) {
@@ -270,8 +235,11 @@ class Case {
       };
     }
     const auto elements = memory::byte_count(shape.rows, shape.pitch);
-    const auto index = declare_buffer({std::move(name), role, memory::byte_count(elements, sizeof(T)), split},
-                                      sizeof(T), shape, std::move(fill), whole);
+    const auto index = declare_buffer({{std::move(name), role, memory::byte_count(elements, sizeof(T)), split},
+                                       sizeof(T),
+                                       shape,
+                                       std::move(fill),
+                                       whole});
     return {addresses(), index, elements, shape.pitch};
   }
   template <class T, class Generator>
@@ -282,7 +250,7 @@ class Case {
                       {rows_per_unit * pitch * sizeof(T), halo});
   }
 
-  State& state_;
+  CaseHost& host_;
 };
 
 }  // namespace isthmus::workload

@@ -36,7 +36,8 @@ Lanes::Lanes(std::vector<Lane> lanes, bool latched, double latch_timeout) : latc
   }
 }
 
-Lanes::Lanes(const Case& c, std::vector<Lane> lanes) : Lanes(std::move(lanes), c.latch(), c.latch_timeout()) {}
+Lanes::Lanes(const Case& c, std::vector<Lane> lanes)
+    : Lanes(std::move(lanes), c.sampling().latch(), c.sampling().latch_timeout()) {}
 
 Lanes::~Lanes() {
   for (auto& track : tracks_) {
@@ -150,9 +151,10 @@ LaneTimes Lanes::run_on_threads(int times) {
 }
 
 LaneTimes read(Case& c, Lanes& lanes, int times, const std::function<void()>& start) {
-  c.batch(times);
+  c.sampling().batch(times);
   auto taken = lanes.run(times, start);
-  if (taken.spoilt) c.spoil("latch_timeout", "the latch that holds the streams gave up before all was queued");
+  if (taken.spoilt)
+    c.sampling().invalidate("latch_timeout", "the latch that holds the streams gave up before all was queued");
   return taken;
 }
 

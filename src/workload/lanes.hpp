@@ -60,7 +60,8 @@ class Lanes {
   double latch_timeout_;
 };
 
-/// One reading, within the body of Case::sample(): `times` movements are its batch, and a latch that gave up spoils it.
+/// One reading, within the body of Sampling::sample(): `times` movements are its batch, and a latch that gave up makes
+/// it invalid.
 LaneTimes read(Case& c, Lanes& lanes, int times = 1, const std::function<void()>& start = {});
 
 }  // namespace isthmus::workload

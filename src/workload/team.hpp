@@ -61,7 +61,8 @@ struct Interrupted {};
 /// waits for nothing is called that may throw.
 class Team {
  public:
-  explicit Team(Ranks& ranks) : ranks_(ranks) {}
+  /// `end_asked`: whether the user has asked this process for an end.
+  Team(Ranks& ranks, bool (*end_asked)()) : ranks_(ranks), end_asked_(end_asked) {}
   int rank() const noexcept { return ranks_.rank(); }
   int size() const noexcept { return ranks_.size(); }
   std::size_t on_this_node() const noexcept { return static_cast<std::size_t>(ranks_.local_size()); }
@@ -87,6 +88,7 @@ class Team {
   std::vector<std::string> step(Step kind, std::string_view mine);
 
   Ranks& ranks_;
+  bool (*end_asked_)();
   bool ended_ = false, interrupted_ = false;
 };
 

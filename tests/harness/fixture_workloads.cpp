@@ -311,7 +311,7 @@ void host_loop(Case& c) {
   while (now() - preparing < 20e-3) {
   }
   double total = 0;
-  c.sample(time_metric("loop", "clock"), [&] {
+  c.sampling().sample(time_metric("loop", "clock"), [&] {
     const double begin = now();
     while (now() - begin < 200e-6) total += 1;
     return now() - begin;
@@ -354,41 +354,41 @@ void own_readings(Case& c) {
   const auto bytes = c.extent("bytes");
   int taken = 0;
   c.needs(bytes, 0);
-  if (what == "unlatched") c.latch();
+  if (what == "unlatched") c.sampling().latch();
   const Metric seconds = time_metric("seconds", "clock");
   const Metric there = rate_metric("there", "B/s", "clock").moving(0, 1e6);
   const Metric back = rate_metric("back", "B/s", "clock", "this test knows none").moving(0, 1e6);
   if (what == "several") {  // the second settles late
-    c.sample({there, back}, [&] {
+    c.sampling().sample({there, back}, [&] {
       ++taken;
       return std::vector{1e9, taken < 10 ? 1e9 * taken : 1e9};
     });
   } else if (what == "slow_inputs") {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    c.sample(seconds, [] { return 1.0; });
+    c.sampling().sample(seconds, [] { return 1.0; });
   } else if (what == "slow_samples") {
-    c.sample(seconds, [] {
+    c.sampling().sample(seconds, [] {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       return 0.1;
     });
   } else if (what == "unequal") {
-    c.sample({there, back}, [] { return std::vector{1.0}; });
+    c.sampling().sample({there, back}, [] { return std::vector{1.0}; });
   } else if (what == "spoilt") {
-    c.sample(seconds, [&] {
-      if (++taken == 4) c.spoil("late", "something came in between");
+    c.sampling().sample(seconds, [&] {
+      if (++taken == 4) c.sampling().invalidate("late", "something came in between");
       return taken == 4 ? 100.0 : 1.0;
     });
   } else if (what == "batched") {
-    c.sample(seconds, [&] {
-      c.batch(64);
-      return c.least_seconds("clock") / 64;
+    c.sampling().sample(seconds, [&] {
+      c.sampling().batch(64);
+      return c.sampling().least_seconds("clock") / 64;
     });
   } else if (what == "unsettled") {
-    c.sample(seconds, [&] { return static_cast<double>(++taken); });
+    c.sampling().sample(seconds, [&] { return static_cast<double>(++taken); });
   } else if (what == "coarse") {
-    c.sample({there, seconds}, [&] { return std::vector{1e12, c.least_seconds("clock")}; });
+    c.sampling().sample({there, seconds}, [&] { return std::vector{1e12, c.sampling().least_seconds("clock")}; });
   } else {
-    c.sample(seconds, [] { return 1.0; });
+    c.sampling().sample(seconds, [] { return 1.0; });
   }
   c.observe(share_metric("pages", "event"), 12);
   c.verify("made up", [] { return 0.0; }, 0);
@@ -414,7 +414,7 @@ __global__ void fixture_wait(double seconds) {
 
 void waits_in_a_kernel(Case& c) {
   device::Stream stream;
-  c.sample(time_metric("seconds", "clock"), [&] {
+  c.sampling().sample(time_metric("seconds", "clock"), [&] {
     launch(stream, ISTHMUS_KERNEL(fixture_wait), {.grid = 1, .block = 1},
            1e-3 * static_cast<double>(c.extent("milliseconds")));
     stream.synchronize();
@@ -441,12 +441,12 @@ const FreshProcess fresh("fixture/fresh", in_a_fresh_process);
 
 void fresh_process(Case& c) {
   const auto what = static_cast<int>(c.integer("what"));
-  c.limit_sampling(3, 1);
+  c.sampling().limit(3, 1);
   c.once(time_metric("first", "clock"), 2.5);
   int processes = 0;
   bool right = true;
   double last = static_cast<double>(getpid());
-  c.sample(time_metric("process", "clock"), [&] {
+  c.sampling().sample(time_metric("process", "clock"), [&] {
     const double begin = now();
     const auto found = fresh.run(what);
     right = right && found.size() == 3 && found[0] == what && found[1] != last && found[2] == 1.0 / 3;
@@ -495,7 +495,7 @@ void beyond(Case& c) {
     launch(c.stream(), ISTHMUS_KERNEL(fixture_touch), {.grid = 1, .block = 64}, kTouched, kStep, memory.get());
     c.stream().synchronize();
   };
-  c.sample(time_metric("touch", "clock"), [&] {
+  c.sampling().sample(time_metric("touch", "clock"), [&] {
     const double begin = now();
     touch();
     // As a driver that hangs would, it heeds no request to end.
@@ -526,7 +526,7 @@ void move(Case& c, int from, int to, int gpus) {
   static_cast<void>(c.integer("node"));
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");
   const double bytes = static_cast<double>(c.extent("bytes"));
-  c.sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
+  c.sampling().sample(rate_metric("rate", "B/s", "clock", {2e9, "this test"}).moving(0, bytes), [&] { return 1e9; });
   c.verify("nothing moved", [] { return 0.0; }, 0);
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 namespace {

@@ -76,13 +76,14 @@ void steps(Case& c) {
   team.exchange(1.0);
   pass();
   for (const char* name : {"first", "second"}) {
-    c.sample(workload::time_metric(name, "clock"), [&] {
+    c.sampling().sample(workload::time_metric(name, "clock"), [&] {
       pass();
       team.start();
       const auto all = team.exchange(static_cast<double>(team.rank()));
-      c.end_if_interrupted();
+      c.sampling().end_if_interrupted();
       pass();
-      if (c.choice("what") == "spoil" && team.rank() == c.integer("on") && point > 10) c.spoil("odd", "it is odd");
+      if (c.choice("what") == "spoil" && team.rank() == c.integer("on") && point > 10)
+        c.sampling().invalidate("odd", "it is odd");
       // Each rank has noise of its own: only an agreement makes them stop together.
       return 1 + 1e-2 * static_cast<double>(
                             hash(static_cast<std::uint64_t>(team.rank()), 0, static_cast<std::uint64_t>(point)) % 100);

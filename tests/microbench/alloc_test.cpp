@@ -6,8 +6,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/plan/description.hpp"
 #include "harness/plan/registry.hpp"
+#include "harness/plan/workloads.hpp"
 #include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::microbench {

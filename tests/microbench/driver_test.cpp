@@ -4,8 +4,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/measure/passes/case_state.hpp"
-#include "harness/plan/description.hpp"
+#include "harness/measure/case/host.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -26,10 +26,11 @@ CaseResult run_as_on_a_device(const CaseSpec& spec) {
   sampling.samples = 3;
   CaseResult result;
   result.spec = spec;
-  Team team(alone());
-  Case::State state(spec, device::info(0), 42, sampling, result, team);
+  Team team(alone(), interrupted);
+  CaseState state(spec, device::info(0), 42, sampling, result, team);
   state.emulated = false;
-  Case c(state);
+  Host host(state);
+  Case c(host);
   spec.workload->description().function(c);
   result.verification = state.verifier.outcome();
   return result;

@@ -4,8 +4,8 @@
 
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
-#include "harness/plan/description.hpp"
 #include "harness/plan/registry.hpp"
+#include "harness/plan/workloads.hpp"
 #include "microbench/transfer/block.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/kernels.hpp"

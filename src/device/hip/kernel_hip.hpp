@@ -224,7 +224,7 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsi
 
 }  // namespace isthmus::device
 
-#include "device/api/refused_names.hpp"
 #include "device/hip/cuda_spellings_hip.hpp"
+#include "device/kernel/refused_names.hpp"
 
 #endif  // __HIPCC__

@@ -41,4 +41,4 @@ using emulator::warp_size;
 
 }  // namespace isthmus::device
 
-#include "device/api/refused_names.hpp"
+#include "device/kernel/refused_names.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

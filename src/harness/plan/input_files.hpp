@@ -7,13 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 #include "workload/input_file.hpp"
 
 namespace isthmus::harness {
-
-/// The axis of a record that keeps cases of two files apart; its value begins the file's hash.
-inline constexpr const char* kInputFile = "input_file";
 
 /// What a record says of a file.
 struct InputFileFacts {

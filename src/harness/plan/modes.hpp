@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

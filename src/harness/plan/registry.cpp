@@ -10,27 +10,11 @@
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
 #include "memory/numa_nodes.hpp"
+#include "workload/registry.hpp"
 
 namespace isthmus::harness {
 
 namespace {
-
-/// Constructed at its first use: registrations run before main() in any order.
-std::map<std::string, Workload>& registry() {
-  static std::map<std::string, Workload> workloads;
-  return workloads;
-}
-
-/// A family and what it has made so far; a map keeps its entries where they are.
-struct MadeFamily {
-  std::vector<Workload> (*make)(const Machine&) = nullptr;
-  std::map<std::string, Workload, std::less<>> made;
-};
-
-std::map<std::string, MadeFamily>& families() {
-  static std::map<std::string, MadeFamily> prefixes;
-  return prefixes;
-}
 
 /// GPUs are worth a case each only up to here; a pattern that names more matches nothing.
 constexpr int kMostNamed = 64;
@@ -64,11 +48,11 @@ const Machine& this_machine() {
 }
 
 /// What the family makes for `machine`, in its order. A name that was made before stays what it was.
-std::vector<const Workload*> members(const std::string& prefix, MadeFamily& family, const Machine& machine) {
+std::vector<const Workload*> members(const std::string& prefix, RegisteredFamily& family, const Machine& machine) {
   std::vector<const Workload*> list;
   std::set<std::string_view> names;
   for (auto& workload : family.make(machine)) {
-    if (!workload.name().starts_with(prefix) || registry().contains(workload.name()))
+    if (!workload.name().starts_with(prefix) || registered_workloads().contains(workload.name()))
       throw std::logic_error("family " + prefix + " makes a workload named " + workload.name() +
                              ", which is not its own; correct its names");
     workload::check_registration(workload);
@@ -105,7 +89,7 @@ namespace {
 /// The expansion of all families that `pattern` may reach into, matching or not.
 std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = false) {
   std::vector<const Workload*> list;
-  for (auto& [prefix, family] : families()) {
+  for (auto& [prefix, family] : registered_families()) {
     if (!everywhere && !may_match_below(pattern, prefix)) continue;
     // This machine comes first, so that a name it has is never one that was made for a larger machine.
     const auto machine = machine_for(pattern);
@@ -120,7 +104,7 @@ std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = 
 
 std::vector<const Workload*> find_workloads(std::string_view pattern) {
   std::vector<const Workload*> found;
-  for (const auto& [name, workload] : registry()) {
+  for (const auto& [name, workload] : registered_workloads()) {
     if (glob_match(pattern, name)) found.push_back(&workload);
   }
   for (const auto* workload : expand(pattern)) {
@@ -130,7 +114,7 @@ std::vector<const Workload*> find_workloads(std::string_view pattern) {
 }
 
 std::string_view family_of(const Workload& workload) {
-  for (const auto& [prefix, family] : families()) {
+  for (const auto& [prefix, family] : registered_families()) {
     if (family.made.contains(workload.name())) return prefix;
   }
   return {};
@@ -142,26 +126,9 @@ std::vector<const Workload*> all_workloads() {
 
 std::vector<std::string> workload_names(std::string_view pattern) {
   std::vector<std::string> names;
-  for (const auto& entry : registry()) names.push_back(entry.first);
+  for (const auto& entry : registered_workloads()) names.push_back(entry.first);
   for (const auto* workload : expand(pattern, true)) names.push_back(workload->name());
   return names;
 }
 
 }  // namespace isthmus::harness
-
-namespace isthmus::workload {
-
-Registration::Registration(Workload workload) {
-  std::string name = workload.name();
-  check_registration(workload);
-  if (!harness::registry().emplace(name, std::move(workload)).second)
-    throw std::logic_error("two workloads are registered as " + name);
-}
-
-Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
-  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
-  if (!harness::families().try_emplace(prefix, harness::MadeFamily{make, {}}).second)
-    throw std::logic_error("two families are registered as " + prefix);
-}
-
-}  // namespace isthmus::workload

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "harness/plan/description.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

@@ -127,9 +127,9 @@ void account(Case& c, Kind kind, int gpu) {
   std::vector<std::string> disagreements;
   Ballast ballast(most_ballast, {.numa_node = node, .pages = options.pages});
   bool counted = true;
-  c.limit_sampling(kSamples, 0);
+  c.sampling().limit(kSamples, 0);
   c.verify("every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
-  c.sample(std::move(metrics), [&] {
+  c.sampling().sample(std::move(metrics), [&] {
     if (!c.emulated()) counted = ballast.take();
     const auto before = read_all(nothing);
     Subject subject(kind, bytes, options, gpu);

@@ -190,7 +190,7 @@ class Blocks {
   template <class Each>
   void in_groups(std::size_t first, std::size_t last, const Each& each) {
     constexpr std::size_t kLeast = 2;  // so that a check finds blocks that may share bytes
-    for (std::size_t i = first; i < last && (i < kLeast || !case_.interrupted());) {
+    for (std::size_t i = first; i < last && (i < kLeast || !case_.sampling().interrupted());) {
       for (const std::size_t end = std::min(last, i + together_); i < end; ++i) each(i);
     }
   }
@@ -261,14 +261,14 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
   const auto rounds_of = [&](int rounds, std::size_t count) {
     Round sum;
     for (int i = 0; i < rounds; ++i) {
-      c.end_if_interrupted();
+      c.sampling().end_if_interrupted();
       sum.allocate += timed([&] { blocks.allocate(count); });
       blocks.synchronize();
       if (toucher != Toucher::nobody) {
         sum.touch += timed([&] { blocks.touch(toucher); });
         sum.touch_again += timed([&] { blocks.touch(toucher); });
       }
-      c.end_if_interrupted();  // what lives is checked
+      c.sampling().end_if_interrupted();  // what lives is checked
       sum.release += timed([&] { blocks.release(); });
       blocks.synchronize();
     }
@@ -281,7 +281,7 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
   const Round first = rounds_of(1, 1);
   c.once(time_metric("first", "clock", kCallsUnbounded), first.allocate);
   if (toucher != Toucher::nobody) c.once(time_metric("first_touch", "clock", kCallsUnbounded), first.touch);
-  const int rounds = c.batch_for("clock", c.largest_batch(), [&](int n) {
+  const int rounds = c.sampling().batch_for("clock", c.sampling().largest_batch(), [&](int n) {
     const Round round = rounds_of(n, most);
     return std::min(round.allocate, round.release);
   });
@@ -291,10 +291,10 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
     metrics.push_back(time_metric("touch", "clock", kCallsUnbounded));
     metrics.push_back(time_metric("touch_again", "clock", kCallsUnbounded));
   }
-  c.sample(std::move(metrics), [&] {
+  c.sampling().sample(std::move(metrics), [&] {
     const Round round = rounds_of(rounds, most);
     const double calls = static_cast<double>(most) * rounds;
-    c.batch(static_cast<int>(std::min<double>(calls, std::numeric_limits<int>::max())));
+    c.sampling().batch(static_cast<int>(std::min<double>(calls, std::numeric_limits<int>::max())));
     std::vector values{round.allocate / calls, round.release / calls};
     if (toucher != Toucher::nobody) {
       values.push_back(round.touch / calls);

@@ -210,9 +210,9 @@ void on_cpu(Case& c) {
   Bins<T> bins(order, at, true);
   const double all = static_cast<double>(each * threads.size());
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample(rate_metric("rate", "1/s", "clock", kUpdatesUnbounded), [&] {
+  c.sampling().sample(rate_metric("rate", "1/s", "clock", kUpdatesUnbounded), [&] {
     bins.make_room(each * threads.size(), threads.size());
-    c.batch(batch_of(all));
+    c.sampling().batch(batch_of(all));
     return threads.run(each, INFINITY, bins);
   });
   if (!threads.kept_places())
@@ -283,10 +283,10 @@ void on_gpu(Case& c, int gpu) {
   };
   Lanes lanes(c, {std::move(lane)});
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample(rate_metric("rate", "1/s", lanes.timer(), kUpdatesUnbounded), [&] {
+  c.sampling().sample(rate_metric("rate", "1/s", lanes.timer(), kUpdatesUnbounded), [&] {
     bins.make_room(cut.all(), cut.blocks());
     const auto taken = read(c, lanes);
-    c.batch(batch_of(static_cast<double>(cut.all())));
+    c.sampling().batch(batch_of(static_cast<double>(cut.all())));
     return static_cast<double>(cut.all()) / taken.all;
   });
 }
@@ -425,22 +425,23 @@ void on_both(Case& c, int gpu) {
                      0.5 * static_cast<double>(most_cpu * host.size()) / cpu_first});
 
   c.verify("every bin and their sum", [&] { return bins.wrong(); }, 0);
-  c.sample({rate_metric("cpu_rate", "1/s", "clock", kUpdatesUnbounded),
-            rate_metric("gpu_rate", "1/s", "event", kUpdatesUnbounded),
-            rate_metric("cpu_alone", "1/s", "clock", kUpdatesUnbounded),
-            rate_metric("gpu_alone", "1/s", "event", kUpdatesUnbounded),
-            share_metric("cpu_relative", "none", "a ratio"), share_metric("gpu_relative", "none", "a ratio")},
-           [&] {
-             make_room();
-             const double cpu_alone = host.run(most_cpu, window, bins);
-             make_room();
-             const double gpu_alone = device_side.run(bins, [&] { wait_for(window); });
-             make_room();
-             double cpu = 0;
-             const double gpu_rate = device_side.run(bins, [&] { cpu = host.run(most_cpu, window, bins); });
-             c.batch(batch_of(window * std::min({cpu_alone, gpu_alone, cpu, gpu_rate})));
-             return std::vector{cpu, gpu_rate, cpu_alone, gpu_alone, cpu / cpu_alone, gpu_rate / gpu_alone};
-           });
+  c.sampling().sample(
+      {rate_metric("cpu_rate", "1/s", "clock", kUpdatesUnbounded),
+       rate_metric("gpu_rate", "1/s", "event", kUpdatesUnbounded),
+       rate_metric("cpu_alone", "1/s", "clock", kUpdatesUnbounded),
+       rate_metric("gpu_alone", "1/s", "event", kUpdatesUnbounded), share_metric("cpu_relative", "none", "a ratio"),
+       share_metric("gpu_relative", "none", "a ratio")},
+      [&] {
+        make_room();
+        const double cpu_alone = host.run(most_cpu, window, bins);
+        make_room();
+        const double gpu_alone = device_side.run(bins, [&] { wait_for(window); });
+        make_room();
+        double cpu = 0;
+        const double gpu_rate = device_side.run(bins, [&] { cpu = host.run(most_cpu, window, bins); });
+        c.sampling().batch(batch_of(window * std::min({cpu_alone, gpu_alone, cpu, gpu_rate})));
+        return std::vector{cpu, gpu_rate, cpu_alone, gpu_alone, cpu / cpu_alone, gpu_rate / gpu_alone};
+      });
 }
 
 void add_axes(Workload& w) {

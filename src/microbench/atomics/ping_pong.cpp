@@ -118,7 +118,7 @@ void between_cores(Case& c) {
   const bool several = pairs.size() > 1;
   std::vector<Metric> metrics{latency("latency")};
   if (several) metrics.insert(metrics.end(), {latency("nearest"), latency("farthest")});
-  c.sample(metrics, [&] {
+  c.sampling().sample(metrics, [&] {
     std::vector<double> kinds;
     for (const auto& [from, to] : pairs) {
       Pair pair(from, to);
@@ -127,7 +127,7 @@ void between_cores(Case& c) {
       wrong += pair.wrong();
       kept &= pair.kept_places();
     }
-    c.batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
+    c.sampling().batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
     std::sort(kinds.begin(), kinds.end());
     std::vector<double> values{(kinds[(kinds.size() - 1) / 2] + kinds[kinds.size() / 2]) / 2};
     if (several) values.insert(values.end(), {kinds.front(), kinds.back()});
@@ -179,8 +179,8 @@ void with_gpu(Case& c, int gpu) {
     return seconds / (2.0 * turns);
   };
   c.verify("what each side left is what the other found", [&] { return static_cast<double>(wrong); }, 0);
-  c.sample(latency("latency"), [&] {
-    c.batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
+  c.sampling().sample(latency("latency"), [&] {
+    c.sampling().batch(static_cast<int>(std::min<std::uint64_t>(2 * std::uint64_t{rounds}, 1u << 30)));
     return run(rounds);
   });
 }

@@ -14,9 +14,9 @@ void sample_call(Case& c, std::string name, const std::function<void()>& call, c
     settle();
     return seconds;
   };
-  const int times = c.batch_for("clock", c.largest_batch(), seconds_of);
-  c.sample(time_metric(std::move(name), "clock", kCallsUnbounded), [&] {
-    c.batch(times);
+  const int times = c.sampling().batch_for("clock", c.sampling().largest_batch(), seconds_of);
+  c.sampling().sample(time_metric(std::move(name), "clock", kCallsUnbounded), [&] {
+    c.sampling().batch(times);
     return seconds_of(times) / times;
   });
 }
@@ -26,18 +26,18 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   lane.device = c.device().index;
   lane.queue = queue;
   Lanes alone(c, {std::move(lane)});
-  int most = c.largest_batch();
+  int most = c.sampling().largest_batch();
   const auto seconds_of = [&](int times) {
     const auto taken = alone.run(times);
     if (!taken.spoilt) return taken.all * times;
     most = std::max(1, times / 2);  // the queue was full before the latch opened
     return std::numeric_limits<double>::infinity();
   };
-  int times = c.batch_for(alone.timer(), most, seconds_of);
+  int times = c.sampling().batch_for(alone.timer(), most, seconds_of);
   times = std::min(times, most);
-  c.sample(time_metric(std::move(name), alone.timer(), kCallsUnbounded), [&] {
+  c.sampling().sample(time_metric(std::move(name), alone.timer(), kCallsUnbounded), [&] {
     const auto taken = read(c, alone, times);
-    c.batch(times * parts);
+    c.sampling().batch(times * parts);
     return taken.all / parts;
   });
 }

@@ -34,14 +34,14 @@ void sample_making(workload::Case& c, std::string make_name, const std::string& 
     return std::vector{making, timed([&] { made.clear(); })};
   };
   const bool two = !destroy_name.empty();
-  const int times = c.batch_for("clock", c.largest_batch(), [&](int n) {
+  const int times = c.sampling().batch_for("clock", c.sampling().largest_batch(), [&](int n) {
     const auto seconds = both(n);
     return two ? std::min(seconds[0], seconds[1]) : seconds[0];
   });
   std::vector<workload::Metric> metrics{workload::time_metric(std::move(make_name), "clock", kCallsUnbounded)};
   if (two) metrics.push_back(workload::time_metric(destroy_name, "clock", kCallsUnbounded));
-  c.sample(std::move(metrics), [&] {
-    c.batch(times);
+  c.sampling().sample(std::move(metrics), [&] {
+    c.sampling().batch(times);
     auto seconds = both(times);
     for (auto& each : seconds) each /= times;
     if (!two) seconds.pop_back();

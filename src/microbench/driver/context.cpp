@@ -28,15 +28,16 @@ const FreshProcess fresh("driver/context", begin_anew);
 
 void run(Case& c) {
   c.needs(0, 0);
-  c.limit_sampling(5, 1);
-  c.sample({time_metric("driver_start", "clock", kCallsUnbounded), time_metric("context", "clock", kCallsUnbounded),
-            time_metric("first_launch", "clock", kCallsUnbounded), time_metric("process", "clock", kCallsUnbounded)},
-           [&] {
-             std::vector<double> seconds;
-             const double process = timed([&] { seconds = fresh.run(c.device().index); });
-             seconds.push_back(process);
-             return seconds;
-           });
+  c.sampling().limit(5, 1);
+  c.sampling().sample(
+      {time_metric("driver_start", "clock", kCallsUnbounded), time_metric("context", "clock", kCallsUnbounded),
+       time_metric("first_launch", "clock", kCallsUnbounded), time_metric("process", "clock", kCallsUnbounded)},
+      [&] {
+        std::vector<double> seconds;
+        const double process = timed([&] { seconds = fresh.run(c.device().index); });
+        seconds.push_back(process);
+        return seconds;
+      });
 }
 
 const Registration registration = workload("context", run, "what a fresh process pays until its first kernel has run",

@@ -63,7 +63,7 @@ struct Faults {
 
   bool disk() const { return event == Event::file_major; }
   void check_disturbance() const {
-    if (account.disturbed()) c.spoil("other_faults", "pages faulted besides those that were touched");
+    if (account.disturbed()) c.sampling().invalidate("other_faults", "pages faulted besides those that were touched");
   }
 };
 
@@ -95,20 +95,22 @@ void sample_rounds(const Faults& f) {
   const auto most =
       static_cast<int>(std::max<std::size_t>(1, std::min((f.disk() ? kPacedOfDisk : kPaced) / f.touches,
                                                          kPacedBytes / std::max<std::size_t>(1, f.region.bytes()))));
-  const int rounds = f.c.batch_for("clock", most, [&](int n) { return touch_rounds(f, n).present; });
-  f.c.sample({time_metric("time", "clock", kUnbounded), rate_metric("rate", "1/s", "clock", kUnbounded),
-              time_metric("time_faulting", "clock", kUnbounded), time_metric("time_present", "clock", kUnbounded),
-              count_metric("faults_per_touch", "1", "one of each is asked for")},
-             [&] {
-               const Both seconds = touch_rounds(f, rounds);
-               const double faults = static_cast<double>(f.touches) * rounds;
-               f.c.batch(static_cast<int>(std::min(faults, 1e9)));
-               f.check_disturbance();
-               const double net = seconds.faulting - seconds.present;
-               if (!(net > 0)) f.c.spoil("below_baseline", "touching pages that were there took longer than faulting");
-               return std::vector{net / faults, net > 0 ? faults / net : 0, seconds.faulting / faults,
-                                  seconds.present / faults, f.account.faults_per_touch()};
-             });
+  const int rounds = f.c.sampling().batch_for("clock", most, [&](int n) { return touch_rounds(f, n).present; });
+  f.c.sampling().sample(
+      {time_metric("time", "clock", kUnbounded), rate_metric("rate", "1/s", "clock", kUnbounded),
+       time_metric("time_faulting", "clock", kUnbounded), time_metric("time_present", "clock", kUnbounded),
+       count_metric("faults_per_touch", "1", "one of each is asked for")},
+      [&] {
+        const Both seconds = touch_rounds(f, rounds);
+        const double faults = static_cast<double>(f.touches) * rounds;
+        f.c.sampling().batch(static_cast<int>(std::min(faults, 1e9)));
+        f.check_disturbance();
+        const double net = seconds.faulting - seconds.present;
+        if (!(net > 0))
+          f.c.sampling().invalidate("below_baseline", "touching pages that were there took longer than faulting");
+        return std::vector{net / faults, net > 0 ? faults / net : 0, seconds.faulting / faults,
+                           seconds.present / faults, f.account.faults_per_touch()};
+      });
 }
 
 /// Each touch timed by itself.
@@ -118,8 +120,8 @@ void sample_singles(const Faults& f) {
   std::vector<double> faulting(rounds * f.touches), present(faulting.size());
   std::vector<Metric> metrics;
   for (auto& name : percentile_names()) metrics.push_back(time_metric(std::move(name), "clock", kUnbounded));
-  f.c.limit_sampling(10, 1);  // percentiles of thousands: more samples tell little
-  f.c.sample(std::move(metrics), [&] {
+  f.c.sampling().limit(10, 1);  // percentiles of thousands: more samples tell little
+  f.c.sampling().sample(std::move(metrics), [&] {
     for (std::size_t i = 0; i < rounds; ++i) {
       const auto of_round = [&](std::vector<double>& all) { return std::span(all).subspan(i * f.touches, f.touches); };
       f.region.renew();
@@ -128,7 +130,8 @@ void sample_singles(const Faults& f) {
       f.account.present(f.toucher.touch_timed(f.region, of_round(present)));
     }
     f.account.size(f.region);
-    f.c.batch(static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
+    f.c.sampling().batch(
+        static_cast<int>(std::min<std::size_t>(faulting.size(), 1'000'000'000)));  // readings of each percentile
     f.check_disturbance();
     return percentiles(faulting, present);
   });

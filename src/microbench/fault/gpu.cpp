@@ -264,16 +264,16 @@ void run(Case& c, const GpuEvent& event, int gpu) {
                               time_metric("time_faulting", timer, kUnbounded),
                               time_metric("time_present", timer, kUnbounded)};
   if (event.timed) metrics.push_back(time_metric("time_prefault", "clock", kUnbounded));
-  c.sample(std::move(metrics), [&] {
+  c.sampling().sample(std::move(metrics), [&] {
     const auto faults = static_cast<double>(touches);
     const double prefault = rounds.renew(touches, apart);
     const double faulting = rounds.touch(by_gpu, 0, touches, true);
     const double present = rounds.touch(by_gpu_again, 0, touches, true);
     rounds.check();
-    c.batch(static_cast<int>(std::min(faults, 1e9)));
+    c.sampling().batch(static_cast<int>(std::min(faults, 1e9)));
     const double net = faulting - present + (event.timed ? prefault : 0);
     if (!(net > 0) && !c.emulated())
-      c.spoil("below_baseline", "touching pages that the GPU had took longer than faulting");
+      c.sampling().invalidate("below_baseline", "touching pages that the GPU had took longer than faulting");
     std::vector<double> values{net / faults, net > 0 ? faults / net : 0, faulting / faults, present / faults};
     if (event.timed) values.push_back(prefault / faults);
     return values;

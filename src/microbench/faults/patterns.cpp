@@ -157,7 +157,7 @@ void run(Case& c, Pattern pattern) {
   const std::size_t bytes = c.extent("bytes"), pages = bytes / kPage;
   need_driver_prefetch(c.choice(kDriverPrefetch), bytes);
   need_managed(c, bytes, OnDevice::bytes(pages, c.device()));
-  c.limit_sampling(10, 1);
+  c.sampling().limit(10, 1);
   Touching(c, pattern).sample();
 }
 

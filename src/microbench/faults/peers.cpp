@@ -145,7 +145,7 @@ void run(Case& c) {
     need_fitting(device::info(peer), bytes);
   }
   need_managed(c, bytes, beside);
-  c.limit_sampling(10, 1);
+  c.sampling().limit(10, 1);
   Peers(c).sample();
 }
 

@@ -196,7 +196,7 @@ void sample(Case& c, const Account& account, const DriverPrefetch& prefetch, Sam
     metrics.push_back(time_metric(name, sampling.timer, "page faults have no known bound"));
   const bool prefetch_is_set = c.choice(kDriverPrefetch) != kDriverPrefetchDefault;
   if (prefetch_is_set) metrics.push_back(time_metric(kDriverPrefetchSetup, "clock", "none is known"));
-  c.sample(std::move(metrics), sampling.prepare, [&] {
+  c.sampling().sample(std::move(metrics), sampling.prepare, [&] {
     const double seconds = sampling.seconds();
     std::vector<double> values{seconds, seconds / static_cast<double>(sampling.touches)};
     if (prefetch_is_set) values.push_back(prefetch.seconds());

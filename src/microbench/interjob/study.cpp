@@ -143,9 +143,9 @@ class Study {
   }
 
   void sample() {
-    c_.limit_sampling(10, 1);
+    c_.sampling().limit(10, 1);
     std::size_t round = 0;
-    c_.sample(metrics(), [&] {
+    c_.sampling().sample(metrics(), [&] {
       const auto device_serial = run_all(round++);
       return values(device_serial);
     });
@@ -206,8 +206,9 @@ class Study {
     for (const auto& [mode, of] : runs) {
       auto result = run(mode, of);
       if (of == source_ && failed_[mode] > 0)
-        c_.spoil("jobs_failed", fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
-                                            failed_[mode], result.jobs.size()));
+        c_.sampling().invalidate("jobs_failed",
+                                 fmt::format("{} of {} jobs found no memory, so the batch did less than was asked",
+                                             failed_[mode], result.jobs.size()));
       if (of != source_) {
         device_serial = result.seconds;
       } else {

@@ -174,10 +174,10 @@ void chase_on_cpu(Case& c, const Route& route) {
   };
   walk(shape.warming());
   c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
-  c.sample(time_metric("latency", "clock", kLatencyUnbounded), [&] {
+  c.sampling().sample(time_metric("latency", "clock", kLatencyUnbounded), [&] {
     if (flushed && !memory::flush_host_caches(data, shape.bytes))
       throw Skip("a program may not drop lines from this CPU's caches");
-    c.batch(static_cast<int>(hops));
+    c.sampling().batch(static_cast<int>(hops));
     return walk(hops) / static_cast<double>(hops);
   });
 }
@@ -259,12 +259,12 @@ void chase_on_gpu(Case& c, const Route& route) {
   constexpr std::size_t kFirstLevelLines = 8192;
   const std::size_t around = shape.slots <= kFirstLevelLines ? shape.slots : 0;
   c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
-  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
+  c.sampling().sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     const double filling = around > 0 ? walk(around) : 0;
     const double taken = walk(around + shape.hops);
-    c.batch(static_cast<int>(shape.hops));
+    c.sampling().batch(static_cast<int>(shape.hops));
     if (taken <= filling && !c.emulated())
-      c.spoil("timer_backwards", "a longer chase took less time than a shorter one");
+      c.sampling().invalidate("timer_backwards", "a longer chase took less time than a shorter one");
     return (taken > filling ? taken - filling : taken) / static_cast<double>(shape.hops);
   });
   if (moves && !info.integrated && !c.emulated()) observe_pages_on_host(c, block.data(), shape.bytes);

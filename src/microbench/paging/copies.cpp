@@ -55,7 +55,7 @@ void run(Case& c) {
   device::Stream& stream = c.stream();
   c.verify("every word of the copy", [&] { return wrong_words_of(c, copy); }, 0);
   const auto moved = static_cast<double>(bytes);
-  c.sample(
+  c.sampling().sample(
       time_and_rate(lanes.timer(), moved, "h2d", link_bound(info)),
       [&] {
         device::fill_async(copy.data(), 0xff, bytes, stream);

@@ -279,7 +279,7 @@ void run(Case& c) {
   device::Stream& stream = c.stream();
   double wrong = 0;
   c.verify("the sum of what every sample read", [&] { return wrong; }, 0);
-  c.sample(
+  c.sampling().sample(
       metrics_of(lanes.timer(), useful, wanted, reached->moved().value_or(0), link_bound(info)),
       [&] {
         reached->forget(stream);

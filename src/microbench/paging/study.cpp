@@ -159,7 +159,7 @@ void run_random(Case& c) {
       },
       0);
 
-  c.sample(
+  c.sampling().sample(
       time_and_rate(lanes.timer(), moved, from_peer ? "" : "h2d", pages_bound(info, transport, from_peer, other)),
       [&] {
         words.pager.clear(stream);
@@ -217,7 +217,7 @@ void run_sweep(Case& c) {
       0);
 
   const auto needed = static_cast<double>(bytes);
-  c.sample(
+  c.sampling().sample(
       time_and_rate(lanes.timer(), needed, "",
                     {info.memory_bandwidth, "peak device memory bandwidth", "the device does not tell its bandwidth"}),
       [&] {

@@ -62,9 +62,10 @@ void sample(Case& c, Metric metric, double amount, const std::function<void(devi
   lane.device = c.device().index;
   lane.queue = call;
   Lanes lanes(c, {lane});
-  const int batch = c.batch_for("event", c.largest_batch(), [&](int times) { return times * lanes.run(times).all; });
+  const int batch = c.sampling().batch_for("event", c.sampling().largest_batch(),
+                                           [&](int times) { return times * lanes.run(times).all; });
   metric.timer = lanes.timer();
-  c.sample(std::move(metric), [&] { return amount / read(c, lanes, batch).all; });
+  c.sampling().sample(std::move(metric), [&] { return amount / read(c, lanes, batch).all; });
 }
 
 /// Of sampled elements: `expected(row, column)`.

@@ -115,11 +115,11 @@ void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores,
   const auto before_first = memory::process_page_faults();
   team.run(operation, stores, arrays, 1);
   c.observe(count_metric(kFirstFaults), static_cast<double>(faults_since(before_first)));
-  const int times =
-      c.batch_for("clock", c.largest_batch(), [&](int n) { return team.run(operation, stores, arrays, n); });
+  const int times = c.sampling().batch_for("clock", c.sampling().largest_batch(),
+                                           [&](int n) { return team.run(operation, stores, arrays, n); });
   double faults = 0, passes = 0;
-  c.sample(both, [&] {
-    c.batch(times);
+  c.sampling().sample(both, [&] {
+    c.sampling().batch(times);
     const auto before = memory::process_page_faults();
     const double seconds = team.run(operation, stores, arrays, times) / times;
     faults += static_cast<double>(faults_since(before));

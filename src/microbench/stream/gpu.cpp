@@ -136,8 +136,9 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
   auto both = metrics(operation, count, lanes.timer(), needed);
   both[0].bound = both[1].bound = bound(operation, kind, info);
   if (both[1].bound.value) both[0].bound.value = needed / *both[1].bound.value;
-  const int times = c.batch_for(lanes.timer(), c.largest_batch(), [&](int n) { return n * lanes.run(n).all; });
-  c.sample(both, [&] {
+  const int times =
+      c.sampling().batch_for(lanes.timer(), c.sampling().largest_batch(), [&](int n) { return n * lanes.run(n).all; });
+  c.sampling().sample(both, [&] {
     const double seconds = read(c, lanes, times).all;
     return std::vector{seconds, needed / seconds};
   });

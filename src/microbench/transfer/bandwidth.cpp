@@ -237,12 +237,12 @@ void run(Case& c, const Path& path) {
   verify(c, movements);
   const bool repeats =
       std::all_of(movements.begin(), movements.end(), [](const auto& movement) { return movement->repeats(); });
-  const int times = !repeats ? 1 : c.batch_for(at_once.timer(), c.largest_batch(), [&](int n) {
+  const int times = !repeats ? 1 : c.sampling().batch_for(at_once.timer(), c.sampling().largest_batch(), [&](int n) {
     prepare();
     const auto taken = at_once.run(n);
     return n * *std::min_element(taken.lanes.begin(), taken.lanes.end());
   });
-  c.sample(readings.metrics(), [&] {
+  c.sampling().sample(readings.metrics(), [&] {
     prepare();
     return readings.values(read(c, at_once, times));
   });

@@ -69,10 +69,10 @@ void chase(Case& c, const Path& path) {
         return found == chain.end(hops) ? 0.0 : 1.0;
       },
       0);
-  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
+  c.sampling().sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     memory.flush();
     const auto taken = read(c, timed);
-    c.batch(static_cast<int>(hops));
+    c.sampling().batch(static_cast<int>(hops));
     return taken.all / static_cast<double>(hops);
   });
 }
@@ -118,10 +118,10 @@ void fault_latency(Case& c, const Path& path) {
         return found == chain.end(pages) ? 0.0 : 1.0;
       },
       0);
-  c.sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
+  c.sampling().sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     shared.send_to(path.from, stream);
     const auto taken = read(c, timed);
-    c.batch(static_cast<int>(pages));
+    c.sampling().batch(static_cast<int>(pages));
     return taken.all / static_cast<double>(pages);
   });
 }
@@ -147,22 +147,23 @@ void small_copy(Case& c, const Path& path) {
   c.verify("every byte arrived", [&] { return static_cast<double>(to.wrong(pattern)); }, 0);
 
   for (const bool latched : {true, false}) {
-    if (latched && !c.latch()) continue;
+    if (latched && !c.sampling().latch()) continue;
     Lane lane = kernel_lane(issuer, copy);
     if (!path.from.on_gpu()) lane.next = device::SpinLatch::Next::copy_in;
     if (!path.to.on_gpu()) lane.next = device::SpinLatch::Next::copy_out;
-    Lanes timed({std::move(lane)}, latched, c.latch_timeout());
-    const int times = c.emulated() || !latched ? 1 : c.largest_batch();
-    c.sample(time_metric(latched ? "latency" : "latency_with_submission", timed.timer(), kLatencyUnbounded), [&] {
-      flush();
-      return read(c, timed, times).all;
-    });
+    Lanes timed({std::move(lane)}, latched, c.sampling().latch_timeout());
+    const int times = c.emulated() || !latched ? 1 : c.sampling().largest_batch();
+    c.sampling().sample(time_metric(latched ? "latency" : "latency_with_submission", timed.timer(), kLatencyUnbounded),
+                        [&] {
+                          flush();
+                          return read(c, timed, times).all;
+                        });
   }
   device::Stream stream;
   const int times = c.emulated() ? 1 : 8;  // several microseconds each, on a clock of a tenth of one
-  c.sample(time_metric("latency_to_host", "clock", kLatencyUnbounded), [&] {
+  c.sampling().sample(time_metric("latency_to_host", "clock", kLatencyUnbounded), [&] {
     flush();
-    c.batch(times);
+    c.sampling().batch(times);
     const double begin = now();
     for (int i = 0; i < times; ++i) {
       copy(stream);

@@ -8,14 +8,15 @@
 #include <new>
 #include <set>
 
+#include "harness/measure/case/host.hpp"
 #include "harness/measure/inputs/inputs.hpp"
 #include "harness/measure/passes/measurement.hpp"
 #include "harness/measure/results/rank_results.hpp"
 #include "harness/measure/watch/limits.hpp"
 #include "harness/measure/watch/stolen_time.hpp"
 #include "harness/output.hpp"
-#include "harness/plan/description.hpp"
 #include "harness/plan/metric_ranges.hpp"
+#include "harness/plan/workloads.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "workload/clock.hpp"
 #include "workload/driver_prefetch.hpp"
@@ -79,7 +80,7 @@ void guarded(CaseResult& result, Body body) {
 }
 
 /// The verdict of a case that ran to its end.
-void conclude_verification(CaseResult& result, Case::State& state) {
+void conclude_verification(CaseResult& result, CaseState& state) {
   const auto& description = result.spec.workload->description();
   result.verification = state.verifier.outcome();
   auto& verification = result.verification;
@@ -186,7 +187,7 @@ namespace {
 /// A GPU ends nothing that runs; an emulated kernel ends when the case's budget is used up, where one was asked for.
 class Deadline {
  public:
-  explicit Deadline(const Case::State& state) : state_(state), set_(state.emulated && state.sampling.budget) {
+  explicit Deadline(const CaseState& state) : state_(state), set_(state.emulated && state.sampling.budget) {
     if (set_) device::set_work_deadline(*state.sampling.budget);
   }
   ~Deadline() {
@@ -200,7 +201,7 @@ class Deadline {
   }
 
  private:
-  const Case::State& state_;
+  const CaseState& state_;
   const bool set_;
 };
 
@@ -220,13 +221,14 @@ CaseResult outline(const CaseSpec& spec, const RunContext& context, CaseFootprin
   CaseResult result;
   result.spec = spec;
   result.numa_node = context.numa_node;
-  Team team(alone());
-  Case::State state(spec, context.device, context.seed, context.sampling, result, team);
+  Team team(alone(), interrupted);
+  CaseState state(spec, context.device, context.seed, context.sampling, result, team);
   state.footprint_only = true;
   state.emulated = is_emulated(*spec.workload);
   guarded(result, [&] {
     try {
-      Case run(state);
+      Host host(state);
+      Case run(host);
       spec.workload->description().function(run);
     } catch (const FootprintKnown&) {
     }
@@ -288,7 +290,8 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
   }
   {
     std::optional<SignsOfLife> signs;
-    Case::State state(spec, result.device, context.seed, sampling_of(spec, context.sampling), result, team);
+    CaseState state(spec, result.device, context.seed, sampling_of(spec, context.sampling), result, team);
+    state.stopping_rule = context.stopping_rule;
     state.emulated = is_emulated(*spec.workload);
     if (context.watchdog != nullptr) state.observers.push_back(&signs.emplace(*context.watchdog));
     if (spec.oversubscribed) result.notes["oversubscribe"] = *spec.oversubscribed;
@@ -301,7 +304,8 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       }
     }
     guarded(result, [&] {
-      Case run(state);
+      Host host(state);
+      Case run(host);
       const Deadline deadline(state);
       // The workload's own code makes inputs, as far as it does nothing else.
       const Watched own_code(state, spec.workload->name().c_str(), Part::inputs);
@@ -316,7 +320,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       }
       {
         const Watched verifying(state, "", Part::verifying);
-        if (state.measured) state.verifier.check_same(*state.set);
+        if (state.measured) state.verifier.check_same(*state.set, state.inputs_name(), spec.label());
       }
       const Watched finishing(state, "", Part::overhead);
       if (state.measurement) state.measurement->finish();
@@ -357,7 +361,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
 }  // namespace
 
 CaseResult run_case(const CaseSpec& spec, const RunContext& context) {
-  Team team(context.ranks != nullptr ? *context.ranks : alone());
+  Team team(context.ranks != nullptr ? *context.ranks : alone(), interrupted);
   const auto begin = processor_time();
   auto result = run_on_this_rank(spec, context, team);
   result.stolen_share = stolen_share(begin, processor_time());

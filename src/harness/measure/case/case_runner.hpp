@@ -5,6 +5,7 @@
 
 #include "harness/measure/passes/case_state.hpp"
 #include "harness/measure/results/result.hpp"
+#include "harness/measure/results/stopping.hpp"
 #include "harness/plan/estimate.hpp"
 #include "harness/ranks/watchdog.hpp"
 
@@ -14,6 +15,7 @@ struct RunContext {
   std::optional<device::DeviceInfo> device;  ///< none where all cases are the CPU's alone and there is no device
   std::uint64_t seed = 42;
   SamplingOptions sampling;
+  StoppingRule stopping_rule = end_when_settled;
   int numa_node = -1;
   std::optional<std::string> governor;
   std::vector<AskedObserver> observers;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/plan/description.hpp"
 #include "harness/plan/input_files.hpp"
+#include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
 

@@ -241,17 +241,18 @@ void Verifier::check_fully(const memory::BufferSet& buffers, const ElementCheck&
   check(buffers, entry, entry.everything || entry.elements <= kEveryElement ? entry.elements : kLargeSample, true);
 }
 
-void Verifier::check_same(const memory::BufferSet& buffers) {
-  for (const auto& entry : same_) check_same(buffers, entry);
+void Verifier::check_same(const memory::BufferSet& buffers, const std::string& inputs, const std::string& label) {
+  for (const auto& entry : same_) check_same(buffers, entry, inputs, label);
 }
 
-void Verifier::check_same(const memory::BufferSet& buffers, const SameCheck& entry) {
+void Verifier::check_same(const memory::BufferSet& buffers, const SameCheck& entry, const std::string& inputs,
+                          const std::string& label) {
   if (failed()) return;
   const auto own = checksum(buffers.host(entry.buffer), entry.columns * entry.element_bytes,
                             entry.pitch * entry.element_bytes, entry.rows);
-  outcome_.inputs = entry.inputs;
+  outcome_.inputs = inputs;
   outcome_.checksums[entry.buffer_name] = own;
-  const auto known = known_result(entry.inputs, entry.buffer_name, {own, entry.label});
+  const auto known = known_result(inputs, entry.buffer_name, {own, label});
   if (known.checksum != own)
     note("same bytes everywhere", std::numeric_limits<double>::infinity(), 0,
          fmt::format("{} differs from what {} left with the same inputs", entry.buffer_name, known.of));

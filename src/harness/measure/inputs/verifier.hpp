@@ -11,35 +11,9 @@
 
 #include "harness/measure/results/result.hpp"
 #include "memory/buffer_set.hpp"
+#include "workload/checks.hpp"
 
 namespace isthmus::harness {
-
-struct ElementCheck {
-  std::string buffer_name;
-  std::size_t buffer = 0;
-  std::size_t element_bytes = 0;
-  bool floating = false;
-  bool everything = false;                                                          ///< every element, however many
-  std::size_t columns = 0, pitch = 0, elements = 0;                                 ///< elements without padding
-  std::function<std::pair<double, double>(std::size_t, const std::byte*)> compare;  ///< actual, expected
-  Tolerance tolerance;
-  std::string method;
-};
-
-struct OwnCheck {
-  std::string method;
-  std::function<double()> error;
-  double tolerance = 0;
-};
-
-/// A buffer that every case with the same inputs leaves the same.
-struct SameCheck {
-  std::string buffer_name;
-  std::size_t buffer = 0;
-  std::size_t element_bytes = 0;
-  std::size_t columns = 0, pitch = 0, rows = 0;
-  std::string inputs, label;
-};
 
 /// Of the elements without padding, whoever runs it: for telling whether two results are the same.
 std::uint64_t checksum(const std::byte* begin, std::size_t row_bytes, std::size_t pitch_bytes, std::size_t rows);
@@ -66,15 +40,17 @@ class Verifier {
   void check_fully(const memory::BufferSet& buffers, const ElementCheck& check);
   void check_own(const OwnCheck& check);
   void check_own();
-  /// After all other checks: what a case leaves is only known once it is right.
-  void check_same(const memory::BufferSet& buffers);
+  /// After all other checks: what a case leaves is only known once it is right. `inputs` names what it was given, as
+  /// inputs_name() does; `label` is the case's, for messages.
+  void check_same(const memory::BufferSet& buffers, const std::string& inputs, const std::string& label);
 
   bool failed() const { return outcome_.verdict == Verdict::fail; }
   /// The verdict over all that was checked; `not_run` when nothing was.
   const Verification& outcome() const { return outcome_; }
 
  private:
-  void check_same(const memory::BufferSet& buffers, const SameCheck& check);
+  void check_same(const memory::BufferSet& buffers, const SameCheck& check, const std::string& inputs,
+                  const std::string& label);
   void check(const memory::BufferSet& buffers, const ElementCheck& check, std::size_t limit, bool counts);
   void note(const std::string& method, double error, double tolerance, std::string detail);
 

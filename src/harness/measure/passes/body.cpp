@@ -15,7 +15,7 @@ constexpr std::size_t kHeldLaunches = 900;
 
 }  // namespace
 
-Body::Body(Case::State& state, Control control, std::function<void(Run&)> function, bool latched)
+Body::Body(CaseState& state, Control control, std::function<void(Run&)> function, bool latched)
     : s_(state), control_(control), function_(std::move(function)), keeper_(*state.set, control, latched) {
   rehearse();
   choose_submission();
@@ -39,7 +39,7 @@ void Body::rehearse() {
   };
   const Rehearsing rehearsing(s_.rehearsing);
   keeper_.watch(Keeper::Watching::rehearsal);
-  run(*s_.stream, s_.units(), 0, s_.repeats);
+  run(*s_.stream, s_.units(), 0, s_.declared.repeats);
   keeper_.watch(Keeper::Watching::nothing);
   keeper_.make_arrivals();
 }
@@ -85,7 +85,7 @@ std::optional<double> Body::capture(device::Stream& stream) {
     graphs_.emplace_back(device::Graph(stream, [&] { run(stream, s_.units(), first, last); }));
   };
   add(0, 1);
-  if (s_.repeats > 1) add(1, s_.repeats);
+  if (s_.declared.repeats > 1) add(1, s_.declared.repeats);
   return now() - begin;
 }
 
@@ -98,9 +98,9 @@ void Body::submit(device::Stream& stream, memory::Range units, device::Event* fi
     as_graph ? graphs_[number].launch(stream) : run(stream, units, first, last);
   };
   part(0, 0, 1);
-  if (s_.repeats == 1) return;
+  if (s_.declared.repeats == 1) return;
   if (first_done != nullptr) first_done->record(stream);
-  part(1, 1, s_.repeats);
+  part(1, 1, s_.declared.repeats);
 }
 
 }  // namespace isthmus::harness

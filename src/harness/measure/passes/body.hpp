@@ -12,10 +12,10 @@ namespace isthmus::harness {
 /// The body of Case::measure() and how a pass of it is submitted: launch by launch, or as one graph.
 class Body {
  public:
-  Body(Case::State& state, Control control, std::function<void(Run&)> function, bool latched);
+  Body(CaseState& state, Control control, std::function<void(Run&)> function, bool latched);
 
   bool waits() const { return control_ == Control::waits; }
-  std::size_t repeats() const { return s_.repeats; }
+  std::size_t repeats() const { return s_.declared.repeats; }
   Keeper& keeper() { return keeper_; }
   const Keeper& keeper() const { return keeper_; }
   Submission submission() const { return submission_; }
@@ -37,7 +37,7 @@ class Body {
   std::size_t queue_entries() const;
   void run(device::Stream& stream, memory::Range units, std::size_t first, std::size_t last);
 
-  Case::State& s_;
+  CaseState& s_;
   const Control control_;
   const std::function<void(Run&)> function_;
   Keeper keeper_;

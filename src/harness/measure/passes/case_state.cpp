@@ -10,12 +10,10 @@
 #include "memory/host_memory.hpp"
 #include "memory/parallel.hpp"
 
-namespace isthmus::workload {
+namespace isthmus::harness {
 
-using namespace harness;
-
-Case::State::State(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
-                   const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
+CaseState::CaseState(const CaseSpec& spec_, std::optional<device::DeviceInfo> device_, std::uint64_t seed_,
+                     const SamplingOptions& sampling_, CaseResult& result_, Team& team_)
     : spec(spec_),
       device_info(std::move(device_)),
       seed(seed_),
@@ -25,7 +23,7 @@ Case::State::State(const CaseSpec& spec_, std::optional<device::DeviceInfo> devi
       monitor(device_info ? std::optional(device_info->index) : std::nullopt),
       observers{&monitor, &ranges, &account} {}
 
-Case::State::~State() = default;
+CaseState::~CaseState() = default;
 
 namespace {
 
@@ -36,47 +34,39 @@ std::byte* made_up_address(std::size_t buffer) {
 
 }  // namespace
 
-std::byte* Case::State::device(std::size_t buffer) const {
-  if (const auto& asked = buffers.at(buffer).spec; asked.role == memory::Role::source)
+std::byte* CaseState::device(std::size_t buffer) const {
+  if (const auto& asked = declared.buffers.at(buffer).spec; asked.role == memory::Role::source)
     throw std::logic_error("buffer " + asked.name + " lies on the host only: bring parts of it into a scratch buffer");
   if (rehearsing) return made_up_address(buffer);
   std::byte* address = set ? set->device(buffer) : nullptr;
   if (set && set->view(buffer) != nullptr)
-    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+    throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
                            " is paged, so it has no address for kernels: give them Run::paged()");
   if (address == nullptr)
-    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
+    throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
                            " has no address before measure(): ask for it inside the body");
   return address;
 }
 
-std::byte* Case::State::host(std::size_t buffer) const {
+std::byte* CaseState::host(std::size_t buffer) const {
   if (rehearsing)
-    throw std::logic_error("a queued body asks for the host's copy of buffer " + buffers.at(buffer).spec.name +
+    throw std::logic_error("a queued body asks for the host's copy of buffer " + declared.buffers.at(buffer).spec.name +
                            ": look at it in a check, or measure with Control::waits");
   std::byte* address = set ? set->host(buffer) : nullptr;
   if (address == nullptr)
-    throw std::logic_error("buffer " + buffers.at(buffer).spec.name +
-                           (buffers.at(buffer).spec.role == memory::Role::scratch
+    throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
+                           (declared.buffers.at(buffer).spec.role == memory::Role::scratch
                                 ? " lies on the device only: the host has none of it"
                                 : " has no address before measure(): ask for it inside the body or a check"));
   return address;
 }
 
-const Case::State::Declared& Case::State::checked_buffer(std::size_t buffer) const {
-  const auto& declared = buffers.at(buffer);
-  if (declared.spec.role == memory::Role::scratch)
-    throw std::logic_error("buffer " + declared.spec.name +
-                           " lies on the device only, so no check sees it: make it an output, or read it in the body");
-  return declared;
-}
-
-void Case::State::refuse_known(const std::string& metric) const {
+void CaseState::refuse_known(const std::string& metric) const {
   if (result.find(metric) != nullptr)
     throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
 }
 
-bool Case::State::wants_latch() {
+bool CaseState::wants_latch() {
   consult("--no-latch");
   if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
   return sampling.latch;
@@ -94,7 +84,7 @@ std::optional<double> seconds_of(const Series& metric, double value) {
 
 }  // namespace
 
-void Case::State::judge_ticks(Series& metric) {
+void CaseState::judge_ticks(Series& metric) {
   if (metric.samples.empty() || metric.tick <= 0 || emulated) return;
   std::optional<double> shortest;
   for (const double value : metric.valid()) {
@@ -107,7 +97,7 @@ void Case::State::judge_ticks(Series& metric) {
                                             metric.name, sampling.least_ticks));
 }
 
-void Case::State::end_if_over_budget(std::string_view done) const {
+void CaseState::end_if_over_budget(std::string_view done) const {
   if (!sampling.budget || footprint_only || elapsed() <= *sampling.budget) return;
   const bool has_samples =
       std::ranges::any_of(result.metrics, [](const Series& series) { return !series.samples.empty(); });
@@ -134,7 +124,7 @@ std::optional<double> shortest(const CaseSpec& spec, SamplingOptions sampling, s
 
 }  // namespace
 
-void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
+void CaseState::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
   using Memory = Shortage::Memory;
   const auto refuse_more = [](Memory memory, std::size_t bytes, std::size_t there, double usable, const auto& words) {
     const Shortage shortage = {memory, static_cast<double>(bytes), static_cast<double>(there), usable};
@@ -166,8 +156,8 @@ void Case::State::check_footprint(std::size_t host_bytes, std::size_t device_byt
               });
 }
 
-void Case::State::for_stretches(const Declared& buffer,
-                                const std::function<void(std::size_t, std::size_t, std::size_t)>& use) {
+void CaseState::for_stretches(const DeclaredBuffer& buffer,
+                              const std::function<void(std::size_t, std::size_t, std::size_t)>& use) {
   constexpr std::size_t kGrain = std::size_t{1} << 16;
   const auto& shape = buffer.shape;
   if (shape.columns == shape.pitch) {
@@ -182,8 +172,8 @@ void Case::State::for_stretches(const Declared& buffer,
       });
 }
 
-void Case::State::fill(std::size_t index) {
-  const auto& buffer = buffers[index];
+void CaseState::fill(std::size_t index) {
+  const auto& buffer = declared.buffers[index];
   if (!buffer.fill) return;
   std::byte* host = set->host(index);
   if (buffer.whole) return buffer.fill(host, 0, buffer.elements());
@@ -193,9 +183,9 @@ void Case::State::fill(std::size_t index) {
   });
 }
 
-void Case::State::clear_padding(const Declared& buffer, std::byte* row) {
+void CaseState::clear_padding(const DeclaredBuffer& buffer, std::byte* row) {
   const auto& [rows, columns, pitch] = buffer.shape;
   if (columns < pitch) std::memset(row + columns * buffer.element_bytes, 0, (pitch - columns) * buffer.element_bytes);
 }
 
-}  // namespace isthmus::workload
+}  // namespace isthmus::harness

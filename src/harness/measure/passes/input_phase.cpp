@@ -23,18 +23,16 @@ namespace isthmus::harness {
 
 namespace {
 
-using Declared = Case::State::Declared;
-
-std::size_t bytes_of(const Declared& buffer) {
+std::size_t bytes_of(const DeclaredBuffer& buffer) {
   return buffer.elements() * buffer.element_bytes;
 }
 
 /// Of a buffer's elements, made anew, piece by piece and in several threads: use(piece, number of its first element,
 /// byte of the buffer's memory where it belongs).
 template <class Use>
-void make_anew(const Declared& buffer, const Use& use) {
+void make_anew(const DeclaredBuffer& buffer, const Use& use) {
   constexpr std::size_t kPiece = std::size_t{1} << 16;
-  Case::State::for_stretches(buffer, [&](std::size_t offset, std::size_t first, std::size_t last) {
+  CaseState::for_stretches(buffer, [&](std::size_t offset, std::size_t first, std::size_t last) {
     std::vector<std::byte> made(std::min(kPiece, last - first) * buffer.element_bytes);
     for (std::size_t at = first; at < last; at += kPiece) {
       const std::size_t end = std::min(at + kPiece, last);
@@ -45,35 +43,35 @@ void make_anew(const Declared& buffer, const Use& use) {
 }
 
 /// Of the buffers that have a fill.
-std::vector<std::size_t> filled(const Case::State& state) {
+std::vector<std::size_t> filled(const CaseState& state) {
   std::vector<std::size_t> list;
-  for (std::size_t i = 0; i < state.buffers.size(); ++i) {
-    if (state.buffers[i].fill) list.push_back(i);
+  for (std::size_t i = 0; i < state.declared.buffers.size(); ++i) {
+    if (state.declared.buffers[i].fill) list.push_back(i);
   }
   return list;
 }
 
 /// Cases with the same inputs may still differ in what they hold of them.
-std::string scratch_name(const Case::State& state) {
+std::string scratch_name(const CaseState& state) {
   std::string name = "scratch file";
   for (const auto i : filled(state))
-    name += fmt::format(" {}:{}", state.buffers[i].spec.name, bytes_of(state.buffers[i]));
+    name += fmt::format(" {}:{}", state.declared.buffers[i].spec.name, bytes_of(state.declared.buffers[i]));
   return name;
 }
 
-std::size_t scratch_bytes(const Case::State& state) {
+std::size_t scratch_bytes(const CaseState& state) {
   const auto list = filled(state);
   return std::accumulate(list.begin(), list.end(), std::size_t{0},
-                         [&](std::size_t sum, std::size_t i) { return sum + bytes_of(state.buffers[i]); });
+                         [&](std::size_t sum, std::size_t i) { return sum + bytes_of(state.declared.buffers[i]); });
 }
 
 }  // namespace
 
 /// All elements of all buffers, one after the other.
 struct InputPhase::Scratch {
-  explicit Scratch(const Case::State& state) : file(workload::open_scratch_file()) {
+  explicit Scratch(const CaseState& state) : file(workload::open_scratch_file()) {
     for (const auto i : filled(state)) {
-      const auto& buffer = state.buffers[i];
+      const auto& buffer = state.declared.buffers[i];
       if (buffer.whole)
         throw std::logic_error("buffer " + buffer.spec.name +
                                " is filled as a whole, so it cannot be written in pieces");
@@ -92,18 +90,18 @@ struct InputPhase::Scratch {
   std::size_t bytes = 0;
 };
 
-bool InputPhase::is_in(const Case::State& state) {
-  return state.file_reader || writes_input(state.spec);
+bool InputPhase::is_in(const CaseState& state) {
+  return state.declared.file_reader || writes_input(state.spec);
 }
 
-void InputPhase::check_room(const Case::State& state) {
+void InputPhase::check_room(const CaseState& state) {
   if (writes_input(state.spec) && !holds_shared_input(state.inputs_name(), scratch_name(state)))
     workload::need_scratch_room(scratch_bytes(state));
 }
 
-InputPhase::InputPhase(Case::State& state)
-    : s_(state), buffers_(state.file_reader ? state.file_reader->buffers : filled(state)) {
-  if (state.file_reader) return;
+InputPhase::InputPhase(CaseState& state)
+    : s_(state), buffers_(state.declared.file_reader ? state.declared.file_reader->buffers : filled(state)) {
+  if (state.declared.file_reader) return;
   const Watched writing(s_, "written", Part::inputs);
   scratch_ = std::static_pointer_cast<const Scratch>(
       shared_input(state.inputs_name(), scratch_name(state),
@@ -115,14 +113,14 @@ bool InputPhase::reads(std::size_t buffer) const {
 }
 
 FileReading InputPhase::read() {
-  const int file = scratch_ ? scratch_->file : s_.file->descriptor();
-  FileReading reading{.seconds = 0, .bytes = scratch_ ? scratch_->bytes : s_.file->bytes(), .resident = {}};
+  const int file = scratch_ ? scratch_->file : s_.declared.file->descriptor();
+  FileReading reading{.seconds = 0, .bytes = scratch_ ? scratch_->bytes : s_.declared.file->bytes(), .resident = {}};
   {
     const Watched inputs(s_, "", Part::inputs);
     for (const auto index : buffers_) {
-      const auto& buffer = s_.buffers[index];
-      Case::State::for_stretches(buffer, [&](std::size_t offset, std::size_t, std::size_t) {
-        Case::State::clear_padding(buffer, s_.set->host(index) + offset);
+      const auto& buffer = s_.declared.buffers[index];
+      CaseState::for_stretches(buffer, [&](std::size_t offset, std::size_t, std::size_t) {
+        CaseState::clear_padding(buffer, s_.set->host(index) + offset);
       });
     }
     memory::drop_cached_pages(file);
@@ -134,7 +132,7 @@ FileReading InputPhase::read() {
     std::size_t offset = 0;
     for (const auto buffer : scratch_ ? buffers_ : std::vector<std::size_t>{}) {
       read_rows(buffer, offset);
-      offset += bytes_of(s_.buffers[buffer]);
+      offset += bytes_of(s_.declared.buffers[buffer]);
     }
     if (!scratch_) read_by_user();
     reading.seconds = now() - begin;
@@ -146,7 +144,7 @@ FileReading InputPhase::read() {
 
 /// One thread reads, as the originals do. Many rows with padding between them take one call.
 void InputPhase::read_rows(std::size_t index, std::size_t offset) const {
-  const auto& buffer = s_.buffers[index];
+  const auto& buffer = s_.declared.buffers[index];
   const auto& shape = buffer.shape;
   std::byte* host = s_.set->host(index);
   const std::size_t all = bytes_of(buffer);
@@ -171,9 +169,9 @@ void InputPhase::read_rows(std::size_t index, std::size_t offset) const {
 }
 
 void InputPhase::read_by_user() const {
-  const auto next = s_.file_reader->open();
+  const auto next = s_.declared.file_reader->open();
   for (const auto index : buffers_) {
-    const auto& buffer = s_.buffers[index];
+    const auto& buffer = s_.declared.buffers[index];
     const auto& [rows, columns, pitch] = buffer.shape;
     std::byte* host = s_.set->host(index);
     for (std::size_t row = 0; row < rows; ++row) next(host + row * pitch * buffer.element_bytes, columns);
@@ -184,7 +182,7 @@ void InputPhase::read_by_user() const {
 double InputPhase::count_wrong() const {
   std::atomic<std::size_t> wrong = 0;
   for (const auto index : buffers_) {
-    const auto& buffer = s_.buffers[index];
+    const auto& buffer = s_.declared.buffers[index];
     const std::byte* host = s_.set->host(index);
     make_anew(buffer, [&](std::span<const std::byte> piece, std::size_t, std::size_t offset) {
       if (std::memcmp(piece.data(), host + offset, piece.size()) == 0) return;

@@ -20,12 +20,12 @@ struct FileReading {
 class InputPhase {
  public:
   /// Whether the case has one: its input is written to a file first, or the user has named one.
-  static bool is_in(const Case::State& state);
+  static bool is_in(const CaseState& state);
   /// Throws Skip (memory) where a file that is still to be written does not fit.
-  static void check_room(const Case::State& state);
+  static void check_room(const CaseState& state);
 
   /// Writes the file where none is named. It is kept for the cases with the same inputs that follow.
-  explicit InputPhase(Case::State& state);
+  explicit InputPhase(CaseState& state);
   bool reads(std::size_t buffer) const;
   /// Asks for a cold page cache, reads, and compares what was read with what the buffers' fills give.
   FileReading read();
@@ -36,7 +36,7 @@ class InputPhase {
   void read_by_user() const;
   double count_wrong() const;
 
-  Case::State& s_;
+  CaseState& s_;
   std::vector<std::size_t> buffers_;  ///< in the order of the file
   std::shared_ptr<const Scratch> scratch_;
 };

@@ -15,7 +15,7 @@
 
 namespace isthmus::harness {
 
-Measurement::Measurement(Case::State& state, Control control, std::function<void(Run&)> body)
+Measurement::Measurement(CaseState& state, Control control, std::function<void(Run&)> body)
     : s_(state),
       latched_(s_.wants_latch()),
       placement_(*s_.spec.placement),
@@ -63,7 +63,7 @@ void Measurement::run() {
 namespace {
 
 template <class Step>
-double clocked(Case::State& state, const char* name, Step step) {
+double clocked(CaseState& state, const char* name, Step step) {
   const Watched piece(state, name, Part::samples);
   const double begin = now();
   step();
@@ -82,7 +82,7 @@ void Measurement::allocate() {
   s_.end_if_over_budget("touching host memory");
   {
     const Watched inputs(s_, "", Part::inputs);
-    for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
+    for (std::size_t i = 0; i < s_.declared.buffers.size(); ++i) {
       if (!input_phase_ || !input_phase_->reads(i)) s_.fill(i);
       s_.end_if_over_budget("making the inputs");
     }
@@ -115,8 +115,8 @@ void Measurement::set_driver_prefetch(Allocation& allocation) {
   const auto value = s_.driver_prefetch();
   if (!value) return;
   driver_prefetch_.emplace(*value);
-  for (std::size_t i = 0; i < s_.buffers.size(); ++i) {
-    const auto& spec = s_.buffers[i].spec;
+  for (std::size_t i = 0; i < s_.declared.buffers.size(); ++i) {
+    const auto& spec = s_.declared.buffers[i].spec;
     if (spec.role != memory::Role::scratch && spec.role != memory::Role::host)
       driver_prefetch_->set(s_.set->host(i), spec.bytes);
   }
@@ -285,20 +285,14 @@ void Measurement::sample_nothing() {
   for (int i = 0; i < (s_.emulated ? 1 : kSamples); ++i) series.samples.push_back(passes_.nothing());
 }
 
-}  // namespace isthmus::harness
-
-namespace isthmus::workload {
-
-using namespace harness;
-
-std::optional<std::string_view> Case::State::driver_prefetch() const {
+std::optional<std::string_view> CaseState::driver_prefetch() const {
   if (!spec.placement || !(*spec.placement)->managed() || spec.find(kDriverPrefetch) == nullptr) return std::nullopt;
   consult(kDriverPrefetch);
   const auto value = spec.choice(kDriverPrefetch);
   return value == kDriverPrefetchDefault ? std::nullopt : std::optional(value);
 }
 
-memory::PagingOptions Case::State::paging() const {
+memory::PagingOptions CaseState::paging() const {
   const auto page = static_cast<std::size_t>(spec.integer(kPageAxis));
   if (!std::has_single_bit(page) || page > paging::kMostPage)
     throw Skip(fmt::format("pages are powers of two from 4 KiB to 2 MiB, and {} is {}", kPageAxis, page),
@@ -320,13 +314,13 @@ memory::PagingOptions Case::State::paging() const {
           .queues = queues};
 }
 
-void Case::State::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {
+void CaseState::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged) {
   if (!spec.placement)
     throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
   if (spec.placement && (*spec.placement)->chunked && control == Control::waits)
     throw Skip(spec.workload->name() + " looks at results on the way, so it cannot be cut into chunks",
                SkipKind::not_applicable);
-  if (spec.placement && (*spec.placement)->chunked && chunk_units == 0)
+  if (spec.placement && (*spec.placement)->chunked && declared.chunk_units == 0)
     throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
   const bool pages = (*spec.placement)->paged;
   if (pages && paged.indices.empty())
@@ -337,7 +331,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
           fmt::format("measure() reports metric {} itself; give that of the workload another name", name));
   }
   std::vector<memory::BufferSpec> specs;
-  for (const auto& buffer : buffers) specs.push_back(buffer.spec);
+  for (const auto& buffer : declared.buffers) specs.push_back(buffer.spec);
   for (const auto index : paged.indices) specs.at(index).paged = pages;
   set = std::make_unique<memory::BufferSet>(
       *spec.placement, std::move(specs),
@@ -345,7 +339,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
                                pages ? this->paging() : memory::PagingOptions{}});
   const auto inputs = inputs_name();
   std::size_t shared_bytes = 0, there_already = 0;
-  for (const auto& input : shared_inputs) {
+  for (const auto& input : declared.shared_inputs) {
     shared_bytes += input.bytes;
     if (holds_shared_input(inputs, input.name)) there_already += input.bytes;
   }
@@ -360,7 +354,7 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
     result.traffic = rehearsed.keeper().traffic();
     throw FootprintKnown{};
   }
-  for (const auto& input : shared_inputs) {
+  for (const auto& input : declared.shared_inputs) {
     input.get();
     end_if_over_budget("making the inputs");
   }
@@ -371,4 +365,4 @@ void Case::State::measure(Control control, std::function<void(Run&)> body, const
   verifier.check_own();
 }
 
-}  // namespace isthmus::workload
+}  // namespace isthmus::harness

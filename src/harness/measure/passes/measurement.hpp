@@ -26,7 +26,7 @@ struct Allocation {
 
 class Measurement {
  public:
-  Measurement(Case::State& state, Control control, std::function<void(Run&)> body);
+  Measurement(CaseState& state, Control control, std::function<void(Run&)> body);
   void run();
   /// Frees the last cycle's buffers and writes down what spans cycles.
   void finish();
@@ -56,7 +56,7 @@ class Measurement {
   void report_rates();
   void report_overlap();
 
-  Case::State& s_;
+  CaseState& s_;
   const bool latched_;
   const memory::Placement placement_;
   Body body_;

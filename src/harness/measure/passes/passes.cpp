@@ -9,7 +9,7 @@ namespace isthmus::harness {
 
 using memory::Travel;
 
-Passes::Passes(Case::State& state, Body& body, bool latched)
+Passes::Passes(CaseState& state, Body& body, bool latched)
     : s_(state),
       body_(body),
       placement_(*state.spec.placement),
@@ -17,9 +17,9 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
       stream_(*state.stream),
       units_(state.units()),
       timer_(stream_, state.sampling.latch_timeout) {
-  for (const auto& buffer : s_.buffers) {
+  for (const auto& buffer : s_.declared.buffers) {
     const auto role = buffer.spec.role;
-    const bool copied = set_.copied(static_cast<std::size_t>(&buffer - s_.buffers.data()));
+    const bool copied = set_.copied(static_cast<std::size_t>(&buffer - s_.declared.buffers.data()));
     if (copied && (role == memory::Role::input || role == memory::Role::inout)) in_bytes_ += buffer.spec.bytes;
     if (role == memory::Role::output || role == memory::Role::inout) out_bytes_ += buffer.spec.bytes;
     has_inout_ |= role == memory::Role::inout;
@@ -35,7 +35,7 @@ Passes::Passes(Case::State& state, Body& body, bool latched)
   latch_whole_ = latch_copies_ && latch_kernel_;
   if (latch_copies_ || latch_kernel_) s_.consult("--latch-timeout");
   body_.keeper().timer = &timer_;
-  if (placement_->chunked) chunks_ = memory::cut(s_.chunk_units, s_.sampling.chunks);
+  if (placement_->chunked) chunks_ = memory::cut(s_.declared.chunk_units, s_.sampling.chunks);
 }
 
 /// Poison and fresh inputs where the last pass left results, and cold caches.
@@ -45,8 +45,8 @@ void Passes::reset() {
     set_.reset(stream_);
   }
   const Watched inputs(s_, "", Part::inputs);
-  for (std::size_t i = 0; dirty_ && i < s_.buffers.size(); ++i) {
-    if (s_.buffers[i].spec.role == memory::Role::inout) s_.fill(i);
+  for (std::size_t i = 0; dirty_ && i < s_.declared.buffers.size(); ++i) {
+    if (s_.declared.buffers[i].spec.role == memory::Role::inout) s_.fill(i);
   }
   dirty_ = false;
   // On a host whose inputs lay modified in the caches of 16 cores, a 1 MiB copy to the device took 20 to 190 us.

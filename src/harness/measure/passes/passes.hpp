@@ -24,7 +24,7 @@ struct Pass {
 
 class Passes {
  public:
-  Passes(Case::State& state, Body& body, bool latched);
+  Passes(CaseState& state, Body& body, bool latched);
   ~Passes() { set_.stop(); }
   Passes(const Passes&) = delete;
   Passes& operator=(const Passes&) = delete;
@@ -66,7 +66,7 @@ class Passes {
   Next next_in() const { return has_in_ && placement_->two_memories() ? Next::copy_in : Next::kernel; }
   Next next_out() const { return has_out_ && placement_->two_memories() ? Next::copy_out : Next::kernel; }
 
-  Case::State& s_;
+  CaseState& s_;
   Body& body_;
   const memory::Placement placement_;
   memory::BufferSet& set_;

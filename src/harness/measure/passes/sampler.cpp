@@ -7,7 +7,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/measure/results/statistics.hpp"
 #include "harness/plan/names.hpp"
 #include "workload/clock.hpp"
 
@@ -27,23 +26,17 @@ std::set<std::size_t> on_any_rank(Team& team, const std::set<std::size_t>& sampl
   return all;
 }
 
-/// nullopt: go on; else why sampling ends after `taken` samples. Rank 0's word holds for all ranks of the case.
-std::optional<Stop> stop_after(Case::State& s, std::size_t taken, double sampled_for, const StoppingRule& rule,
+/// As the case's rule has it on rank 0, whose word holds for all ranks of the case.
+std::optional<Stop> stop_after(CaseState& s, std::size_t taken, double seconds, const Reading& reading,
                                std::span<const Series> all) {
-  const auto settled = [&] {
-    return std::all_of(all.begin(), all.end(), [](const auto& series) { return median_is_settled(series.valid()); });
-  };
-  const auto own = [&]() -> std::optional<Stop> {
-    if (s.emulated && !s.sampling.samples) return Stop::emulated;
-    int most = rule.most;
-    const bool long_enough = !s.adaptive() || sampled_for >= s.least_time();
-    if (s.adaptive() && !s.sampling.least_time && sampled_for >= s.sampling.long_sampling)
-      most = std::min(most, s.sampling.enough_long);
-    if (s.adaptive() && long_enough && settled()) return Stop::interval;
-    if (long_enough && taken >= static_cast<std::size_t>(most)) return Stop::samples;
-    if (s.over_budget(rule.budget_share)) return Stop::budget;
-    return std::nullopt;
-  }();
+  const auto own = s.stopping_rule({.taken = taken,
+                                    .most = reading.most,
+                                    .seconds = seconds,
+                                    .least_time = s.adaptive() ? s.least_time() : 0,
+                                    .over_budget = s.over_budget(reading.budget_share),
+                                    .emulated = s.emulated,
+                                    .sampling = s.sampling,
+                                    .series = all});
   constexpr int kGoOn = -1;
   const int decided = static_cast<int>(s.team.first(own ? static_cast<int>(*own) : kGoOn));
   if (s.team.interrupted()) return Stop::interrupted;
@@ -52,7 +45,7 @@ std::optional<Stop> stop_after(Case::State& s, std::size_t taken, double sampled
 
 }  // namespace
 
-void sample_all(Case::State& s, std::span<Series> all, const StoppingRule& rule,
+void sample_all(CaseState& s, std::span<Series> all, const Reading& reading,
                 const std::function<Taken(std::size_t index)>& take) {
   std::set<std::size_t> invalid;
   std::optional<Stop> stop;
@@ -78,14 +71,14 @@ void sample_all(Case::State& s, std::span<Series> all, const StoppingRule& rule,
       if (taken.batch > 0) all[i].batch = taken.batch;
       all[i].invalid.assign(invalid.begin(), invalid.end());
     }
-    stop = stop_after(s, index + 1, now() - since, rule, all);
+    stop = stop_after(s, index + 1, now() - since, reading, all);
     for (auto* observer : s.observers) {
       for (const auto& warning : observer->spoilt(index, stop.has_value())) {
         s.result.warn(warning.code, warning.message, warning.samples);
         invalid.insert(warning.samples.begin(), warning.samples.end());
       }
     }
-    if (rule.go_on && !rule.go_on(stop.has_value()) && !stop) break;
+    if (reading.go_on && !reading.go_on(stop.has_value()) && !stop) break;
   }
   if (s.team.interrupted()) {
     stop = Stop::interrupted;

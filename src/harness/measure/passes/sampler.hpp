@@ -11,15 +11,15 @@
 namespace isthmus::harness {
 
 /// One sample. The device spoils it (Monitor), a latch that went on too early (StreamTimer), an observer, or the
-/// workload (Case::spoil); Series::valid() leaves it out.
+/// workload (Sampling::invalidate); Series::valid() leaves it out.
 struct Taken {
   std::vector<double> values{};   ///< one of each series
   std::vector<Warning> spoilt{};  ///< why it does not count
   int batch = 0;                  ///< operations that were timed together; 0: as the series say
 };
 
-/// When sampling ends, besides the number of samples and the time that were asked for.
-struct StoppingRule {
+/// What bounds one reading, besides the case's stopping rule.
+struct Reading {
   int most = 0;             ///< samples
   double budget_share = 1;  ///< of the case's seconds, which have run since its start
   /// Asked after each sample; false ends the reading. `last`: no sample follows.
@@ -29,7 +29,7 @@ struct StoppingRule {
 /// Samples all series together, each value by value: `take(index)` takes one sample of every one. A sample that the
 /// body or an observer spoils is invalid in all of them, and does not settle a median. Of several ranks, each takes as
 /// many as rank 0.
-void sample_all(Case::State& state, std::span<Series> all, const StoppingRule& rule,
+void sample_all(CaseState& state, std::span<Series> all, const Reading& reading,
                 const std::function<Taken(std::size_t index)>& take);
 
 }  // namespace isthmus::harness

@@ -103,9 +103,9 @@ void contend(Case& c, const Variant& variant) {
   const int times = [&] {
     c.team().start();
     copies.run();  // the first is slower
-    return repetitions(c, copies.run().all, c.largest_batch());
+    return repetitions(c, copies.run().all, c.sampling().largest_batch());
   }();
-  c.sample(metrics, [&] {
+  c.sampling().sample(metrics, [&] {
     const auto at_once = team.exchange(together(times));
     const auto alone = rates(bytes, team.exchange(in_turn(times)));
     const double rate = bytes * team.size() / *std::max_element(at_once.begin(), at_once.end());

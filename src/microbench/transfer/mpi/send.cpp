@@ -170,8 +170,8 @@ void send(Case& c, const Ends& ends, bool duplex) {
 
   constexpr int kMost = 1000;
   const int round_trips = repetitions(c, 2 * pair.ping_pong(2), kMost);
-  c.sample(latency("latency"), [&] {
-    c.batch(round_trips);
+  c.sampling().sample(latency("latency"), [&] {
+    c.sampling().batch(round_trips);
     settle();
     return slowest(pair.ping_pong(round_trips));
   });
@@ -183,8 +183,8 @@ void send(Case& c, const Ends& ends, bool duplex) {
   std::vector<Metric> metrics{rate("rate", in_window * pairs)};
   if (pairs > 1) metrics.push_back(rate("rate_slowest", in_window));
   const int repeated = repetitions(c, pair.windows(1), kMost);
-  c.sample(metrics, [&] {
-    c.batch(repeated);
+  c.sampling().sample(metrics, [&] {
+    c.sampling().batch(repeated);
     settle();
     auto seconds = team.exchange(pair.windows(repeated));
     seconds.resize(static_cast<std::size_t>(pairs));  // of those who lead

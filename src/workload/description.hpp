@@ -1,6 +1,6 @@
 #pragma once
 
-// What a registration says; known to the harness only.
+// What a registration says, for who runs workloads; authors write registration.hpp.
 
 #include "workload/registration.hpp"
 
@@ -37,6 +37,9 @@ struct Workload::Description {
   const Preset* find_preset(std::string_view name) const noexcept;
 };
 
+/// The axis of a record that keeps cases of two files apart; its value begins the file's hash.
+inline constexpr const char* kInputFile = "input_file";
+
 std::string to_text(const AxisValue& value);
 
 /// Whether the case's input is written to a file first, and read from it in a phase of its own.
@@ -47,9 +50,3 @@ bool writes_input(const CaseSpec& spec);
 void check_registration(const Workload& workload);
 
 }  // namespace isthmus::workload
-
-namespace isthmus::harness {
-
-using namespace workload;
-
-}  // namespace isthmus::harness

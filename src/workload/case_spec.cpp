@@ -1,6 +1,6 @@
 #include <stdexcept>
 
-#include "harness/plan/description.hpp"
+#include "workload/description.hpp"
 #include "workload/driver_prefetch.hpp"
 
 namespace isthmus::workload {

@@ -3,9 +3,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/plan/description.hpp"
-#include "harness/plan/input_files.hpp"
 #include "paging/placement.hpp"
+#include "workload/registry.hpp"
 
 namespace isthmus::workload {
 
@@ -66,7 +65,7 @@ void check_registration(const Workload& workload) {
     if (axis == nullptr || std::ranges::find(axis->choices, AxisValue("file")) == axis->choices.end())
       refuse("reads a file where axis " + description.file->axis + " is file, which that axis does not take");
     if (axis->how) refuse("has its file in axis " + axis->name + ", which says how the work is done");
-    if (description.find_axis(harness::kInputFile) != nullptr)
+    if (description.find_axis(kInputFile) != nullptr)
       refuse("declares axis input_file, which is that of the file that it reads");
   }
   if (description.file_phase) {
@@ -209,6 +208,30 @@ const Size* Workload::Description::find_size(std::string_view name) const noexce
 }
 const Preset* Workload::Description::find_preset(std::string_view name) const noexcept {
   return find_named(presets, name);
+}
+
+// Constructed at their first use: registrations run before main() in any order.
+std::map<std::string, Workload>& registered_workloads() {
+  static std::map<std::string, Workload> workloads;
+  return workloads;
+}
+
+std::map<std::string, RegisteredFamily>& registered_families() {
+  static std::map<std::string, RegisteredFamily> families;
+  return families;
+}
+
+Registration::Registration(Workload workload) {
+  std::string name = workload.name();
+  check_registration(workload);
+  if (!registered_workloads().emplace(name, std::move(workload)).second)
+    throw std::logic_error("two workloads are registered as " + name);
+}
+
+Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
+  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
+  if (!registered_families().try_emplace(prefix, RegisteredFamily{make, {}}).second)
+    throw std::logic_error("two families are registered as " + prefix);
 }
 
 }  // namespace isthmus::workload
