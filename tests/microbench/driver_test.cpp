@@ -5,6 +5,7 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/measure/case/host.hpp"
+#include "harness/ranks/interrupt.hpp"
 #include "harness/plan/workloads.hpp"
 
 namespace isthmus::microbench {
