@@ -107,12 +107,13 @@ def read_ends(path, most: int = _MOST_SAID) -> Ends:
     return Ends(head.decode("utf-8", errors="replace"), tail.decode("utf-8", errors="replace"), left_out)
 
 
-def sha256(path) -> str:
-    """Digest of a file, in hexadecimal digits. Raises OSError for what is no file."""
+def sha256(path, first: int | None = None) -> str:
+    """Digest of a file, or of its `first` bytes, in hexadecimal digits. Raises OSError for what is no file."""
     digest = hashlib.sha256()
     with open_file(path) as file:
-        while block := file.read(MIB):
+        while block := file.read(MIB if first is None else min(MIB, first)):
             digest.update(block)
+            first = None if first is None else first - len(block)
     return digest.hexdigest()
 
 

@@ -110,7 +110,10 @@ def _read(process, timeout: float) -> tuple[str, str, str | None]:
             thread.join(5)
     if any(len(text) > MOST for text in read.values()):
         failure = f"prints more than {MOST // 2**20} MiB"
-    out, err = (read.get(name, b"").decode("utf-8", errors="replace") for name in streams)
+    texts = (read.get(name, b"") for name in streams)
+    if failure:  # the tool was ended in the middle of a line, and half of one says something else
+        texts = (text[: text.rfind(b"\n") + 1] for text in texts)
+    out, err = (text.decode("utf-8", errors="replace") for text in texts)
     return out, err, failure
 
 

@@ -121,7 +121,7 @@ def _variants(parameters: dict) -> list[str]:
 
 
 #: Variables that are results, so that -S sets none of them.
-RESULTS = (*FINGERPRINT, "spec", "unjudged", "kept")
+RESULTS = (*FINGERPRINT, "spec", "unjudged", "kept", "skipped_cases")
 
 
 class Fingerprinted(rfm.RegressionTestPlugin):
@@ -154,6 +154,8 @@ class Fingerprinted(rfm.RegressionTestPlugin):
     unjudged = builtins.variable(str, value="", loggable=True)
     #: Paths of the record files that were kept of this check, red or green.
     kept = builtins.variable(typ.List[str], value=[], loggable=True)
+    #: Cases that this check skipped while it measured others, each with its reason.
+    skipped_cases = builtins.variable(typ.List[str], value=[], loggable=True)
 
     def keep_fingerprint(self, cases: list[dict]) -> None:
         for name, value in fingerprint(cases).items():

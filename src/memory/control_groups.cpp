@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -81,12 +82,24 @@ std::optional<std::string> group_of(const fs::path& root, const Version& version
   return std::nullopt;
 }
 
-/// Number in a file; nullopt where it is absent, or says "max".
-std::optional<std::size_t> number_in(const fs::path& path) {
+/// What a group's file says.
+struct Number {
+  std::optional<std::size_t> value;  ///< nullopt where the file is absent, or says "max"
+  bool known = true;                 ///< false where the file is there and says neither a number nor "max"
+};
+
+Number number_in(const fs::path& path) {
+  std::error_code problem;
+  const auto kind = fs::status(path, problem).type();
+  if (kind == fs::file_type::not_found) return {};
   std::ifstream stream(path);
+  std::string word;
+  stream >> word;
+  if (word == "max") return {};
   std::size_t value = 0;
-  if (stream >> value) return value;
-  return std::nullopt;
+  const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (word.empty() || failure != std::errc{} || end != word.data() + word.size()) return {std::nullopt, false};
+  return {value};
 }
 
 /// Whether the group of this folder has this process.
@@ -136,18 +149,21 @@ ControlGroupMemory left_below(const fs::path& root, const Mount& mount, const st
                               const Version& version) {
   const fs::path point = root / fs::path(mount.point).relative_path();
   const auto found = path_inside(point, mount, group);
-  if (!found) return {.bytes = std::nullopt, .known = false};
+  if (!found) return {.bytes = std::nullopt, .unknown = "it is hidden by a namespace"};
   std::string inside = *found;
-  std::optional<std::size_t> least;
+  ControlGroupMemory least;
   for (;;) {
     while (inside.ends_with('/')) inside.pop_back();
     const fs::path folder = point.string() + inside;
     const auto limit = number_in(folder / version.limit), used = number_in(folder / version.used);
-    if (limit) {
-      const std::size_t left = *limit - std::min(*limit, used.value_or(0));
-      least = std::min(least.value_or(left), left);
+    if (limit.value) {
+      const std::size_t left = *limit.value - std::min(*limit.value, used.value.value_or(0));
+      least.bytes = std::min(least.bytes.value_or(left), left);
     }
-    if (inside.empty()) return {.bytes = least};
+    if (!limit.known) least.unknown = (folder / version.limit).string() + " says no number";
+    if (limit.value && (!used.known || !used.value))
+      least.unknown = (folder / version.used).string() + " says no number";
+    if (inside.empty()) return least;
     const auto slash = inside.rfind('/');
     inside.erase(slash == std::string::npos ? 0 : slash);
   }
@@ -157,13 +173,18 @@ ControlGroupMemory left_below(const fs::path& root, const Mount& mount, const st
 
 ControlGroupMemory control_group_memory(const fs::path& root) {
   ControlGroupMemory all;
+  for (const char* file : {"proc/self/cgroup", "proc/self/mountinfo"}) {
+    std::error_code problem;
+    if (fs::exists(root / file, problem) && !std::ifstream(root / file))
+      all.unknown = (root / file).string() + " cannot be read";
+  }
   for (const Version* version : {&kVersion1, &kVersion2}) {
     const auto group = group_of(root, *version);
     if (!group) continue;
     for (const auto& mount : mounts_of(root, *version)) {
-      const auto [left, known] = left_below(root, mount, *group, *version);
+      const auto [left, unknown] = left_below(root, mount, *group, *version);
       if (left) all.bytes = std::min(all.bytes.value_or(*left), *left);
-      all.known &= known;
+      if (!unknown.empty()) all.unknown = unknown;
     }
   }
   return all;

@@ -95,11 +95,11 @@ HostMemory machine_memory(const std::filesystem::path& root, std::optional<std::
         format_bytes(kLeast), kSet);
   }
   if (group.bytes) found.bytes = std::min(found.bytes, *group.bytes);
-  if (!group.known && found.doubt.empty())
+  if (!group.unknown.empty() && found.doubt.empty())
     found.doubt = fmt::format(
-        "the control group of this process is hidden by a namespace, so how much host memory it may take is not known; "
+        "the limit of this process's control group is not known ({}), so neither is how much host memory it may take; "
         "{}",
-        kSet);
+        group.unknown, kSet);
   return found;
 }
 

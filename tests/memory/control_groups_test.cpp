@@ -102,7 +102,7 @@ TEST_F(ControlGroups, OfANamespaceAreFoundByTheirProcesses) {
   write("/proc/self/cgroup", "0::/inner\n");
   group_2("/sys/fs/cgroup/pods/other/inner", "100");
   write("/sys/fs/cgroup/pods/other/inner/cgroup.procs", "1\n");
-  EXPECT_FALSE(control_group_memory(root_).known);
+  EXPECT_NE(control_group_memory(root_).unknown, "");
   EXPECT_EQ(left(), std::nullopt);
   EXPECT_NE(machine_memory(root_, 1000).doubt.find("free"), std::string::npos) << "what is worse is said";
   write("/proc/meminfo", "MemAvailable: 1 kB\n");
@@ -111,9 +111,24 @@ TEST_F(ControlGroups, OfANamespaceAreFoundByTheirProcesses) {
   group_2("/sys/fs/cgroup/pods/ours/inner", "max");
   group_2("/sys/fs/cgroup/pods/ours", "700");
   write("/sys/fs/cgroup/pods/ours/inner/cgroup.procs", "1\n" + std::to_string(getpid()) + "\n");
-  EXPECT_TRUE(control_group_memory(root_).known);
+  EXPECT_EQ(control_group_memory(root_).unknown, "");
   EXPECT_EQ(left(), 700u);
   EXPECT_EQ(machine_memory(root_, 1000).doubt, "");
+}
+
+TEST_F(ControlGroups, AFileThatSaysNoNumberIsNotTakenForNoLimit) {
+  write("/proc/self/mountinfo", kMount1);
+  write("/proc/self/cgroup", "4:memory:/a\n");
+  write("/proc/meminfo", "MemAvailable: 1 kB\n");
+  group_1("/a", "700", "100");
+  EXPECT_EQ(control_group_memory(root_).unknown, "");
+  for (const auto& [limit, used] : {std::pair{"", "100"}, {"many", "100"}, {"-1", "100"}, {"700 ", ""}, {"700", "x"}}) {
+    group_1("/a", limit, used);
+    EXPECT_NE(control_group_memory(root_).unknown.find("_in_bytes says no number"), std::string::npos) << limit << used;
+  }
+  EXPECT_NE(machine_memory(root_, 1000).doubt.find("memory.usage_in_bytes says no number"), std::string::npos);
+  fs::remove_all(root_ / "sys");
+  EXPECT_EQ(control_group_memory(root_).unknown, "");
 }
 
 TEST_F(ControlGroups, OfFilesThatAreNoneSetNoLimit) {

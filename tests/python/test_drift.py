@@ -239,3 +239,16 @@ def test_a_smaller_suite_can_be_said(tmp_path, capsys):
     cases = without(without(fleet(), 10, workload="w1"), 10, node="n2", workload="w1")
     assert asked(tmp_path, capsys, cases)[0] == exits.FOUND
     assert asked(tmp_path, capsys, cases, "--without", "workload=*/w1")[0] == exits.PASSED
+
+
+def test_days_without_a_job_are_said(tmp_path, capsys):
+    cases = [case for case in history(steady(45)) if not 20 <= int(case["run"]["job"][-3:]) < 40]
+    code, _, answer, _ = asked(tmp_path, capsys, cases)
+    said = " ".join(answer)
+    assert code == exits.PASSED and said.startswith("no change")
+    assert (
+        "measured on 25 of 45 days from 2026-01-01 to 2026-02-14; on no node for 20 days after 2026-01-20"
+        in " ".join(said.split())
+    )
+    code, _, answer, _ = asked(tmp_path, capsys, history(steady(45)))
+    assert " ".join(answer).endswith("measured on 45 of 45 days from 2026-01-01 to 2026-02-14")

@@ -51,12 +51,22 @@ def test_a_green_night():
     summary = night.summarise([report([case(), case("skip", skip_reason="no GPU")]), report([case("xfail")])])
     assert summary["verdict"] == "green"
     assert summary["counts"] == {
-        "green": 2, "unmeasured": 0, "red": 0, "skipped": 1, "interrupted": 0, "records": 0
+        "green": 2, "unmeasured": 0, "red": 0, "skipped": 1, "interrupted": 0, "skipped_cases": 0, "records": 0
     }  # fmt: skip
     first = summary["checks"][0]
     assert first["figures"]["in"] == {"value": 0.25, "unit": "s", "reference": 0.2, "lower": -0.1, "upper": 0.1}
     assert first["figures"]["out"] == {"value": 1, "unit": "s"}
     assert first["ran_with"] == {"driver": "570.86.10"} and first["ask"] == ["triton"]
+
+
+def test_cases_that_a_green_check_skipped_are_counted():
+    without = case(skipped_cases=["alloc/mmap bytes=1GiB: needs 1 GiB of host memory", "alloc/huge: no huge pages"])
+    summary = night.summarise([report([case(), without])])
+    assert summary["counts"]["skipped_cases"] == 2 and summary["checks"][1]["skipped_cases"] == without["skipped_cases"]
+    assert summary["why"] == (
+        "2 checks are green, 0 skipped, and 2 cases were skipped in 1 that measured others, the first in "
+        "TransferModes %workload=saxpy: alloc/mmap bytes=1GiB: needs 1 GiB of host memory"
+    )
 
 
 @pytest.mark.parametrize(

@@ -401,6 +401,14 @@ def test_ranks_are_added_up(tmp_path, tool):
         assert together[name][0] == pytest.approx(value if same else 3 * value)
 
 
+def test_a_rank_that_was_slower_than_another_is_named(tmp_path):
+    text = (pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv").read_text()
+    (tmp_path / "rank0.csv").write_text(text)
+    (tmp_path / "rank1.csv").write_text(text.replace('"399.200000"', '"3992.00000"'))
+    [note] = [note for note in command.read("ncu", tmp_path).notes if "sum of 2 parts: rank0.csv, rank1.csv" in note]
+    assert note.endswith("; kernels took 0.0012 s in rank0.csv and 0.00479 s in rank1.csv")
+
+
 @pytest.mark.parametrize("tool", command.TOOLS)
 def test_a_profiler_that_left_nothing(tmp_path, tool):
     with pytest.raises(profile.ProfileError, match=f"{tool} left no"):
@@ -610,7 +618,8 @@ def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
         (tmp_path / "rank2" / name).write_text(text)
         (tmp_path / "rank1" / name.replace("1_", "b_")).write_text(text)
     seen = command.read("rocprofv3", tmp_path)
-    assert seen.kernels[SAXPY].count == 6 and not seen.left_out and not seen.notes
+    assert seen.kernels[SAXPY].count == 6 and not seen.left_out
+    assert seen.notes == ["figures are the sum of 3 parts: rank0, rank1, rank2"]
     assert [why.partition(", unlike")[0] for why in seen.missing] == [
         "not the whole run: rank0, rank1 lack shared_accesses",
         "not the whole run: rank2 lacks sizes of d2h copies and sizes of h2d copies",
@@ -620,7 +629,7 @@ def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
     (tmp_path / "rank1" / "c_scratch_memory_trace.csv").write_text(profiles.ROCM_KERNELS_7)
     seen = command.read("rocprofv3", tmp_path)
     assert seen.kernels[SAXPY].count == 8 and list(seen.left_out) == ["the file c_scratch_memory_trace.csv"]
-    assert "rank0/2_results.json, rank0/a_results.db have different names" in seen.notes[0]
+    assert "rank0/2_results.json, rank0/a_results.db have different names" in " ".join(seen.notes)
 
 
 def in_passes(folder, *counters):

@@ -55,6 +55,11 @@ def other(n):
 ANOTHER = other(0)
 
 
+def skipped(*paths, **options):
+    with store.open_store(paths, **options) as opened:
+        return opened.skipped
+
+
 def counts(*paths, **options):
     with store.open_store(paths, **options) as opened:
         return opened.rows(COUNTS)[0]
@@ -612,12 +617,79 @@ def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
     assert counts(tmp_path / "compacted")["records"] == 5
 
 
+def test_a_file_that_takes_the_place_of_another_is_named(tmp_path, capsys):
+    file = tmp_path / "r.jsonl"
+    write(file, LINE)
+    compact.compact(tmp_path, processes=1)
+    write(file, LINE, other(1))  # it has grown
+    assert not skipped(tmp_path) and compact.compact(tmp_path, processes=1)["replaced"] == []
+    write(file, other(2), other(3), other(4))
+    [named] = skipped(tmp_path)
+    assert named.path == str(file) and "other records than when it was compacted" in named.why
+    assert cli.main(["compact", str(tmp_path)]) == exits.FOUND
+    assert f"replaced {file}: other records than when it was compacted" in " ".join(capsys.readouterr().err.split())
+    assert not skipped(tmp_path) and cli.main(["compact", str(tmp_path)]) == exits.PASSED
+
+
+def test_a_packed_file_that_takes_the_place_of_another_is_named(tmp_path):
+    file = tmp_path / "r.jsonl.gz"
+    file.write_bytes(gzip.compress(LINE.encode() + b"\n"))
+    compact.compact(tmp_path, processes=1)
+    file.write_bytes(file.read_bytes() + gzip.compress(other(1).encode() + b"\n"))
+    assert not skipped(tmp_path)
+    file.write_bytes(gzip.compress(other(2).encode() + b"\n"))
+    assert "other records" in skipped(tmp_path)[0].why
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:05Z", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_time_that_cannot_be_is_left_out_of_what_is_in_order(tmp_path, time, compacts):
+    record = json.loads(other(1))
+    record["run"]["time"] = time
+    write(tmp_path / "r.jsonl", LINE, json.dumps(record))
+    if compacts:
+        compact.compact(tmp_path, processes=1)
+    assert counts(tmp_path)["records"] == 2  # a table has it
+    [named] = skipped(tmp_path, timely=True)
+    assert named.path.endswith("r.jsonl") and f"1 record of a time that cannot be, as {time[:10]}" in named.why
+    assert counts(tmp_path, timely=True)["records"] == 1
+
+
 def test_a_part_without_a_manifest_does_not_count(tmp_path):
     write(tmp_path / "1.jsonl", LINE)
     compact.compact(tmp_path, processes=1)
     part = next((tmp_path / "compacted").rglob("*.parquet"))
     part.with_name("interrupted_0.parquet").write_bytes(part.read_bytes()[:100])
-    assert counts(tmp_path / "compacted")["records"] == 1
+    assert counts(tmp_path)["records"] == 1
+    [left_out] = skipped(tmp_path / "compacted")
+    assert left_out.path.endswith("interrupted_0.parquet")
+    assert "no manifest of this compacted table names" in left_out.why
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_table_that_lost_a_manifest_is_never_read_as_whole(tmp_path, capsys, lost):
+    for number in (1, 2, 3):
+        write(tmp_path / f"raw/{number}.jsonl", other(number))
+        compact.compact(tmp_path / "raw", tmp_path / "table", processes=1)
+    assert counts(tmp_path / "table")["records"] == 3
+    (tmp_path / f"table/manifests/{lost:08d}.json").unlink()
+    if lost == 3:  # nothing follows it, but its part is there
+        assert "a part that no manifest" in skipped(tmp_path / "table")[0].why
+        return
+    with pytest.raises(Error, match=f"{lost:08d}.json: a manifest of this compacted table is gone"):
+        store.open_store([tmp_path / "table"])
+
+
+def test_a_compaction_that_fails_leaves_no_part(tmp_path, monkeypatch):
+    write(tmp_path / "1.jsonl", LINE)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compact, "_write_manifest", full)
+    with pytest.raises(Error, match="cannot be written"):
+        compact.compact(tmp_path, processes=1)
+    assert not list((tmp_path / "compacted").rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("of_others", [[], ["pod.yaml"], ["1.json"], ["00000001.json.bak"]])

@@ -80,3 +80,12 @@ def test_a_tool_that_cannot_be_started(tmp_path):
 
 def test_every_tool_answers_in_the_c_locale(tool):
     assert tool("echo $LC_ALL", LC_ALL="de_DE.UTF-8", LANG="de_DE.UTF-8").out == "C\n"
+
+
+@pytest.mark.parametrize("ends", ["sleep 60", "exec yes 'GPU 0: NVIDIA H200'"])
+def test_half_a_line_of_a_tool_that_was_ended_is_not_read(tool, monkeypatch, ends):
+    monkeypatch.setattr(tools, "MOST", 1000)
+    script = f"echo 'GPU 0: NVIDIA H200'; printf 'GPU 1: NVIDIA H2'; {ends}"
+    answer = tool(script, timeout=1.0)
+    assert answer.failure and answer.out.endswith("NVIDIA H200\n")
+    assert answer.out.splitlines()[0] == "GPU 0: NVIDIA H200" and "H2\n" not in answer.out

@@ -847,6 +847,11 @@ def test_wrapper_runs_what_a_budget_chose(tree, wrapper):
     result = wrapper("--select", chosen)
     assert result.returncode == 0
     assert "Ran 1/1" in result.stdout
+    os.mkfifo(tree / "silent")
+    for path, why in (("silent", "a pipe that nobody writes to"), ("long", "at most 1 MiB")):
+        (tree / "long").write_text("saxpy\n" * 200_000)
+        result = wrapper("--select", tree / path)
+        assert result.returncode == 1 and why in result.stderr
     chosen.write_text("# nothing\n")
     for file, why in ((chosen, "selects nothing"), (tree / "none", "needs a file that can be read")):
         result = wrapper("--select", file)

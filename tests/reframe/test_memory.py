@@ -224,7 +224,8 @@ def test_what_a_site_states_may_not_be_skipped(session, family, words, skipped, 
 def test_what_it_does_not_state_may(session, kind):
     skipped = {"unsupported": "fault/gpu0/migration", "not_applicable": "fault/gpu0/minor"}[kind]
     site = GPU if kind == "unsupported" else stating("managed", "hmm")
-    assert session(select=check("fault"), fake=f"gpu:cuda,skip:{kind}@{skipped}", site=site).green
+    outcome = session(select=check("fault"), fake=f"gpu:cuda,skip:{kind}@{skipped}", site=site)
+    assert outcome.green and f"skipped, the first is {skipped}" in outcome.output
 
 
 # --- references ---

@@ -72,7 +72,9 @@ def test_reframe_compares_two_drivers(two_drivers, session):
 
 
 def test_every_field_is_a_variable_and_is_called_as_in_regress():
-    assert {*FINGERPRINT, "spec", "kept", "unjudged"} == set(vars(Fingerprinted)["_rfm_var_space"].vars)
+    assert {*FINGERPRINT, "spec", "kept", "skipped_cases", "unjudged"} == set(
+        vars(Fingerprinted)["_rfm_var_space"].vars
+    )
     ours_alone = {"run_id", "emulated", "profiled_by"}
     assert set(FINGERPRINT) - ours_alone <= set(measurements.FINGERPRINT)
 

@@ -20,7 +20,18 @@ def together(parts: Sequence[tuple[str, Profile]]) -> Profile:
         whole.withheld |= set(figures.values())
     for whats, names in grouped((tuple(figures), name) for name, figures in lacking if figures).items():
         whole.lack(_sentence(names, whats))
+    if len(parts) > 1:
+        whole.note(_sum_of(parts))
     return whole
+
+
+def _sum_of(parts: Sequence[tuple[str, Profile]]) -> str:
+    """How many parts were added, and how far the time in kernels of the slowest lies from that of the fastest."""
+    said = f"figures are the sum of {spelling.counted(len(parts), 'part')}: {', '.join(n for n, _ in parts[:_NAMED])}"
+    said += ", …" if len(parts) > _NAMED else ""
+    seconds = sorted((sum(kernel.seconds for kernel in part.kernels.values()), name) for name, part in parts)
+    (least, fastest), (most, slowest) = seconds[0], seconds[-1]
+    return f"{said}; kernels took {least:.3g} s in {fastest} and {most:.3g} s in {slowest}" if most > least else said
 
 
 def _lacking(part: Profile, whole: Profile) -> dict[str, Figure]:

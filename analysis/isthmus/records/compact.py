@@ -34,6 +34,7 @@ class Taken(typing.TypedDict):
     records: int
     before: int  # files that were taken earlier
     gone: int
+    replaced: list[str]  # files that no longer begin with what was taken of them
     skipped: list[load.Skipped]
     disagreements: list[str]
 
@@ -107,12 +108,18 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
     return parts
 
 
-def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str]]:
-    """Of the files that were found: paths of those to be taken; and names of those that were `done` and are gone."""
+def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str], list[str]]:
+    """Of the files that were found: paths of those to be taken, and of those among them that replace what was `done`;
+    and names of those that were `done` and are gone."""
     names = {os.path.relpath(path, root): path for path in found}
     gone = sorted(name for name in set(done) - set(names) if not compacted.hidden(os.path.join(root, name), unreadable))
     new = [path for name, path in names.items() if name not in done or not compacted.unchanged(path, done[name])]
-    return new, gone
+    replaced = [
+        path
+        for path in new
+        if (name := os.path.relpath(path, root)) in done and not compacted.has_grown(path, done[name])
+    ]
+    return new, replaced, gone
 
 
 def _reason(error: Exception) -> str:
@@ -132,8 +139,13 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
     if taken:
         name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
-        parts = _write_parts(connection, folder, root, name) if count else {}
-        _write_manifest(folder, root, {"files": taken, "parts": parts})
+        try:
+            parts = _write_parts(connection, folder, root, name) if count else {}
+            _write_manifest(folder, root, {"files": taken, "parts": parts})
+        except BaseException:
+            for part in folder.glob(f"*/*/{name}_*.parquet"):
+                part.unlink(missing_ok=True)
+            raise
     return len(taken), count, skipped
 
 
@@ -183,9 +195,10 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         (folder / load.MANIFESTS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
-    new, gone = _changes(root, found, unreadable, present.files if present else {})
+    new, replaced, gone = _changes(root, found, unreadable, present.files if present else {})
     result: Taken = {
         "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone),
+        "replaced": replaced,
         "skipped": unreadable + _tables_left_out(met, folder, root, found),
         "disagreements": [],
     }  # fmt: skip
@@ -229,9 +242,11 @@ def run(asked) -> int:
     load.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
     gone = f"{spelling.counted(result['gone'], 'file', 'are')} gone, records and all; " if result["gone"] else ""
     agreement.say_disagreements(result["disagreements"])
+    for path in result["replaced"]:
+        print(f"replaced {path}: {compacted.REPLACED.partition(' (')[0]}", file=sys.stderr)
     print(
         f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} taken in "
         f"{time.monotonic() - started:.1f} s; {gone}{spelling.counted(result['before'], 'file', 'were')} taken before; "
         f"{len(result['skipped'])} skipped"
     )
-    return 1 if result["skipped"] or result["disagreements"] else 0
+    return 1 if result["skipped"] or result["disagreements"] or result["replaced"] else 0

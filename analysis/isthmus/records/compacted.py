@@ -16,6 +16,12 @@ from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
 
 
+REPLACED = (
+    "other records than when it was compacted, so those of then do not count; give each file a name of its own "
+    "(`isthmus compact` takes it as it is)"
+)
+
+
 @dataclasses.dataclass
 class Compacted:
     """What the manifests of a compacted folder say."""
@@ -56,6 +62,14 @@ def unchanged(path, known: list) -> bool:
         return False
 
 
+def has_grown(path, known: list) -> bool:
+    """Whether a file that changed still begins with what its entry in a manifest has; else it is another file."""
+    try:
+        return inputs.sha256(path, first=known[0]) == known[3]
+    except OSError:
+        return True  # whoever reads it says so
+
+
 def source_of(root, folder) -> str:
     """How manifests name the folder that a table is made of: ".." for the one that contains it, so both can move."""
     root = os.path.realpath(root)
@@ -84,6 +98,28 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
     return files, parts, gone, source
 
 
+def _refuse_gap(manifests: list[pathlib.Path]) -> None:
+    """Raises Error where the numbers of a table's manifests, which count from 1, do not follow each other."""
+    for number, path in enumerate(manifests, start=1):
+        if path.stem != f"{number:08d}":
+            missing = path.with_name(f"{number:08d}.json")
+            raise Error(
+                f"{missing}: a manifest of this compacted table is gone, and what it named would be left out; restore "
+                "it, or remove the table and compact its files again"
+            )
+
+
+def unnamed(table: Compacted) -> list[Skipped]:
+    """Parts in the table's folder that no manifest names, so that nobody reads them."""
+    why = (
+        "a part that no manifest of this compacted table names; if nobody is compacting, restore the manifest, or "
+        "compact the files again and remove this part"
+    )
+    known = set(table.parts)
+    found = [path.relative_to(table.folder) for path in table.folder.glob("family=*/month=*/*.parquet")]
+    return [Skipped(str(table.folder / part), why) for part in sorted(found) if str(part) not in known]
+
+
 def find(folder) -> Compacted | None:
     """The compacted table in this folder, or None where there is none."""
     folder = pathlib.Path(folder)
@@ -94,6 +130,7 @@ def find(folder) -> Compacted | None:
         found = load.manifests(folder)
     except OSError as error:
         raise Error(f"{folder / load.MANIFESTS}: {error.strerror}; make it readable, or move it away") from None
+    _refuse_gap(found)
     for path in found:
         files, parts, gone, source = _manifest(path)
         if result.source and source and source != result.source:
@@ -125,19 +162,18 @@ def find(folder) -> Compacted | None:
 
 
 def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]) -> list[Skipped]:
-    """Files below `path` that the table was made of and that are gone, or shorter than they were.
+    """Files below `path` that the table was made of and that are gone, or do not begin with what they had.
 
     `present` are those that are there, by their name below `path`; `skipped` says what cannot be looked at.
     """
     found = []
-    for name, (size, *_) in table.files.items():
+    for name, known in table.files.items():
         file = os.path.join(path, name)
         if name not in present:
             if not hidden(file, skipped):
                 found.append(Skipped(file, "compacted before, and gone since; `isthmus compact` forgets it"))
-        elif not name.endswith(".gz") and (now := os.stat(present[name]).st_size) < size:
-            why = f"shorter than when it was compacted ({now} bytes of {size}); `isthmus compact` takes it as it is"
-            found.append(Skipped(file, why, has_part=True))
+        elif not unchanged(present[name], known) and not has_grown(present[name], known):
+            found.append(Skipped(file, REPLACED, has_part=True))
     return found
 
 
@@ -173,6 +209,7 @@ def unread(
         is_elsewhere = not any(load.is_below(source, os.path.realpath(top)) for top in tops)
         if missing and is_elsewhere and len(missing) == len(table.files):
             elsewhere.append((table, source))
+            skipped += unnamed(table)
         elif missing:
             why = (
                 f"a compacted table with {spelling.counted(len(missing), 'file')} of {source} that are gone or not "

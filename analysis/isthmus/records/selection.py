@@ -169,6 +169,7 @@ def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
         metric=" AND ".join(metric) or "true",
+        timely=True,
         named=[
             *(("workload", pattern) for pattern in asked.workload or ()),
             *(("metric", pattern) for pattern in asked.metric or ()),

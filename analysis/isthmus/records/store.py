@@ -12,6 +12,7 @@ read, is skipped as a whole. Both change the exit code of every command: isthmus
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import pathlib
 import tempfile
@@ -162,7 +163,7 @@ class _Sources:
     def add(self, path, *, among_others: bool = False) -> None:
         if table := compacted.find(path):
             self.tables.append((table, []))
-            self.skipped += load.strays(path)
+            self.skipped += load.strays(path) + compacted.unnamed(table)
             return
         met: list[str] = []
         files, skipped = load.find(path, met)
@@ -221,13 +222,15 @@ def open_store(
     where: str = "true",
     metric: str = "true",
     named=(),
+    timely: bool = False,
 ) -> Store:
     """Opens folders and files as one table.
 
     `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them
     that chooses records. `metric` chooses metrics, and takes no record out of those that are counted. `named` has
-    (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. Raises Error for such a one,
-    and where there is no record.
+    (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. `timely` leaves out records of
+    times that cannot be, and names them: for whoever puts records in order. Raises Error for such a pattern, and where
+    there is no record.
     """
     tells_hosts = "node" in wanted
     wanted = {*wanted, *copies.WANTED, *(places.WANTED if tells_hosts else ())}
@@ -260,6 +263,9 @@ def open_store(
             f"CREATE VIEW everything AS {jobs.with_names('with_hosts') if reused else 'FROM with_hosts'}"
         )
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
+        if timely:
+            skipped += _untimely(connection, " AND ".join(kept))
+            kept[2] += f" AND {_possible()}"
         columns = measurements.of_metrics(metric, wanted)
         connection.execute(
             f"CREATE VIEW measurements AS SELECT {columns} FROM everything "
@@ -292,6 +298,29 @@ def open_store(
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
     return store
+
+
+def _possible() -> str:
+    """SQL for a record's time that can be: since 2020, and at most a day ahead of this machine's clock."""
+    latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+    return f"time BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '{latest:%Y-%m-%d %H:%M:%S}'"
+
+
+def _untimely(connection, kept: str) -> list[Skipped]:
+    """Files with records of a time that cannot be."""
+    found = connection.execute(
+        f"SELECT file, count(*), strftime(min(time), '%Y-%m-%d') FROM everything "
+        f"WHERE metric_index = 0 AND {kept} AND NOT ({_possible()}) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    return [
+        Skipped(
+            file,
+            f"{spelling.counted(count, 'record')} of a time that cannot be, as {time}, so their place among others is "
+            "not known; set the clock of that node, and correct or remove them",
+            has_part=True,
+        )
+        for file, count, time in found
+    ]
 
 
 def _known(connection, column: str, pattern: str) -> dict[str, bool]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -92,6 +93,7 @@ class Found:
     outliers: list[Outlier]
     searched: int  # histories of measured single series
     nodes: int = 0
+    days: tuple[datetime.date, ...] = ()  # on which anything that was searched was measured, ascending
 
 
 def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> Found:
@@ -116,7 +118,8 @@ def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> F
     ]
     kept = _without_averages(sorted((change for change in changes if change), key=lambda change: change.order))
     nodes = {history.node for history in single}
-    return Found(kept, _outliers(single, kept), len(single), len(nodes))
+    days = sorted({time.date() for history in single for time in history.times})
+    return Found(kept, _outliers(single, kept), len(single), len(nodes), tuple(days))
 
 
 def _without_averages(changes: list[Change]) -> list[Change]:
@@ -273,6 +276,8 @@ def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequ
 # --- what a person reads ---
 
 _SHOWN = 5
+_LONG_GAP = 7  # days without a job that are said
+_LONGEST_ANSWER = 10  # lines
 _ANSWERED = 3  # of a kind, in the answer
 
 
@@ -341,17 +346,29 @@ def _sentence(change: Change) -> str:
     return f"{what}: {_which(change)}, {when}{sure}"
 
 
+def _when(days: Sequence[datetime.date]) -> str:
+    """The days that have jobs of all in their time, and the longest time without one."""
+    if len(days) < 2:
+        return ""
+    whole = (days[-1] - days[0]).days + 1
+    said = f"measured on {len(days)} of {whole} days from {days[0]} to {days[-1]}"
+    gap, since = max(((after - before).days - 1, before) for before, after in itertools.pairwise(days))
+    return f"{said}; on no node for {gap} days after {since}" if gap >= _LONG_GAP else said
+
+
 def answer(found: Found) -> list[str]:
     """The answer in ten lines at most: what is gone, worse, better, where, since when, how sure."""
     every = events(found.changes)
     counts = {name: sum(_direction(event[0]) == name for event in every) for name in _DIRECTIONS}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no change"
     outliers = f"; {spelling.counted(len(found.outliers), 'outlier')}" if found.outliers else ""
-    lines = output.fold(f"{told}{outliers}, in {found.searched} series of nodes with more than {FEWEST} jobs")
+    searched = f"{found.searched} series of nodes with more than {FEWEST} jobs"
+    lines = output.fold(f"{told}{outliers}, in {searched}")
     for event in every[:_ANSWERED]:
         more = f", and {len(event) - 1} more with it" if len(event) > 1 else ""
         lines += _at_most(output.fold(f"{_sentence(event[0])}{more}"), 3)
-    return lines
+    when = output.fold(_when(found.days))
+    return lines + when if len(lines) + len(when) <= _LONGEST_ANSWER else lines
 
 
 def _at_most(lines: list[str], count: int) -> list[str]:

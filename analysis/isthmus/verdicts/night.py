@@ -117,13 +117,14 @@ def summarise(reports: list[dict]) -> dict:
         "red": sum(map(_is_red, checks)),
         "skipped": sum(check["result"] in SKIPPED for check in checks),
         "interrupted": sum(check["result"] == INTERRUPTED for check in checks),
+        "skipped_cases": sum(len(check["skipped_cases"]) for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
     why = _why_red(checks, counts["red"]) or _why_unjudged(named) or _why_empty(named)
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
-        "why": why or _why_green(counts),
+        "why": why or _why_green(counts, checks),
         "counts": counts,
         "sessions": sessions,
         "checks": checks,
@@ -139,10 +140,15 @@ def _is_unmeasured(check: dict) -> bool:
     return check["result"] in GREEN and not check["figures"]
 
 
-def _why_green(counts: dict) -> str:
+def _why_green(counts: dict, checks: list[dict]) -> str:
     without = f" ({counts['unmeasured']} without a figure)" if counts["unmeasured"] else ""
     ended = f", {counts['interrupted']} interrupted by the end of the session" if counts["interrupted"] else ""
-    return f"{spelling.counted(counts['green'], 'check', 'are')} green{without}, {counts['skipped']} skipped{ended}"
+    skipped = f", {counts['skipped']} skipped"
+    if partly := [check for check in checks if check["skipped_cases"]]:
+        first = f"{partly[0]['name']}: {partly[0]['skipped_cases'][0]}"
+        cases = spelling.counted(counts["skipped_cases"], "case", "were")
+        skipped += f", and {cases} skipped in {len(partly)} that measured others, the first in {first}"
+    return f"{spelling.counted(counts['green'], 'check', 'are')} green{without}{skipped}{ended}"
 
 
 def _option(report: dict, name: str) -> str:
@@ -211,6 +217,7 @@ def _check(case: dict, session: str | None) -> dict:
         "figures": _figures(case.get("perfvalues") or {}),
         "ran_with": ran_with,
         "ask": case.get("maintainers") or [],
+        "skipped_cases": [spelling.printable(str(each)) for each in case.get("skipped_cases") or []],
         "unjudged": case.get("unjudged") or None,
         "session": session,
     }

@@ -29,6 +29,7 @@ from isthmus_reframe.gates import (
     selections,
     session_files,
     site_gates,
+    skips,
     unjudged,
     variables,
 )
@@ -150,6 +151,7 @@ def install(ours: Ours):
             if jumped := steady_clock.STEADY.jumped():
                 self._printer.warning(f"this machine's clock was set by {jumped:+.0f} s during the session")
         retries.report(self.stats, self._printer)
+        skips.report([check for check in ours.begun if isinstance(check, ours.check)], self._printer)
         unjudged.report(self._policy, testcases, self._printer)
         if not self.stats.failed():
             _refuse_all_skipped(testcases, ours)

@@ -1,7 +1,6 @@
 """Holds what was skipped to what the site states."""
 
 from reframe.core.exceptions import SanityError
-from reframe.core.logging import getlogger
 
 from isthmus import units
 from isthmus_reframe.points import naming
@@ -15,7 +14,7 @@ class SkipJudge:
     """A skip is a skip, unless it denies what the site states."""
 
     def _without_skips(self, points):
-        """A skip is a skip, unless it denies what the site states; all skipped, and the check is."""
+        """The points that were measured; the check is skipped where none was. `skipped_cases` gets the others."""
         measured, reasons = {}, []
         for point, cases in points.items():
             with naming(point):
@@ -24,7 +23,7 @@ class SkipJudge:
                 measured[point] = cases
                 continue
             reasons.append(reason)
-            getlogger().verbose(f"{self.display_name}: skipped {point}: {reason}")
+            self.skipped_cases = [*self.skipped_cases, f"{point}: {reason}"]
         if not measured:
             self.skip(reasons[0])
         self.has_measured = True
