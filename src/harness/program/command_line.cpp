@@ -69,8 +69,8 @@ struct NumberTexts {
       latch_timeout;
 };
 
-std::optional<std::int64_t> integer(const std::string& text, std::string_view option, std::int64_t least,
-                                    std::int64_t most) {
+template <class Integer>
+std::optional<Integer> integer(const std::string& text, std::string_view option, Integer least, Integer most) {
   if (text.empty()) return std::nullopt;
   char* end = nullptr;
   errno = 0;
@@ -79,7 +79,7 @@ std::optional<std::int64_t> integer(const std::string& text, std::string_view op
   if (errno == ERANGE || value < least || value > most)
     throw InputError(
         fmt::format("{} is {}, which is out of range: it must be from {} to {}", option, text, least, most));
-  return value;
+  return static_cast<Integer>(value);
 }
 
 std::optional<double> seconds(const std::string& text, std::string_view option) {
@@ -94,15 +94,15 @@ std::optional<double> seconds(const std::string& text, std::string_view option) 
 }
 
 void apply_numbers(const NumberTexts& texts, SessionOptions& options) {
-  constexpr std::int64_t kMany = 1'000'000;
+  constexpr int kMany = 1'000'000;
   auto& sampling = options.sampling;
-  if (const auto value = integer(texts.samples, "--samples", 1, kMany)) sampling.samples = static_cast<int>(*value);
-  if (const auto value = integer(texts.warmups, "--warmups", 0, kMany)) sampling.warmups = static_cast<int>(*value);
+  sampling.samples = integer(texts.samples, "--samples", 1, kMany);
+  sampling.warmups = integer(texts.warmups, "--warmups", 0, kMany);
   if (const auto value = integer(texts.chunks, "--chunks", 1, 512)) sampling.chunks = static_cast<std::size_t>(*value);
-  if (const auto value = integer(texts.processes, "--processes", 1, 10'000))
-    options.processes = static_cast<int>(*value);
-  if (const auto value = integer(texts.numa, "--numa", 0, 1'000)) options.numa_node = static_cast<int>(*value);
-  if (const auto value = integer(texts.seed, "--seed", 0, INT64_MAX)) options.seed = static_cast<std::uint64_t>(*value);
+  options.processes = integer(texts.processes, "--processes", 1, 10'000);
+  options.numa_node = integer(texts.numa, "--numa", 0, 1'000);
+  if (const auto value = integer<std::int64_t>(texts.seed, "--seed", 0, INT64_MAX))
+    options.seed = static_cast<std::uint64_t>(*value);
   auto& oversubscription = options.oversubscription;
   if (!texts.oversubscribe.empty()) oversubscription.ratio = parse_ratio(texts.oversubscribe);
   oversubscription.hang_after = seconds(texts.hang_after, "--hang-after");
