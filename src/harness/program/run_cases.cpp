@@ -92,6 +92,19 @@ std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, 
   return written;
 }
 
+/// Writes the case's tables and its record, and counts it. False where it did not end as it should.
+bool write_case(CaseResult& result, const RunIdentity& identity, RecordFile& file, const std::string& stem,
+                std::vector<std::filesystem::path>& table_paths, Tally& tally) {
+  const auto tables = write_tables(result, file, stem);
+  for (const auto& table : tables) table_paths.push_back(std::filesystem::path(file.path()).parent_path() / table.file);
+  auto record = record_json(identity, result, tables);
+  const bool valid = keep(file, record, result.spec.label()), failed = !valid || result.failed();
+  tell_notices(file);
+  ++(failed ? tally.failed : result.interrupted ? tally.interrupted : result.skipped ? tally.skipped : tally.passed);
+  if (valid) tally.records.push_back(std::move(record));
+  return !failed && !result.interrupted;
+}
+
 /// Gives the watchdog what it says where it ends this run.
 void begin_watched(Watchdog& watchdog, EventFile* events, const RecordFile& file, const std::string& stem,
                    const CaseSpec& spec) {
@@ -195,8 +208,7 @@ std::string Tally::text() const {
 }
 
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile* file, const SessionOptions& options, std::vector<json>& records, double process_begin,
-                EventFile* events) {
+                RecordFile* file, const SessionOptions& options, double process_begin, EventFile* events) {
   DoneBefore before(identity, options.resume && file != nullptr ? file->path() : "");
   if (file != nullptr) remember_results(file->path());
   Tally tally;
@@ -204,7 +216,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   for (const auto& spec : cases) estimates.push_back(estimate_seconds(spec, options.sampling));
   std::vector<std::filesystem::path> table_paths;
   Progress progress(!options.quiet && file != nullptr, std::move(estimates));
-  UnusedSettings settings(options);
+  UnusedSettings unused(options);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
     Next next = interrupted() ? Next::end : before.has(spec, context) ? Next::leave_out : Next::run;
@@ -229,27 +241,13 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
     }
     result.process_wall = now() - process_begin;
     progress.clear();
-    settings.ran(result);
+    unused.ran(result);
     tell(result, options.quiet);
-    const auto tables = write_tables(result, *file, stem);
-    for (const auto& table : tables)
-      table_paths.push_back(std::filesystem::path(file->path()).parent_path() / table.file);
-    auto record = record_json(identity, result, tables);
-    const bool valid = keep(*file, record, spec.label());
-    tell_notices(*file);
-    if (!valid || result.failed())
-      ++tally.failed;
-    else if (result.interrupted)
-      ++tally.interrupted;
-    else if (result.skipped)
-      ++tally.skipped;
-    else
-      ++tally.passed;
+    const bool well = write_case(result, identity, *file, stem, table_paths, tally);
     if (events != nullptr) {
       if (const auto problem = events->problem(); !problem.empty()) say(problem);
-      events->end(!valid || result.failed() || result.interrupted);
+      events->end(!well);
     }
-    if (valid) records.push_back(std::move(record));
     if (result.device_lost || result.interrupted) {
       tally.ended_early = true;
       say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file->path()
@@ -259,7 +257,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   }
   if (file != nullptr) settle(*file, table_paths);
   before.tell();
-  if (file != nullptr && identity.process == 1) tell_unused(settings, tally, options.quiet);
+  if (file != nullptr && identity.process == 1) tell_unused(unused, tally, options.quiet);
   return tally;
 }
 

@@ -2,7 +2,7 @@
 
 // The cases of a run, one after the other, and a record of each.
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "harness/measure/case/case_runner.hpp"
@@ -15,6 +15,7 @@ namespace isthmus::harness {
 struct Tally {
   int passed = 0, skipped = 0, failed = 0, interrupted = 0, resumed = 0;
   bool ended_early = false;
+  std::vector<nlohmann::json> records;  ///< that were written
 
   std::string text() const;  ///< "3 passed, 1 skipped, 0 failed"
   int code() const {
@@ -23,10 +24,9 @@ struct Tally {
   }
 };
 
-/// `file` is nullptr on the ranks that write none. `records` gets what was written; `process_begin` is when this
-/// process began to work; `events` gets the driver's events of each case.
+/// `file` is nullptr on the ranks that write none. `process_begin` is when this process began to work; `events` gets
+/// the driver's events of each case.
 Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile* file, const SessionOptions& options, std::vector<nlohmann::json>& records,
-                double process_begin, EventFile* events = nullptr);
+                RecordFile* file, const SessionOptions& options, double process_begin, EventFile* events = nullptr);
 
 }  // namespace isthmus::harness

@@ -44,8 +44,11 @@ void report(const SessionOptions& options, std::string_view sentence) {
   print(printable(sentence) + "\n");
 }
 
-void report_doubts(const SessionOptions& options, const std::vector<json>& records) {
+void report_records(const SessionOptions& options, const std::vector<json>& records, std::string_view outcome,
+                    std::string_view path) {
+  if (options.table) print(table(records, contains(options.given, "--mode")));
   if (const auto sentence = doubts_sentence(records); !sentence.empty()) report(options, sentence);
+  report(options, fmt::format("{}; records in {}", outcome, path));
 }
 
 /// What is known before any work.
@@ -380,9 +383,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     if (code == exit_code::bad_input) return code;
     if (options.quiet && !options.table) return code;  // the file may be long
     const auto records = records_of_run(path, identity.id);
-    if (options.table) print(table(records, !options.request.modes.empty()));
-    report_doubts(options, records);
-    report(options, fmt::format("{}; records in {}", summary(records, processes), path));
+    report_records(options, records, summary(records, processes), path);
     return code;
   }
   if (writes) host_speed();  // before anything is at work in the process that measures
@@ -391,16 +392,10 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     identity.ranks_library = context.ranks->library();
   }
 
-  std::vector<json> records;
-  const auto tally =
-      run_cases(cases, watched, identity, file ? &*file : nullptr, options, records, process_begin, events.get());
+  const auto tally = run_cases(cases, watched, identity, file ? &*file : nullptr, options, process_begin, events.get());
   if (watchdog && watchdog->lost())
     say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
-  if (speaks) {
-    if (options.table) print(table(records, !options.request.modes.empty()));
-    report_doubts(options, records);
-    report(options, fmt::format("{}; records in {}", tally.text(), path));
-  }
+  if (speaks) report_records(options, tally.records, tally.text(), path);
   return tally.code();
 }
 
