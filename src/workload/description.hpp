@@ -42,6 +42,9 @@ inline constexpr const char* kInputFile = "input_file";
 
 std::string to_text(const AxisValue& value);
 
+/// Whether the axis can have the value: one of its choices, else a number that is not below its minimum.
+bool takes(const Axis& axis, const AxisValue& value);
+
 /// Whether the case's input is written to a file first, and read from it in a phase of its own.
 bool writes_input(const CaseSpec& spec);
 

@@ -31,11 +31,7 @@ void check_settings(const Workload::Description& description, const std::string&
     if (!axes.insert(axis).second) throw std::logic_error(whose + " sets axis " + axis + " twice");
     const auto* declared = description.find_axis(axis);
     if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
-    const bool known =
-        declared->choices.empty()
-            ? std::holds_alternative<std::int64_t>(value) && std::get<std::int64_t>(value) >= declared->minimum
-            : std::find(declared->choices.begin(), declared->choices.end(), value) != declared->choices.end();
-    if (!known)
+    if (!takes(*declared, value))
       throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) + ", which it does not take");
   }
 }
@@ -95,6 +91,12 @@ void check_registration(const Workload& workload) {
 std::string to_text(const AxisValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   return std::get<std::string>(value);
+}
+
+bool takes(const Axis& axis, const AxisValue& value) {
+  if (!axis.choices.empty()) return std::ranges::find(axis.choices, value) != axis.choices.end();
+  const auto* number = std::get_if<std::int64_t>(&value);
+  return number != nullptr && *number >= axis.minimum;
 }
 
 bool writes_input(const CaseSpec& spec) {

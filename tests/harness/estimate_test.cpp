@@ -8,9 +8,9 @@ namespace isthmus::harness {
 namespace {
 
 CaseSpec move_of(const std::string& bytes) {
-  Request request{.patterns = {"moves/gpu0-gpu0/ce"}};
+  RequestTexts request{.patterns = {"moves/gpu0-gpu0/ce"}};
   request.settings = {"bytes=" + bytes};
-  return plan(request).front();
+  return plan(parse_request(request)).front();
 }
 
 TEST(Estimate, HasAsManyDigitsAsAGuessIsWorth) {
@@ -42,10 +42,10 @@ TEST(Estimate, OfOwnReadingsGrowsWithSizeAndSamples) {
 }
 
 TEST(Estimate, IsNoneWhereNobodyKnows) {
-  const auto saxpy = plan({.patterns = {"fixture/saxpy"}}).front();
+  const auto saxpy = plan(parse_request({.patterns = {"fixture/saxpy"}})).front();
   EXPECT_FALSE(estimate_seconds(saxpy, {}));
   EXPECT_TRUE(estimate_seconds(saxpy, {}, CaseFootprint{}));
-  EXPECT_FALSE(estimate_seconds(plan({.patterns = {"fixture/host_loop"}}).front(), {}, CaseFootprint{}));
+  EXPECT_FALSE(estimate_seconds(plan(parse_request({.patterns = {"fixture/host_loop"}})).front(), {}, CaseFootprint{}));
 }
 
 TEST(Estimate, TheSumSaysWhatItLeavesOut) {

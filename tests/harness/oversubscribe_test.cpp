@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "harness/plan/plan.hpp"
 #include "harness/plan/workloads.hpp"
 
 namespace isthmus::harness {
@@ -45,10 +46,11 @@ class Asked : public testing::Test {
     request.patterns = {"fixture/beyond"};
   }
   std::string refused(int processes = 1, int ranks = 1) {
-    return refusal([&] { check_oversubscription(asked, request, plan(request), processes, ranks); });
+    const auto parsed = parse_request(request);
+    return refusal([&] { check_oversubscription(asked, parsed, plan(parsed), processes, ranks); });
   }
   Oversubscription asked;
-  Request request;
+  RequestTexts request;
 };
 
 TEST_F(Asked, WhatIsAllowedIsNotRefused) {
@@ -103,8 +105,8 @@ TEST_F(Asked, NobodyElseSaysHowManyBytes) {
   EXPECT_TRUE(has(refused(), "leave --size"));
   request.settings = {"what=well"};
   EXPECT_EQ(refused(), "");
-  request.preset = "fixture-fig1";
-  EXPECT_TRUE(has(refusal([&] { check_oversubscription(asked, request, {}, 1, 1); }), "so does preset fixture-fig1"));
+  request = {.patterns = {"fixture/saxpy"}, .preset = "fixture-fig1"};
+  EXPECT_TRUE(has(refused(), "so does preset fixture-fig1"));
 }
 
 DeviceState quiet_gpu() {
@@ -160,10 +162,10 @@ TEST(OversubscribeDevice, OthersGpusAreRefusedAndAnEmulatedOneHasNoDriver) {
 class Footprints : public testing::Test {
  protected:
   void plan_with(std::vector<std::string> settings) {
-    Request request;
+    RequestTexts request;
     request.patterns = {"fixture/beyond"};
     request.settings = std::move(settings);
-    cases = plan(request);
+    cases = plan(parse_request(request));
   }
   std::string refused(double ratio, std::size_t free, std::optional<std::size_t> available) {
     return refusal([&] { set_footprints(cases, ratio, free, available); });

@@ -12,7 +12,11 @@
 namespace isthmus::harness {
 namespace {
 
-std::string refusal(const Request& request) {
+std::vector<CaseSpec> plan(const RequestTexts& texts) {
+  return harness::plan(parse_request(texts));
+}
+
+std::string refusal(const RequestTexts& request) {
   try {
     plan(request);
   } catch (const InputError& error) {
@@ -21,7 +25,7 @@ std::string refusal(const Request& request) {
   return "";
 }
 
-Request of(std::string pattern) {
+RequestTexts of(std::string pattern) {
   return {.patterns = {std::move(pattern)}};
 }
 
@@ -178,8 +182,7 @@ TEST(Plan, SaysWhichWorkloadsHaveNoneOfAllModes) {
   auto request = of("fixture/saxpy");
   request.patterns.push_back("fixture/st*");  // fixture/steps is staged in no mode's way
   request.modes = {"all"};
-  std::vector<std::string> notices;
-  EXPECT_FALSE(plan(request, &notices).empty());
+  const auto notices = parse_request(request).notices;
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_NE(notices[0].find("no case of 1 of 3 workloads, such as fixture/steps"), std::string::npos) << notices[0];
   request.patterns.push_back("fixture/steps");
@@ -267,11 +270,11 @@ TEST(Lists, CasesThatASettingMakesEqualRunOnce) {
 TEST(Lists, AGlobMayTakeInWorkloadsWithoutTheAxisANameMayNot) {
   auto request = of("moves/*");
   request.settings = {"streams=2"};
-  std::vector<std::string> notices;
-  const auto cases = plan(request, &notices);
+  const auto parsed = parse_request(request);
+  const auto& notices = parsed.notices;
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_NE(notices[0].find("axis streams"), std::string::npos);
-  for (const auto& spec : cases) {
+  for (const auto& spec : harness::plan(parsed)) {
     const auto* streams = spec.find("streams");
     EXPECT_TRUE(streams == nullptr || *streams == AxisValue(std::int64_t{2})) << spec.label();
   }
@@ -378,6 +381,7 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   const auto problem = [](const Workload& workload) -> std::string {
     try {
       workload::check_registration(workload);
+      check_modes(workload);
     } catch (const std::logic_error& error) {
       return error.what();
     }
@@ -398,7 +402,10 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 8}}).size("tiny", {{"n", 9}})).find("sets axis n twice"),
             std::string::npos);
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 0}})).find("sets axis n to 0"), std::string::npos);
-  EXPECT_NE(problem(make("a/b").preset({.name = "p", .help = "", .settings = {}, .sizes = {"tiny"}})).find("is none"),
+  EXPECT_NE(problem(make("a/b").preset({.name = "p", .sizes = {"tiny"}})).find("of size tiny, which is none"),
+            std::string::npos);
+  EXPECT_EQ(problem(make("a/b").preset({.name = "p", .modes = {"pm"}})), "");
+  EXPECT_NE(problem(make("a/b").preset({.name = "p", .modes = {"pn"}})).find("of mode pn, which is none"),
             std::string::npos);
   const auto source = choice_axis("source", "where from", {"made", "file"});
   const auto reads = [&](const std::string& axis) { return make("a/b").with_file(axis, "A_FILE", "a file", 1); };

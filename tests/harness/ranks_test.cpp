@@ -108,9 +108,9 @@ const Registration registration =
                .choices = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "spoil"}});
 
 std::vector<CaseResult> run(std::vector<std::string> settings, std::optional<int> samples = 3) {
-  Request request{.patterns = {"several/steps"}};
+  RequestTexts request{.patterns = {"several/steps"}};
   request.settings = std::move(settings);
-  const auto spec = plan(request).front();
+  const auto spec = plan(parse_request(request)).front();
   Meeting meeting;
   std::vector<CaseResult> results(kRanks);
   {
@@ -225,8 +225,8 @@ TEST(Ranks, ASampleSpoiltOnOneCountsOnNone) {
 }
 
 TEST(Ranks, OneProcessSkipsWhatSeveralMeasure) {
-  Request request{.patterns = {"several/steps"}};
-  const auto result = run_case(plan(request).front(), {});
+  RequestTexts request{.patterns = {"several/steps"}};
+  const auto result = run_case(plan(parse_request(request)).front(), {});
   ASSERT_TRUE(result.skipped);
   EXPECT_NE(result.skipped->find("this build has no MPI"), std::string::npos);
 }

@@ -42,11 +42,11 @@ RunContext context() {
 }
 
 CaseSpec spec_of(const std::string& workload, std::vector<std::string> settings = {}, const std::string& mode = "") {
-  Request request{.patterns = {workload}};
+  RequestTexts request{.patterns = {workload}};
   request.settings = std::move(settings);
   if (!mode.empty()) request.modes = {mode};
   request.sizes = {"tiny"};
-  return plan(request).front();
+  return plan(parse_request(request)).front();
 }
 
 json record_of(const CaseSpec& spec, const RunContext& c = context()) {
@@ -126,11 +126,11 @@ TEST(SchemaCheck, FindsEachKindOfViolation) {
 }
 
 TEST(Record, EveryPlacementOfEveryFixtureIsValid) {
-  Request request{.patterns = {"fixture/*"}};
+  RequestTexts request{.patterns = {"fixture/*"}};
   request.placements = request.stagings = {"all"};
   request.sizes = {"tiny"};
   int passed = 0;
-  for (const auto& spec : plan(request)) {
+  for (const auto& spec : plan(parse_request(request))) {
     SCOPED_TRACE(spec.label());
     const auto record = record_of(spec);
     expect_valid(record);
@@ -154,10 +154,10 @@ TEST(Record, MetricsFollowThePlacement) {
     EXPECT_FALSE(samples(pinned, name).empty()) << name;
   EXPECT_TRUE(samples(pinned, "overlap").empty());
   EXPECT_EQ(pinned["notes"]["overlap"], "withheld: of a single sample nobody knows how far off it is");
-  Request request{.patterns = {"fixture/saxpy"}};
+  RequestTexts request{.patterns = {"fixture/saxpy"}};
   request.placements = {"mapped"};
   request.sizes = {"tiny"};
-  const auto mapped = record_of(plan(request).front());
+  const auto mapped = record_of(plan(parse_request(request)).front());
   for (const char* name : {"in", "out", "device_alloc", "in_rate"}) EXPECT_TRUE(samples(mapped, name).empty()) << name;
   EXPECT_FALSE(samples(mapped, "kernel").empty());
 }
@@ -184,9 +184,9 @@ TEST(MemoryPeak, IsTheMostOverWhatWasThereBefore) {
 TEST(MemoryPeak, OfCopiesIsMoreThanOfOneMemoryByTheDevices) {
   const double mib = 1 << 20, n = 8 * mib, buffers = 2 * 4 * n;  // two of floats
   const auto peak = [&](const char* placement) {
-    Request request{.patterns = {"fixture/saxpy"}, .settings = {"n=8388608"}};
+    RequestTexts request{.patterns = {"fixture/saxpy"}, .settings = {"n=8388608"}};
     request.placements = {placement};
-    const auto seen = samples(record_of(plan(request).front()), "memory_peak");
+    const auto seen = samples(record_of(plan(parse_request(request)).front()), "memory_peak");
     EXPECT_EQ(seen.size(), 1u);
     return seen.empty() ? 0 : seen.front();
   };
@@ -225,11 +225,11 @@ TEST(Record, TotalsAndRatesAreWhatTheirNamesSay) {
 
 TEST(Record, AWrongKernelFailsInEveryPlacement) {
   for (const char* fault : {"fault=wrong", "fault=missing"}) {
-    Request request{.patterns = {"fixture/saxpy"}};
+    RequestTexts request{.patterns = {"fixture/saxpy"}};
     request.placements = {"all"};
     request.sizes = {"tiny"};
     request.settings = {fault};
-    for (const auto& spec : plan(request)) {
+    for (const auto& spec : plan(parse_request(request))) {
       const auto record = record_of(spec);
       expect_valid(record);
       if (!record["skipped"].is_null()) continue;

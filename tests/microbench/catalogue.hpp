@@ -20,7 +20,7 @@ inline std::vector<harness::CaseResult> run_cases(const std::string& workload, c
                                                   std::vector<std::string> settings,
                                                   const std::vector<std::string>& sizes = {},
                                                   std::optional<int> samples = std::nullopt) {
-  harness::Request request;
+  harness::RequestTexts request;
   request.patterns = {workload};
   request.stagings = stagings;
   request.placements = placements;
@@ -31,7 +31,8 @@ inline std::vector<harness::CaseResult> run_cases(const std::string& workload, c
   context.sampling.samples = samples;
   if (samples) context.sampling.warmups = 0;
   std::vector<harness::CaseResult> results;
-  for (const auto& spec : harness::plan(request)) results.push_back(harness::run_case(spec, context));
+  for (const auto& spec : harness::plan(harness::parse_request(request)))
+    results.push_back(harness::run_case(spec, context));
   return results;
 }
 

@@ -5,8 +5,8 @@
 #include "../emulated_machine.hpp"
 #include "catalogue.hpp"
 #include "harness/measure/case/host.hpp"
-#include "harness/ranks/interrupt.hpp"
 #include "harness/plan/workloads.hpp"
+#include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::microbench {
 namespace {
@@ -15,9 +15,9 @@ using namespace harness;
 
 /// The cases of a pattern at their usual points. Not driver/context: it would start this test anew.
 std::vector<CaseSpec> cases_of(const std::string& pattern) {
-  Request request;
+  RequestTexts request;
   request.patterns = {pattern};
-  auto cases = plan(request);
+  auto cases = plan(parse_request(request));
   std::erase_if(cases, [](const auto& spec) { return spec.workload->name() == "driver/context"; });
   return cases;
 }

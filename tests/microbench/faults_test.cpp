@@ -37,9 +37,9 @@ TEST_F(Faults, BeyondTheDevicesMemoryEveryPageIsRight) {
   configure("workers=1,memory=16MiB");
   expect_skip("regular", {"bytes=20MiB"}, "at most half of the");
   for (const char* pattern : {"regular", "random", "strided"}) {
-    harness::Request request;
+    harness::RequestTexts request;
     request.patterns = {std::string("faults/") + pattern};
-    auto cases = harness::plan(request);
+    auto cases = harness::plan(harness::parse_request(request));
     harness::set_footprints(cases, 1.25, 16 << 20, std::size_t{8} << 30);
     harness::RunContext context;
     context.device = device::info(0);

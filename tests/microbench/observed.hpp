@@ -18,7 +18,7 @@ inline harness::CaseResult observed(const std::string& workload, std::vector<std
                                     std::vector<std::string> placements = {},
                                     std::optional<std::string> preset = std::nullopt) {
   const std::shared_ptr<trace::uvm::Source> source = trace::uvm::attach();
-  harness::Request request;
+  harness::RequestTexts request;
   request.patterns = {workload};
   request.placements = std::move(placements);
   request.settings = std::move(settings);
@@ -27,15 +27,15 @@ inline harness::CaseResult observed(const std::string& workload, std::vector<std
   context.device = device::info(0);
   context.sampling.samples = samples;
   context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
-  return harness::run_case(harness::plan(request).front(), context);
+  return harness::run_case(harness::plan(harness::parse_request(request)).front(), context);
 }
 
 /// The case of `workload` that the UVM-batch paper's Table 3 names: the driver's prefetcher is off.
 inline harness::CaseSpec case_of_table3(const std::string& workload) {
-  harness::Request request;
+  harness::RequestTexts request;
   request.patterns = {workload};
   request.preset = "paper-table3";
-  const auto cases = harness::plan(request);
+  const auto cases = harness::plan(harness::parse_request(request));
   EXPECT_EQ(cases.size(), 1u) << workload;
   EXPECT_EQ(*cases.at(0).find("driver_prefetch"), harness::AxisValue("off")) << workload;
   return cases.at(0);

@@ -82,10 +82,10 @@ TEST_P(Paging, CopiesOfThreadsBringEveryWord) {
 }
 
 TEST(PagingPreset, HasThePagesOfBothRivals) {
-  harness::Request request;
+  harness::RequestTexts request;
   request.patterns = {"paging/*"};
   request.preset = "paper-gpuvm-fig8";
-  const auto cases = harness::plan(request);
+  const auto cases = harness::plan(harness::parse_request(request));
   ASSERT_EQ(cases.size(), 20u);  // ten sizes of a page, paged and copied
   for (const auto& spec : cases) EXPECT_EQ(spec.integer("bytes"), std::int64_t{12} << 30) << spec.label();
 }

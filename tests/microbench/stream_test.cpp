@@ -172,11 +172,11 @@ TEST(CpuStream, CountsAsStreamDoesAndWhatPassesTheMemoryApart) {
 // So that records of two machines have a case in common, whatever their caches.
 TEST(CpuStream, TakesArraysOfTheSameSizeOnEveryMachine) {
   const auto sizes = [](std::optional<std::string> preset) {
-    harness::Request request;
+    harness::RequestTexts request;
     request.patterns = {"stream/cpu/*"};
     request.preset = std::move(preset);
     std::set<std::int64_t> bytes;
-    for (const auto& spec : harness::plan(request)) bytes.insert(spec.integer("bytes"));
+    for (const auto& spec : harness::plan(harness::parse_request(request))) bytes.insert(spec.integer("bytes"));
     return bytes;
   };
   constexpr std::int64_t kMi = 1 << 20;

@@ -287,7 +287,7 @@ class UvmObserved : public UvmEmulated {
   static harness::CaseResult observed(const std::string& workload, const std::string& placement,
                                       std::vector<std::string> settings, std::optional<int> samples = std::nullopt) {
     const std::shared_ptr<Source> source = attach();
-    harness::Request request;
+    harness::RequestTexts request;
     request.patterns = {workload};
     request.placements = {placement};
     request.settings = std::move(settings);
@@ -295,7 +295,7 @@ class UvmObserved : public UvmEmulated {
     context.device = device::info(0);
     context.sampling.samples = samples;
     context.observers = {{"uvm", [&] { return std::make_unique<harness::UvmObserver>(*source); }}};
-    const auto cases = harness::plan(request);
+    const auto cases = harness::plan(harness::parse_request(request));
     return harness::run_case(cases.front(), context);
   }
   static std::vector<double> samples(const harness::CaseResult& result, const char* metric) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// Which values the axes of a workload take: --set, --size-sweep, sizes and presets.
+// Axes of a workload, and the values that --set, --size-sweep, presets and defaults give them.
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "harness/plan/plan.hpp"
+#include "harness/plan/request.hpp"
 
 namespace isthmus::harness {
 
@@ -18,35 +18,19 @@ struct PlacementAxes {
 };
 
 std::vector<PlacementAxes> placement_axes(const Workload& workload);
+/// The workload's own axes, and those of its placements.
+std::vector<const Axis*> axes_of(const Workload& workload);
 
-/// What the user set an axis to, still as text.
-struct Setting {
-  std::string axis;
-  std::vector<std::string> values;
-};
+/// Splits each "axis=value,value". Throws InputError for what is no setting.
+std::vector<Setting> parse_settings(const std::vector<std::string>& texts);
+/// Values of the settings whose axes the workload has. Throws InputError for one that its axis does not take.
+std::vector<AxisRange> parse_values(const Workload& workload, const std::vector<Setting>& settings);
 
-/// Throws InputError for what is no setting, as the functions below do for one that no axis takes.
-std::vector<Setting> parse_settings(const std::vector<std::string>& settings);
-/// Refuses a setting whose axis a workload lacks, unless a glob picked that workload up beside others that have it.
-void check_settings(const std::vector<Setting>& settings, const std::vector<const Workload*>& workloads,
-                    const std::vector<std::string>& patterns, std::vector<std::string>* notices);
-void check_size_sweep(const Request& request, const std::vector<const Workload*>& workloads,
-                      const std::vector<Setting>& settings);
-
-/// An axis and the values that it takes in turn.
-struct AxisRange {
-  std::string axis;
-  std::vector<AxisValue> values;
-};
-
-/// The preset's sweep, and what runs on the axes that no size or preset settles. A size that nobody named gives way to
-/// their default sweeps.
+/// Whether the preset says what the axis is.
+bool settles(const Preset* preset, std::string_view axis);
+/// The preset's sweep, and what runs on the axes that no size or preset settles: what is `set`, else a sweep. A size
+/// that nobody named gives way to default sweeps.
 std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
-                                 const std::vector<Setting>& settings, bool size_sweep);
-/// The product of the ranges; the last axis varies fastest.
-std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges);
-/// Axis values of one case: default, then size, preset, and last this point of the ranges. `beside_paged`: the axes of
-/// pages mean another placement of the same request, so that this case runs without them.
-void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point, bool beside_paged);
+                                 const std::vector<AxisRange>& set, bool size_sweep);
 
 }  // namespace isthmus::harness

@@ -8,6 +8,7 @@
 
 #include "device/api/device.hpp"
 #include "harness/output.hpp"
+#include "harness/plan/modes.hpp"
 #include "harness/plan/names.hpp"
 #include "memory/numa_nodes.hpp"
 #include "workload/registry.hpp"
@@ -60,6 +61,7 @@ std::vector<const Workload*> members(const std::string& prefix, RegisteredFamily
     const auto entry = family.made.try_emplace(name, std::move(workload)).first;
     if (!names.insert(entry->first).second)
       throw std::logic_error("family " + prefix + " makes two workloads named " + name);
+    check_modes(entry->second);
     list.push_back(&entry->second);
   }
   return list;
@@ -72,6 +74,15 @@ bool may_match_below(std::string_view pattern, std::string_view prefix) noexcept
 }
 
 }  // namespace
+
+void check_modes(const Workload& workload) {
+  for (const auto& preset : workload.description().presets) {
+    for (const auto& mode : preset.modes) {
+      if (std::ranges::find(all_modes(), mode, &Mode::name) == all_modes().end())
+        throw std::logic_error(workload.name() + " has preset " + preset.name + " of mode " + mode + ", which is none");
+    }
+  }
+}
 
 Machine machine_for(std::string_view pattern) {
   Machine machine = this_machine();
@@ -105,7 +116,9 @@ std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = 
 std::vector<const Workload*> find_workloads(std::string_view pattern) {
   std::vector<const Workload*> found;
   for (const auto& [name, workload] : registered_workloads()) {
-    if (glob_match(pattern, name)) found.push_back(&workload);
+    if (!glob_match(pattern, name)) continue;
+    check_modes(workload);
+    found.push_back(&workload);
   }
   for (const auto* workload : expand(pattern)) {
     if (glob_match(pattern, workload->name())) found.push_back(workload);

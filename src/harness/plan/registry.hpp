@@ -16,6 +16,9 @@ std::vector<const Workload*> find_workloads(std::string_view pattern);
 /// Names that `pattern` could have matched.
 std::vector<std::string> workload_names(std::string_view pattern = "*");
 
+/// Throws std::logic_error where a preset is of a mode that there is not.
+void check_modes(const Workload& workload);
+
 /// Prefix of the family that made it; empty for a registered workload.
 std::string_view family_of(const Workload& workload);
 

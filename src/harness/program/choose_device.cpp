@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "harness/plan/plan.hpp"
+#include "harness/plan/request.hpp"
 #include "memory/numa_nodes.hpp"
 
 namespace isthmus::harness {

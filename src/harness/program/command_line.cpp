@@ -207,14 +207,14 @@ struct RunWords {
 void add_run(CLI::App& app, SessionOptions& options, RunWords& words) {
   auto* measure = app.add_subcommand("run", "Measure, and append one record per case");
   measure->footer(kRunExamples);
-  measure->add_option("PATTERN", options.request.patterns, "Globs on workload names")->required();
+  measure->add_option("PATTERN", options.texts.patterns, "Globs on workload names")->required();
   measure->add_option("--mode", words.modes, "Aliases of placement and staging (default baseline)");
   measure->add_option("--placement", words.placements, "Placements, comma list or all");
   measure->add_option("--staging", words.stagings, "Stagings, comma list or all");
   measure->add_option("--size", words.sizes, "Sizes tiny...mega, comma list or all (default small)");
-  measure->add_option("--set", options.request.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
-  measure->add_flag("--size-sweep", options.request.size_sweep, "All sizes that the workloads list for a sweep");
-  measure->add_option("--preset", options.request.preset, "Geometry of a paper's figure");
+  measure->add_option("--set", options.texts.settings, "Axis: threads=64,128 bytes=4KiB n=all; repeatable");
+  measure->add_flag("--size-sweep", options.texts.size_sweep, "All sizes that the workloads list for a sweep");
+  measure->add_option("--preset", options.texts.preset, "Geometry of a paper's figure");
   measure->add_option("--observe", words.observers, "uvm, uvm_faults, uvm_brief, uvm_batches (docs/uvm.md)");
   measure->add_option("--oversubscribe", words.numbers.oversubscribe,
                       "Managed bytes over the GPU's free ones, as 1.25");
@@ -261,10 +261,10 @@ void check_times(const SamplingOptions& sampling) {
 
 /// What the words mean. Throws InputError.
 void read_words(const RunWords& words, SessionOptions& options) {
-  options.request.modes = flatten(words.modes, "--mode");
-  options.request.placements = flatten(words.placements, "--placement");
-  options.request.stagings = flatten(words.stagings, "--staging");
-  options.request.sizes = flatten(words.sizes, "--size");
+  options.texts.modes = flatten(words.modes, "--mode");
+  options.texts.placements = flatten(words.placements, "--placement");
+  options.texts.stagings = flatten(words.stagings, "--staging");
+  options.texts.sizes = flatten(words.sizes, "--size");
   options.observers = flatten(words.observers, "--observe");
   apply_numbers(words.numbers, options);
   check_times(options.sampling);

@@ -124,17 +124,14 @@ void check_oversubscription(const Oversubscription& asked, const Request& reques
         "container with an init");
   if (processes > 1)
     throw InputError("--oversubscribe is for one process that is watched by another; leave --processes out");
-  if (request.preset)
-    throw InputError(fmt::format("--oversubscribe says how many bytes, and so does preset {}; leave one of them out",
-                                 *request.preset));
+  if (const auto* preset = request.workloads.front().preset)
+    throw InputError(
+        fmt::format("--oversubscribe says how many bytes, and so does preset {}; leave one of them out", preset->name));
   for (const auto& spec : cases) check_case(spec);
-  const auto sets_bytes = [&](const std::string& setting) {
-    const auto axis = setting.substr(0, setting.find('='));
-    return std::any_of(cases.begin(), cases.end(), [&](const auto& spec) { return axis == *bytes_axis_of(spec); });
+  const auto sets_bytes = [&](const CaseSpec& spec) {
+    return std::ranges::find(request.settings, *bytes_axis_of(spec), &Setting::axis) != request.settings.end();
   };
-  const bool sized = !request.sizes.empty() || request.size_sweep ||
-                     std::any_of(request.settings.begin(), request.settings.end(), sets_bytes);
-  if (sized)
+  if (request.names_sizes || std::ranges::any_of(cases, sets_bytes))
     throw InputError("--oversubscribe says how many bytes; leave --size, --size-sweep and --set of the bytes out");
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/api/device.hpp"
-#include "harness/plan/plan.hpp"
+#include "harness/plan/request.hpp"
 #include "harness/ranks/watchdog.hpp"
 #include "trace/uvm/trace_file.hpp"
 

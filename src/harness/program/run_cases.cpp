@@ -207,8 +207,9 @@ std::string Tally::text() const {
          (resumed > 0 ? fmt::format(", {} done before", resumed) : "");
 }
 
-Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile* file, const SessionOptions& options, double process_begin, EventFile* events) {
+Tally run_cases(const std::vector<CaseSpec>& cases, const std::vector<Setting>& settings, const RunContext& context,
+                const RunIdentity& identity, RecordFile* file, const SessionOptions& options, double process_begin,
+                EventFile* events) {
   DoneBefore before(identity, options.resume && file != nullptr ? file->path() : "");
   if (file != nullptr) remember_results(file->path());
   Tally tally;
@@ -216,7 +217,7 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, c
   for (const auto& spec : cases) estimates.push_back(estimate_seconds(spec, options.sampling));
   std::vector<std::filesystem::path> table_paths;
   Progress progress(!options.quiet && file != nullptr, std::move(estimates));
-  UnusedSettings unused(options);
+  UnusedSettings unused(options.given, settings);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& spec = cases[i];
     Next next = interrupted() ? Next::end : before.has(spec, context) ? Next::leave_out : Next::run;

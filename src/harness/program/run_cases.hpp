@@ -24,9 +24,10 @@ struct Tally {
   }
 };
 
-/// `file` is nullptr on the ranks that write none. `process_begin` is when this process began to work; `events` gets
-/// the driver's events of each case.
-Tally run_cases(const std::vector<CaseSpec>& cases, const RunContext& context, const RunIdentity& identity,
-                RecordFile* file, const SessionOptions& options, double process_begin, EventFile* events = nullptr);
+/// `settings`: those of --set, for what had no effect. `file` is nullptr on the ranks that write none. `process_begin`
+/// is when this process began to work; `events` gets the driver's events of each case.
+Tally run_cases(const std::vector<CaseSpec>& cases, const std::vector<Setting>& settings, const RunContext& context,
+                const RunIdentity& identity, RecordFile* file, const SessionOptions& options, double process_begin,
+                EventFile* events = nullptr);
 
 }  // namespace isthmus::harness

@@ -11,6 +11,7 @@
 #include "harness/measure/watch/uvm_observer.hpp"
 #include "harness/output.hpp"
 #include "harness/plan/names.hpp"
+#include "harness/plan/plan.hpp"
 #include "harness/program/choose_device.hpp"
 #include "harness/program/environment.hpp"
 #include "harness/program/progress.hpp"
@@ -54,6 +55,7 @@ void report_records(const SessionOptions& options, const std::vector<json>& reco
 /// What is known before any work.
 struct Prepared {
   std::optional<Child> child;
+  Request request;
   std::vector<CaseSpec> cases;
   std::vector<std::string> notices;
   int processes = 1;
@@ -128,7 +130,7 @@ void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ra
   if (asked.ratio && options.resume)
     throw InputError(
         "--oversubscribe takes another number of bytes each time, so --resume cannot tell its cases; leave it out");
-  check_oversubscription(asked, options.request, prepared.cases, prepared.processes,
+  check_oversubscription(asked, prepared.request, prepared.cases, prepared.processes,
                          ranks != nullptr ? ranks->size() : 1);
   if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));
 }
@@ -169,7 +171,9 @@ void oversubscribe(const SessionOptions& options, Prepared& prepared) {
 Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   Prepared prepared;
   prepared.child = child_role();
-  prepared.cases = plan(options.request, &prepared.notices);
+  prepared.request = parse_request(options.texts);
+  prepared.notices = prepared.request.notices;
+  prepared.cases = plan(prepared.request);
   const auto& cases = prepared.cases;
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   if (const auto in_chunks = [](const CaseSpec& each) { return each.placement && (*each.placement)->chunked; };
@@ -349,7 +353,7 @@ void mend(RecordFile& file, bool resume, bool speaks) {
 }
 
 int measure(const SessionOptions& options, const Prepared& prepared, double process_begin) {
-  const auto& [child, cases, notices, processes, starts_others, context, path, watchdog] = prepared;
+  const auto& [child, request, cases, notices, processes, starts_others, context, path, watchdog] = prepared;
   const bool writes = context.ranks == nullptr || context.ranks->rank() == 0;
   const bool speaks = writes && !child;
   if (speaks && !options.quiet) {
@@ -392,7 +396,8 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
     identity.ranks_library = context.ranks->library();
   }
 
-  const auto tally = run_cases(cases, watched, identity, file ? &*file : nullptr, options, process_begin, events.get());
+  const auto tally = run_cases(cases, request.settings, watched, identity, file ? &*file : nullptr, options,
+                               process_begin, events.get());
   if (watchdog && watchdog->lost())
     say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
   if (speaks) report_records(options, tally.records, tally.text(), path);

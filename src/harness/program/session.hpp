@@ -1,13 +1,13 @@
 #pragma once
 
-// `isthmus-bench run`: from a request to records on disk and an exit code.
+// `isthmus-bench run`: from the command line to records on disk and an exit code.
 
 #include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/plan/plan.hpp"
+#include "harness/plan/request.hpp"
 #include "harness/plan/sampling.hpp"
 #include "harness/program/oversubscribe.hpp"
 #include "harness/program/table.hpp"
@@ -25,7 +25,7 @@ inline constexpr int interrupted = 3;  ///< or the device was lost; what was mea
 int exit_code_of(const std::exception& failure) noexcept;
 
 struct SessionOptions {
-  Request request;
+  RequestTexts texts;
   SamplingOptions sampling;
   std::uint64_t seed = 42;
   std::optional<int> processes;       ///< fresh ones; else as many as a preset says

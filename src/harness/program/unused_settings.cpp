@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "harness/plan/axis_settings.hpp"
 #include "harness/plan/names.hpp"
 
 namespace isthmus::harness {
@@ -51,17 +50,17 @@ void UnusedSettings::ran(const CaseResult& result) {
 std::vector<std::string> UnusedSettings::sentences() const {
   std::vector<std::string> list;
   for (const auto& [option, reason] : kReasons) {
-    if (contains(options_.given, std::string(option)) && !consulted_.contains(option))
+    if (contains(given_, std::string(option)) && !consulted_.contains(option))
       list.push_back(fmt::format("{} had no effect, since {}; leave it out", option, reason));
   }
-  for (const auto& [axis, values] : parse_settings(options_.request.settings)) {
+  for (const auto& [axis, values] : settings_) {
     if (axes_.contains(axis) && !consulted_.contains(axis))
       list.push_back(
           fmt::format("--set {}={} had no effect, since no case that ran reads that axis with the others "
                       "as they are; leave it out",
                       axis, join(values, ",")));
   }
-  if (contains(options_.given, "--size") && !any_size_ && !ignored_sizes_.empty())
+  if (contains(given_, "--size") && !any_size_ && !ignored_sizes_.empty())
     list.push_back(fmt::format("--size had no effect, since the size of {} comes from elsewhere; leave it out",
                                *ignored_sizes_.begin()));
   return list;

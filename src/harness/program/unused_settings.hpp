@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/measure/results/result.hpp"
-#include "harness/program/session.hpp"
+#include "harness/plan/request.hpp"
 
 namespace isthmus::harness {
 
@@ -13,15 +13,17 @@ namespace isthmus::harness {
 /// (CaseResult::consulted).
 class UnusedSettings {
  public:
-  /// `options` stay as long as this does.
-  explicit UnusedSettings(const SessionOptions& options) : options_(options) {}
+  /// `given`: options, as --seed. `settings`: those of --set. Both stay as long as this does.
+  UnusedSettings(const std::vector<std::string>& given, const std::vector<Setting>& settings)
+      : given_(given), settings_(settings) {}
 
   void ran(const CaseResult& result);
   /// "--seed had no effect, since …": one for each.
   std::vector<std::string> sentences() const;
 
  private:
-  const SessionOptions& options_;
+  const std::vector<std::string>& given_;
+  const std::vector<Setting>& settings_;
   std::set<std::string, std::less<>> consulted_, ignored_sizes_;
   std::set<std::string> axes_;  ///< those that a case had, and that are the workload's to read
   bool any_size_ = false;       ///< some case has read what its size sets

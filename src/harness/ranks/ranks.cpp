@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "harness/plan/plan.hpp"
+#include "harness/plan/request.hpp"
 #include "harness/ranks/interrupt.hpp"
 
 namespace isthmus::harness {
