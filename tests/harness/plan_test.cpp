@@ -267,6 +267,18 @@ TEST(Lists, CasesThatASettingMakesEqualRunOnce) {
   EXPECT_EQ(values(plan(request), "n"), (Values{5000, 6000}));
 }
 
+TEST(Lists, MoreCasesThanARunMayHaveAreRefused) {
+  const auto counted = [](std::string setting, int last) {
+    for (int value = 1; value < last; ++value) setting += std::to_string(value) + ",";
+    return setting + std::to_string(last);
+  };
+  auto request = of("moves/gpu0-gpu0/ce");
+  request.settings = {counted("bytes=", 1000), counted("node=", 100)};
+  EXPECT_NO_THROW(parse_request(request));
+  request.settings = {counted("bytes=", 1001), counted("node=", 100)};
+  EXPECT_NE(refusal(request).find("has 100100 cases, and a run has at most 100000; list fewer"), std::string::npos);
+}
+
 TEST(Lists, AGlobMayTakeInWorkloadsWithoutTheAxisANameMayNot) {
   auto request = of("moves/*");
   request.settings = {"streams=2"};

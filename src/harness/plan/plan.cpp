@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string>
 
 #include "harness/plan/axis_settings.hpp"
 #include "harness/plan/names.hpp"
@@ -79,11 +81,19 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
   }
 }
 
+/// All that tells a case from others of its workload.
+std::string key_of(const CaseSpec& spec) {
+  auto key = spec.label() + " " + spec.not_applicable.value_or("");
+  for (const auto& [axis, value] : spec.axes) key += " " + axis + "=" + to_text(value);
+  return key;
+}
+
 std::vector<CaseSpec> cases_of(const WorkloadRequest& request) {
   const auto& [workload, preset, combinations, sizes] = request;
   const bool beside_paged =
       std::ranges::any_of(combinations, [](const auto& each) { return each.placement && (*each.placement)->paged; });
   std::vector<CaseSpec> cases;
+  std::set<std::string> keys;
   for (const auto& size : sizes) {
     std::vector<std::string> varied;
     for (const auto& range : size.ranges) {
@@ -98,7 +108,7 @@ std::vector<CaseSpec> cases_of(const WorkloadRequest& request) {
         if (size.not_applicable) spec.not_applicable = size.not_applicable;
         settle_axes(spec, size.size, preset, point, beside_paged);
         // Two sizes, or two points of a preset, are one case where a setting makes them the same.
-        if (!contains(cases, spec)) cases.push_back(std::move(spec));
+        if (keys.insert(key_of(spec)).second) cases.push_back(std::move(spec));
       }
     }
   }

@@ -19,6 +19,8 @@ namespace {
 
 using memory::Placement;
 
+constexpr double kMostCases = 100'000;  // a plan has all of them in memory
+
 /// What was named; `all`: whatever a workload has, besides.
 template <class T>
 struct Named {
@@ -333,6 +335,13 @@ Request parse_request(const RequestTexts& texts) {
   for (const auto& setting : settings) check_axis(setting.axis, draft);
   for (auto& each : workloads) settle(each, draft);
   keep_with_cases(draft);
+  double cases = 0;
+  for (const auto& each : workloads) cases += most_cases(each);
+  if (cases > kMostCases)
+    throw InputError(
+        fmt::format("this selection has {:.0f} cases, and a run has at most {:.0f}; list fewer values, or "
+                    "choose fewer workloads",
+                    cases, kMostCases));
   return std::move(draft.request);
 }
 
