@@ -14,12 +14,12 @@ namespace isthmus::harness {
 
 /// What a stopping rule is told after each sample.
 struct SamplesSoFar {
-  std::size_t taken;   ///< samples of each series
-  int most;            ///< samples at most, as asked for or as the adaptive rule has it
-  double seconds;      ///< since the first sample began
-  double least_time;   ///< seconds for which an adaptive reading takes samples at least
-  bool over_budget;    ///< the case's seconds are over, or the share of them that this reading has
-  bool emulated;       ///< device times mean nothing
+  std::size_t taken;  ///< samples of each series
+  int most;           ///< samples at most, as asked for or as the adaptive rule has it
+  double seconds;     ///< since the first sample began
+  double least_time;  ///< seconds for which an adaptive reading takes samples at least
+  bool over_budget;   ///< the case's seconds are over, or the share of them that this reading has
+  bool emulated;      ///< device times mean nothing
   const SamplingOptions& sampling;
   std::span<const Series> series;
 
