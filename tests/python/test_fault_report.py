@@ -398,3 +398,20 @@ def test_what_is_free_is_what_every_limit_leaves(tmp_path, files, free):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert memory.free(tmp_path) == free
+
+
+def test_each_of_several_traces_is_named(trace, tmp_path, capsys):
+    files = [tmp_path / name for name in ("a/run.7.uvm", "b/run.7.uvm", "b/other.uvm")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(trace.read_bytes())
+    names = report.names_of([str(file) for file in files])
+    assert names == ["a/run.7.uvm", "b/run.7.uvm", "other.uvm"]
+    assert report.names_of(["x.uvm", "x.uvm"]) == ["x.uvm", "x.uvm"] and report.names_of(["/d/x.uvm"]) == ["x.uvm"]
+    assert cli.main(["faults", "report", *map(str, files)]) == exits.PASSED
+    said = capsys.readouterr().out
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("file ")] == names
+    assert cli.main(["faults", "report", *map(str, files), "-o", str(tmp_path / "page.html")]) == exits.PASSED
+    assert all(name in (tmp_path / "page.html").read_text() for name in names)
+    capsys.readouterr()
+    assert cli.main(["faults", "report", str(files[0])]) == exits.PASSED and "file " not in capsys.readouterr().out

@@ -102,6 +102,19 @@ def test_an_empty_record_is_red(tmp_path):
     assert summary["verdict"] == "red" and "1 record is gone or empty, the first is" in summary["why"]
 
 
+def test_a_record_that_nobody_may_see_is_not_called_gone(tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(night.os, "stat", refused)
+    summary = night.summarise([report([case(kept=["/results/a.jsonl"])])])
+    assert summary["verdict"] == "red" and summary["checks"][0]["missing"] == []
+    assert summary["why"] == (
+        "1 record cannot be looked at, so whether they are there is not known: make /results/a.jsonl (Permission "
+        "denied) readable"
+    )
+
+
 @pytest.mark.parametrize("runs", [[[case("skip")]], [[case(fixture=True)]], [[case(**NOTHING)]], [[]], []])
 def test_a_session_that_measured_nothing_is_red_whatever_others_measured(runs):
     summary = night.summarise([report([case()]), report(*runs, cmdline="reframe -r -t gpu")])
@@ -115,6 +128,12 @@ def test_the_end_that_was_asked_for_is_no_fault():
     summary = night.summarise([report([case()], [ended], cmdline="reframe -r --duration=6s")])
     assert (summary["verdict"], summary["counts"]["interrupted"]) == ("green", 1)
     assert summary["why"] == "1 check is green, 0 skipped, 1 interrupted by the end of the session"
+    never = case("abort", fail_reason="aborted due to RunSessionTimeout", display_name="gemv", jobid=None)
+    unfinished = night.summarise([report([case(), never], cmdline="reframe -r --duration=6s")])
+    assert unfinished["verdict"] == "red" and unfinished["why"] == (
+        "1 of 2 checks were not measured before the session reframe -r --duration=6s ended, the first is gemv: make "
+        "--duration longer, or choose fewer"
+    )
     [suite] = ElementTree.fromstring(night.junit(summary))
     assert (suite.get("errors"), suite.get("failures"), suite.get("skipped")) == ("0", "0", "1")
     assert night.summarise([report([ended])])["verdict"] == "red"  # nothing was measured

@@ -130,7 +130,7 @@ def test_the_report_counts_hosts(tmp_path, capsys):
 def test_many_boots_are_looked_through_quickly():
     chance = np.random.default_rng(1)
     traces = [
-        places.Trace("n1", f"G{g}", f"G{g}@{g}", f"b{b}", None, "cpu", DAY, DAY + datetime.timedelta(hours=int(t)))
+        places.Trace("n1", f"G{g}", f"G{g}@{g}", f"b{b}", None, "cpu", "s", DAY, DAY + datetime.timedelta(hours=int(t)))
         for b in range(300)
         for g, t in enumerate(chance.integers(1, 9, 8))
     ]  # fmt: skip
@@ -151,3 +151,30 @@ def test_hosts_that_follow_each_other_under_a_name_did_not_vanish(tmp_path, caps
     slow["verify"] = slow["verify"] | {"status": "fail"}
     assert cli.main(["nodes", str(write(tmp_path, cases)), "--drain"]) == 1
     assert capsys.readouterr().out.startswith("n0\tfailing: ")
+
+
+def test_nodes_of_one_name_on_two_systems_are_two(tmp_path, capsys):
+    cases = []
+    for system in ("alpha", "beta"):
+        for day in range(20):
+            for node in ("n1", "n2", "n3", "n4", "n5"):
+                if (system, node) == ("alpha", "n3") and day >= 10:
+                    continue  # it vanished, and the other system's went on
+                case = measured("", boot=None, node=node, hour=24 * day, job=f"{system}-{node}-{day}")
+                case["run"]["system"] = system
+                cases.append(case)
+    path = write(tmp_path / "r", cases) / "records.jsonl"
+    wanted = {f"n{i}@{system}" for i in range(1, 6) for system in ("alpha", "beta")}
+    assert {case["run"]["node"] for case in reading.read_files([path])[0]} == wanted
+    with store.open_store([path], wanted={"node"}) as opened:
+        assert {node for (node,) in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()} == wanted
+    assert cli.main(["nodes", str(tmp_path / "r")]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("1 of 10 nodes are named: 1 vanished") and "n3@alpha is gone" in said
+
+
+def test_a_node_that_some_records_give_no_system_is_one(tmp_path):
+    cases = [measured("", boot=None, hour=24 * day, job=f"j{day}") for day in range(4)]
+    for day, case in enumerate(cases):
+        case["run"]["system"] = "alpha" if day < 2 else None
+    assert set(nodes_of(tmp_path, cases)) == {"vm"}

@@ -266,6 +266,13 @@ def test_a_table_that_is_not_what_the_record_says_is_a_sentence(tmp_path, given,
     assert said.startswith(str(tmp_path / "r.tables/0-batches.csv.gz")) and why in said and "\n" not in said
 
 
+def test_no_more_rows_are_read_than_a_table_can_have(tmp_path):
+    path, record = with_table(tmp_path)
+    record["tables"][0]["rows"] = 10**8
+    with pytest.raises(validate.RecordError, match="it has 100000000 rows, and at most 1000000 are read"):
+        load.read_table(path, record, "batches")
+
+
 def test_a_table_that_is_missing_or_altered_is_named(tmp_path):
     path, record = with_table(tmp_path)
     with pytest.raises(validate.RecordError, match="has no tables 'other'; its tables: batches"):

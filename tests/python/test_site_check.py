@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+import reframe
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from isthmus import cli, exits, inputs
 from isthmus.references import site_tree
 from isthmus.site import capabilities
 from isthmus.site import check as site_check
+from isthmus.site import settings as site_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -107,6 +109,54 @@ def test_a_good_site_has_no_errors_and_no_notes(tree, capsys):
     status, shown = check(tree, capsys)
     assert status == exits.PASSED
     assert shown == "1 site, 0 errors\n"
+
+
+@pytest.mark.parametrize("key", sorted(site_settings._COMPILING))
+def test_what_the_build_does_not_read_is_an_error(tree, capsys, key):
+    configuration = copy.deepcopy(GOOD)
+    configuration["environments"][0][key] = "x" if key in ("cc", "cxx", "ftn", "nvcc") else ["-O3"]
+    put(tree, configuration)
+    assert_refused(tree, capsys, f"{key} has no effect, as the build does not read it")
+
+
+def test_each_key_that_reframe_knows_is_read_or_refused():
+    """A key that is new in ReFrame fails here until somebody decides what it means for these checks."""
+    schema = json.loads((pathlib.Path(reframe.__file__).parent / "schemas/config.json").read_text())
+    environment = schema["properties"]["environments"]["items"]["properties"]
+    partition = schema["properties"]["systems"]["items"]["properties"]["partitions"]["items"]["properties"]
+    read = {
+        "env_vars",
+        "extras",
+        "features",
+        "modules",
+        "name",
+        "prepare_cmds",
+        "resources",
+        "target_systems",
+        "variables",
+    }
+    assert set(environment) == read | set(site_settings._COMPILING)
+    read = {
+        "access",
+        "descr",
+        "devices",
+        "env_vars",
+        "environs",
+        "extras",
+        "features",
+        "launcher",
+        "max_jobs",
+        "modules",
+        "name",
+        "prepare_cmds",
+        "processor",
+        "resources",
+        "sched_options",
+        "scheduler",
+        "time_limit",
+        "variables",
+    }
+    assert set(partition) == read | {"container_platforms"}
 
 
 def gpu(**settings):
@@ -213,6 +263,7 @@ def gpu(**settings):
             "did you mean ISTHMUS_UVM?",
         ),
         ({"container_platforms": [{"type": "Singularity", "env_vars": [["ISTHMUS_NVLM", "/x"]]}]}, "ISTHMUS_NVML?"),
+        ({"container_platforms": [{"type": "Singularity"}]}, "container_platforms has no effect"),
     ],
 )
 def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):

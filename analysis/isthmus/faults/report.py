@@ -306,8 +306,26 @@ def _spread(name: str, spread: tracefile.Spread | None) -> str:
     return f"{name:<18} {spread.mean:>9.2f} {spread.deviation:>9.2f} {spread.least:>6} {spread.most:>6}"
 
 
+def names_of(paths: list[str]) -> list[str]:
+    """The shortest ending of each path that no other has; all of it where the paths are equal."""
+    parts = [pathlib.PurePath(path).parts for path in paths]
+    names = []
+    for path, own in zip(paths, parts):
+        others = [each for each in parts if each != own]
+        count = next((n for n in range(1, len(own)) if all(each[-n:] != own[-n:] for each in others)), len(own))
+        names.append(str(pathlib.PurePath(*own[-count:])) if count < len(own) else path)
+    return names
+
+
+def texts(found: list[Content]) -> str:
+    """For a terminal; where there are several, each begins with the file's name."""
+    names = names_of([each.path for each in found])
+    heads = [f"file     {spelling.printable(name)}\n" if len(found) > 1 else "" for name in names]
+    return "\n\n".join(head + text(each) for head, each in zip(heads, found))
+
+
 def text(found: Content) -> str:
-    """For a terminal."""
+    """What texts() says of one trace."""
     figures = found.figures
     said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
     lines = [line for problem in said for line in output.fold(problem)]
@@ -377,12 +395,12 @@ def _rows(found: Content) -> list[dict]:
 # --- the page ---
 
 
-def _section(found: Content) -> dict:
+def _section(found: Content, title: str) -> dict:
     """What the template shows of one trace."""
     figures = found.figures
     by_cause = {name: size for name, size in figures.moved.items() if size}
     return {
-        "title": pathlib.PurePath(found.path).name,
+        "title": title,
         "facts": found.trace.facts,
         "cards": [
             (f"{figures.faults:,}", "faults of GPUs"), (f"{figures.batches:,}", "batches"),
@@ -408,7 +426,7 @@ def _section(found: Content) -> dict:
 
 
 def page(found: list[Content], title: str) -> str:
-    sections = [_section(each) for each in found]
+    sections = [_section(each, name) for each, name in zip(found, names_of([each.path for each in found]))]
     plots = [plot for section in sections for plot in section["plots"]]
     return pages.render("faults/faults.html.jinja", plots, title=title, made=series.now(), sections=sections)
 
@@ -444,7 +462,7 @@ def run(asked) -> int:
             events = sum(len(each.trace.entries) for each in found)
             print(f"{asked.output}: {len(text_of_page.encode()) / 1e6:.1f} MB, {events} events")
     else:
-        shown = output.Table(_COLUMNS, [row for each in found for row in _rows(each)], "\n\n".join(map(text, found)))
+        shown = output.Table(_COLUMNS, [row for each in found for row in _rows(each)], texts(found))
         asked.format = kind
         output.write(asked, shown)
     return exits.UNDECIDED if any(each.problems for each in found) else exits.PASSED

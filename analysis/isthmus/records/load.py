@@ -200,6 +200,7 @@ _MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # how `isthmus compact` begins 
 _MANIFEST_HEAD = 64  # bytes in which that stands
 DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
+_MOST_ROWS = 1_000_000  # of a table; isthmus-bench writes 65,536 at most
 _LOOKED_AT = 2000  # files of other names in a folder that are looked into; of more, only those called like JSON
 
 
@@ -566,6 +567,8 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
             columns = next(lines, [])
             if columns != found[0]["columns"]:
                 raise ValueError(f"its columns are {shorten(', '.join(columns))}")
+            if found[0]["rows"] > _MOST_ROWS:
+                raise ValueError(f"it has {found[0]['rows']} rows, and at most {_MOST_ROWS} are read")
             first = itertools.islice(lines, found[0]["rows"] + 1)  # a packed file may go on for ever
             rows = [dict(zip(columns, map(_number, line), strict=True)) for line in first]
         if len(rows) != found[0]["rows"]:

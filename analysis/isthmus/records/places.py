@@ -2,8 +2,9 @@
 
 Virtual machines and containers often share a name (`vm`, `localhost`). Records are of one host where they share a boot
 or a GPU. Hosts of one name are told apart where they cannot be one machine: another GPU in the same PCIe slot, boots
-that ran at the same time, or another processor. Such a host is called NAME#GPU, with the first digits of its GPU's
-UUID. What is not known to be of one of them, such as a record of the CPU alone, keeps the name.
+that ran at the same time, another processor, or another system. Such a host is called NAME#GPU, with the first digits
+of its GPU's UUID, or NAME@SYSTEM without a GPU where systems differ. What is not known to be of one of them, such as a
+record of the CPU alone, keeps the name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 #: Columns of the table of records that name_hosts() needs.
-WANTED = ("node", "gpus", "slots", "boot", "job", "cpu", "time")
+WANTED = ("node", "gpus", "slots", "boot", "job", "cpu", "system", "time")
 _DIGITS = 8  # of a UUID, at least
 
 
@@ -32,6 +33,7 @@ class Trace:
     boot: str | None
     job: str | None
     cpu: str
+    system: str
     first: datetime.datetime
     last: datetime.datetime
 
@@ -51,11 +53,12 @@ def hosts(traces: list[Trace]) -> dict[Trace, str]:
     result: dict[Trace, str] = {}
     for node, found in grouped((trace.node, trace) for trace in traces).items():
         anchored = [trace for trace in found if trace.anchors]
+        of_systems = len(_systems(found)) > 1
         labels = components([trace.anchors for trace in anchored])
         parts = list(grouped(zip(labels, anchored)).values())
-        if not _are_several(parts):
+        if not _are_several(parts) and not of_systems:
             continue
-        names = _names(node, parts)
+        names = _names(node, parts, of_systems)
         jobs: dict[str | None, set[str]] = {}
         for part, name in zip(parts, names):
             for trace in part:
@@ -64,7 +67,8 @@ def hosts(traces: list[Trace]) -> dict[Trace, str]:
         for trace in found:
             if not trace.anchors:
                 of_job = jobs.get(trace.job, set())
-                result[trace] = next(iter(of_job)) if len(of_job) == 1 else node
+                alone = f"{node}@{trace.system}" if of_systems and trace.system else node
+                result[trace] = next(iter(of_job)) if len(of_job) == 1 else alone
     return result
 
 
@@ -77,6 +81,10 @@ def _are_several(parts: list[list[Trace]]) -> bool:
     if len({trace.cpu for part in parts for trace in part if trace.cpu}) > 1 and len(parts) > 1:
         return True
     return _overlap(parts)
+
+
+def _systems(traces: list[Trace]) -> set[str]:
+    return {trace.system for trace in traces if trace.system}
 
 
 def _slots(part: list[Trace]) -> set[tuple[str, str]]:
@@ -109,14 +117,16 @@ def _overlap(parts: list[list[Trace]]) -> bool:
     return False
 
 
-def _names(node: str, parts: list[list[Trace]]) -> list[str]:
-    """A name for each part; NAME alone without a GPU."""
+def _names(node: str, parts: list[list[Trace]], of_systems: bool) -> list[str]:
+    """A name for each part; without a GPU NAME@SYSTEM where there are several systems, else NAME."""
     firsts = [min((uuid for trace in part for uuid in trace.uuids), default="") for part in parts]
     short = [uuid.partition("-")[2] or uuid if uuid.startswith(("GPU-", "MIG-")) else uuid for uuid in firsts]
     longest = max(map(len, short), default=0)
     known = {uuid for uuid in short if uuid}
     digits = next((n for n in range(_DIGITS, longest) if len({uuid[:n] for uuid in known}) == len(known)), longest)
-    return [f"{node}#{uuid[:digits]}" if uuid else node for uuid in short]
+    systems = ["+".join(sorted(_systems(part))) if of_systems else "" for part in parts]
+    without = [f"{node}@{system}" if system else node for system in systems]
+    return [f"{node}#{uuid[:digits]}" if uuid else name for uuid, name in zip(short, without)]
 
 
 # --- the table of records, and records as they were read ---
@@ -124,18 +134,24 @@ def _names(node: str, parts: list[list[Trace]]) -> list[str]:
 
 def name_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
     """Makes the table `host_of`, with the hosts of node names that several have; returns their node names by host."""
-    key = "node, coalesce(gpus, ''), coalesce(slots, ''), boot, CASE WHEN boot IS NULL THEN job END, coalesce(cpu, '')"
+    key = (
+        "node, coalesce(gpus, ''), coalesce(slots, ''), boot, CASE WHEN boot IS NULL THEN job END, coalesce(cpu, ''), "
+        "coalesce(system, '')"
+    )
     rows = connection.execute(
         f"SELECT {key}, min(time), max(time) FROM {table} WHERE node IN (SELECT node FROM {table} GROUP BY node "
-        "HAVING count(DISTINCT boot) > 1 OR count(DISTINCT gpus) > 1) GROUP BY ALL ORDER BY ALL"
+        "HAVING count(DISTINCT boot) > 1 OR count(DISTINCT gpus) > 1 OR count(DISTINCT system) > 1) GROUP BY ALL "
+        "ORDER BY ALL"
     ).fetchall()
     found = hosts([Trace(*row) for row in rows])
-    connection.execute("CREATE TABLE host_of (node VARCHAR, gpus VARCHAR, boot VARCHAR, job VARCHAR, host VARCHAR)")
-    named = {(trace.node, trace.gpus, trace.boot, trace.job): host for trace, host in found.items()}
-    if named:
-        connection.executemany(
-            "INSERT INTO host_of VALUES (?, ?, ?, ?, ?)", [[*key, host] for key, host in named.items()]
-        )
+    connection.execute(
+        "CREATE TABLE host_of (node VARCHAR, gpus VARCHAR, boot VARCHAR, job VARCHAR, system VARCHAR, host VARCHAR)"
+    )
+    named = {(trace.node, trace.gpus, trace.boot, trace.job, trace.system): host for trace, host in found.items()}
+    if named:  # in one statement: DuckDB takes a millisecond for each
+        columns = [list(column) for column in zip(*((*key, host) for key, host in named.items()))]
+        of_lists = ", ".join(["unnest(?::VARCHAR[])"] * len(columns))
+        connection.execute(f"INSERT INTO host_of SELECT {of_lists}", columns)
     return {host: trace.node for trace, host in found.items()}
 
 
@@ -144,7 +160,7 @@ def with_hosts(table: str) -> str:
     return (
         f"SELECT r.* REPLACE (coalesce(h.host, r.node) AS node) FROM {table} r LEFT JOIN host_of h ON h.node = r.node "
         "AND h.gpus = coalesce(r.gpus, '') AND h.boot IS NOT DISTINCT FROM r.boot "
-        "AND h.job IS NOT DISTINCT FROM CASE WHEN r.boot IS NULL THEN r.job END"
+        "AND h.job IS NOT DISTINCT FROM CASE WHEN r.boot IS NULL THEN r.job END AND h.system = coalesce(r.system, '')"
     )
 
 
@@ -170,4 +186,5 @@ def _key(record: dict) -> tuple:
     gpus = sorted({device["uuid"] or "" for device in record["devices"]})
     slots = sorted({f"{d['uuid']}@{d['pci_bus']}" for d in record["devices"] if d["uuid"] and d.get("pci_bus")})
     job = (run.get("job") or run["id"]) if boot is None else None
-    return run["node"], "+".join(gpus), "+".join(slots), boot, job, record["host"].get("cpu") or ""
+    cpu, system = record["host"].get("cpu") or "", run.get("system") or ""
+    return run["node"], "+".join(gpus), "+".join(slots), boot, job, cpu, system

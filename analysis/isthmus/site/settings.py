@@ -43,6 +43,8 @@ _SCHEDULING = (
     "sched_access_in_submit", "slurm_envvar_whitelist", "slurm_job_cancel_reasons", "slurm_multi_cluster_mode",
     "slurm_pending_job_reason_poll_freq", "unqualified_hostnames", "use_nodes_option",
 )  # fmt: skip
+#: What ReFrame hands to its own build systems. The build here is a script that takes them from variables.
+_COMPILING = ("cc", "cxx", "ftn", "nvcc", "cppflags", "cflags", "cxxflags", "fflags", "ldflags")
 _DURATION = re.compile(r"(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 #: Long options of sbatch; its plug-ins may add others.
 _SBATCH = frozenset(
@@ -105,6 +107,10 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
         found += [Problem(where, what) for what in exports.of(partition)]
         found += _numbers(where, partition)
         found += _extras(where, partition.get("extras", {}))
+        if partition.get("container_platforms"):
+            found.append(
+                Problem(where, "container_platforms has no effect, as no check runs in a container: leave it out")
+            )
         found += _slips(where, partition, capabilities.CAPABILITIES)
         for device in partition.get("devices", []):
             found += _keys(where, "a device", device, _DEVICE)
@@ -117,6 +123,13 @@ def _of_environment(environment: dict) -> list[Problem]:
     found = [*_blanks(where, environment), *_misplaced(where, environment)]
     found += [Problem(where, what) for what in exports.of(environment)]
     found += _slips(where, environment, capabilities.OF_ENVIRONMENTS)
+    # ReFrame's own environment `builtin` states the compiler cc.
+    if stated := [key for key in _COMPILING if environment.get(key) and (key, environment[key]) != ("cc", "cc")]:
+        what = f"{', '.join(stated)} {'has' if len(stated) == 1 else 'have'} no effect, as the build does not read "
+        what += (
+            f"{'it' if len(stated) == 1 else 'them'}: set CC, CXX, CUDACXX, CXXFLAGS … in env_vars, or load a module"
+        )
+        found.append(Problem(where, what))
     for key in environment.get("extras", {}):
         if key != "spack_environment" and _is_slip(key, "spack_environment"):
             found.append(Problem(where, f"extras has {key!r}, which nothing reads; did you mean 'spack_environment'?"))

@@ -4,8 +4,9 @@ Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `
 does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
 ask, and the paths of its records. A night is red where a check failed or was given up, where it ended in a way that is
 not known here, where a record that a report names is gone, where a session was told not to judge, and where nothing
-was measured: where no check of a session passed and left a figure, as in a dry run. A case that was interrupted because
-the session had lasted as long as --duration says is neither red nor green.
+was measured: where no check of a session passed and left a figure, as in a dry run. A check that a session of a given
+--duration interrupted is neither red nor green if an earlier pass measured it; one that no pass measured makes the
+night red.
 
 exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
 """
@@ -28,6 +29,7 @@ SCHEMA = "isthmus.night/1"
 GREEN, SKIPPED = ("pass", "xfail"), ("skip",)
 #: Our word for a case that was still running when a session of a given --duration ended, as was asked for.
 INTERRUPTED = "interrupted"
+GONE = "gone"  # a record that is not there, or has nothing in it
 _MOST_OF_REPORT = 256 * inputs.MIB  # about 10 KiB a case
 _SESSION_ENDED = "RunSessionTimeout"  # what ReFrame's reason for its "abort" names
 #: What a check ran with, as its variables in a report are called.
@@ -120,7 +122,7 @@ def summarise(reports: list[dict]) -> dict:
         "skipped_cases": sum(len(check["skipped_cases"]) for check in checks),
         "records": sum(len(check["records"]) for check in checks),
     }
-    why = _why_red(checks, counts["red"]) or _why_unjudged(named) or _why_empty(named)
+    why = _why_red(checks, counts["red"]) or _why_unjudged(named) or _why_empty(named) or _why_unfinished(named)
     return {
         "schema": SCHEMA,
         "verdict": "red" if why else "green",
@@ -213,7 +215,8 @@ def _check(case: dict, session: str | None) -> dict:
         "nodes": case.get("job_nodelist") or [],
         "seconds": case.get("time_total"),
         "records": kept,
-        "missing": [path for path in kept if not _holds_something(path)],
+        "missing": [path for path in kept if _state_of(path) == GONE],
+        "unseen": [f"{path} ({why})" for path in kept if (why := _state_of(path)) and why != GONE],
         "figures": _figures(case.get("perfvalues") or {}),
         "ran_with": ran_with,
         "ask": case.get("maintainers") or [],
@@ -223,12 +226,17 @@ def _check(case: dict, session: str | None) -> dict:
     }
 
 
-def _holds_something(path: str) -> bool:
-    """Whether there is such a file, and a line in it: a full disk leaves none."""
+def _state_of(path: str) -> str:
+    """Why a record file cannot be there as it was kept: GONE, or the reason why nobody can look; else empty.
+
+    An empty file is gone, since a full disk leaves one.
+    """
     try:
-        return os.path.isfile(path) and os.path.getsize(path) > 0
-    except OSError:
-        return False
+        return "" if os.stat(path).st_size > 0 else GONE
+    except (FileNotFoundError, NotADirectoryError):
+        return GONE
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _reason(case: dict) -> str | None:
@@ -259,8 +267,12 @@ def _why_red(checks: list[dict], red: int) -> str:
     if red:
         first = checks[0]
         return f"{red} of {len(checks)} checks are red, the first is {first['name']}: {_why(first)}"
-    gone = [path for check in checks for path in check["missing"]]
-    return f"{spelling.counted(len(gone), 'record', 'are')} gone or empty, the first is {gone[0]}" if gone else ""
+    if gone := [path for check in checks for path in check["missing"]]:
+        return f"{spelling.counted(len(gone), 'record', 'are')} gone or empty, the first is {gone[0]}"
+    if unseen := [path for check in checks for path in check["unseen"]]:
+        count = spelling.counted(len(unseen), "record")
+        return f"{count} cannot be looked at, so whether they are there is not known: make {unseen[0]} readable"
+    return ""
 
 
 def _session_name(info: dict) -> str:
@@ -296,6 +308,25 @@ def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
         return f"nothing was measured, {counts}"
     more = f" (and in {spelling.counted(len(empty) - 1, 'more session')})" if len(empty) > 1 else ""
     return f"nothing was measured in the session {name}, {counts}{more}"
+
+
+def _why_unfinished(sessions: list[tuple[str, list[dict]]]) -> str:
+    """Why the night is red where a session ended before each of its checks had its turn; else empty."""
+    for name, checks in sessions:
+        done = {_place(check) for check in checks if check["result"] != INTERRUPTED}
+        left = {_place(check): check["name"] for check in checks if _place(check) not in done}
+        if left:
+            every = len(done) + len(left)
+            return (
+                f"{len(left)} of {every} checks were not measured before the session {name} ended, the first is "
+                f"{next(iter(left.values()))}: make --duration longer, or choose fewer"
+            )
+    return ""
+
+
+def _place(check: dict) -> tuple:
+    """What is the same of a check in each pass of a session."""
+    return tuple(check[key] for key in ("name", "system", "partition", "environment"))
 
 
 def junit(summary: dict) -> str:

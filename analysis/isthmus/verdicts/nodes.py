@@ -502,24 +502,27 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
     ).fetchall()
     groups: dict[tuple, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
-    last: dict[str, object] = {}
-    for *equal, host, day in rows:
-        node = opened.names.get(host, host)  # a name that another host has now did not vanish
-        groups[tuple(equal)][node].add(day)
-        last[node] = max(day, last.get(node, day))
+    last: dict[tuple[str | None, str], object] = {}
+    for *equal, system, host, day in rows:
+        node = opened.names.get(host, host)  # a name that another host of the system has now did not vanish
+        groups[(*equal, system)][node].add(day)
+        last[system, node] = max(day, last.get((system, node), day))
+    hosts = grouped(((system, opened.names.get(host, host)), host) for *_, system, host, _ in rows)
     reasons = {}
-    for by_node in groups.values():
+    for (*_, system), by_node in groups.items():
         if len(by_node) < FEWEST:
             continue
         for node, days in by_node.items():
             missed = _missed(days, [each for name, each in by_node.items() if name != node])
-            if missed and last[node] == max(days):
+            if missed and last[system, node] == max(days):
                 words = f"no record since {max(days)}, while its equals ran on {missed} days"
-                reasons[node] = Reason(node, "vanished", words)
+                own = set(hosts[system, node])
+                host = own.pop() if len(own) == 1 else node
+                reasons[node, system or ""] = Reason(host, "vanished", words)
     for node in expected:
-        if node not in last:
-            reasons[node] = Reason(node, "vanished", "expected, but no record is of it")
-    return [reasons[node] for node in sorted(reasons)]
+        if all(node != name for _, name in last):
+            reasons[node, ""] = Reason(node, "vanished", "expected, but no record is of it")
+    return [reasons[key] for key in sorted(reasons)]
 
 
 def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:

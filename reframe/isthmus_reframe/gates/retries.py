@@ -27,8 +27,9 @@ def _is(task, kind) -> bool:
     return task.failed and task.exc_info is not None and isinstance(task.exc_info[1], kind)
 
 
-def _case(task) -> tuple:
-    return task.check.unique_name, task.testcase.partition.fullname, task.testcase.environ.name
+def case_of(testcase) -> tuple[str, str, str]:
+    """Check, partition and environment: the same in every run of a session."""
+    return testcase.check.unique_name, testcase.partition.fullname, testcase.environ.name
 
 
 def install() -> None:
@@ -52,13 +53,13 @@ def install() -> None:
 
 def report(stats, printer) -> None:
     """Names failed tries and interrupted checks; raises ReframeError for a wrong result that a later run would hide."""
-    last = {_case(task): task for task in stats.tasks(None)}
+    last = {case_of(task.testcase): task for task in stats.tasks(None)}
     hidden = []
     for number, tasks in stats.runs():
         for task in tasks:
-            if not task.failed or task is last[_case(task)]:
+            if not task.failed or task is last[case_of(task.testcase)]:
                 continue
-            how = "passed" if not last[_case(task)].failed else "failed, too"
+            how = "passed" if not last[case_of(task.testcase)].failed else "failed, too"
             why = what(*task.exc_info).partition("\n")[0].removeprefix("sanity error: ")
             printer.warning(f"try {number + 1} of {task.check.display_name} failed ({why}); the last one {how}")
     for task in last.values():

@@ -132,10 +132,9 @@ def install(ours: Ours):
         try:
             result = original(self, testcases, *args, **kwargs)
         except RunSessionTimeout:  # --duration: the end that was asked for
-            self._printer.info("the session has lasted as long as --duration says; what still ran is interrupted")
+            self._printer.info("the session has lasted as long as --duration says; what had not ended is interrupted")
             jobs.settle([check.job for check in ours.begun])
-            if not any(check.has_measured for check in ours.begun if isinstance(check, ours.check)):
-                raise ReframeError("nothing was measured before --duration ended the session; make it longer") from None
+            _refuse_unfinished(testcases, self.stats, ours)
             raise
         except Exception as error:  # as sacct's; ^C is none
             why = str(error).partition("\n")[0]
@@ -162,6 +161,24 @@ def install(ours: Ours):
     Runner.runall = runall
     variables.note_unset()
     _generate_whole_jobs(ours)
+
+
+def _refuse_unfinished(testcases, stats, ours):
+    """Raises ReframeError where --duration ended the session before each check had its turn."""
+    wanted = {retries.case_of(case): case for case in testcases if isinstance(case.check, ours.check)}
+    ended = {
+        retries.case_of(task.testcase)
+        for task in stats.tasks(None)
+        if not task.aborted and (task.completed or task.skipped or task.failed)
+    }
+    left = [case.check.display_name for key, case in wanted.items() if key not in ended]
+    if len(left) == len(wanted):
+        raise ReframeError("nothing was measured before --duration ended the session; make it longer") from None
+    if left:
+        raise ReframeError(
+            f"{len(left)} of {len(wanted)} checks were not measured before --duration ended the session, the first is "
+            f"{left[0]}; make it longer, or choose fewer"
+        ) from None
 
 
 def _refuse_session(testcases, printer, ours):

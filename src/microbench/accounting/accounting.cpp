@@ -117,11 +117,15 @@ void account(Case& c, Kind kind, int gpu) {
   std::vector<std::size_t> reported;  // counters that this machine has
   const auto first = read_all(nothing);
   for (std::size_t i = 0; i < first.size(); ++i) {
+    const auto& counter = counters()[i];
+    if (!first[i] && counter.everywhere && (gpu >= 0 || !counter.of_device))
+      throw std::runtime_error(std::string(counter.words) +
+                               " cannot be read, and every machine has it: look whether this process may see it");
     if (!first[i]) continue;
     reported.push_back(i);
     for (const char* when : {"_allocated", "_touched"})
-      metrics.push_back(amount_metric(std::string(counters()[i].name) + when, "1", std::nullopt, "none",
-                                      "a counter may see anything"));
+      metrics.push_back(
+          amount_metric(std::string(counter.name) + when, "1", std::nullopt, "none", "a counter may see anything"));
   }
   std::size_t wrong = 0;
   std::vector<std::string> disagreements;
