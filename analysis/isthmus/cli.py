@@ -1,4 +1,4 @@
-"""The command `isthmus`: from records to answers. Each subcommand is a module with add_arguments() and run()."""
+"""The command `isthmus`, whose subcommands are modules with add_arguments() and run()."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import textwrap
 from isthmus import Error, __version__, plugins, spelling, start, streams, variables
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT, PASSED, UNDECIDED, with_absence
 
-# Command: its module and what it does. Modules are imported when asked for: reading records needs no numpy.
-COMMANDS = {  # and those of isthmus.plugins
+# Command → its module, and what it does. Modules are imported when asked for, since reading records needs no numpy.
+COMMANDS = {  # isthmus.plugins adds others
     "compact": ("isthmus.records.compact", "check record files once and keep them as one table that is quick to read"),
     "regress": ("isthmus.verdicts.regress", "what a change did: a driver, a kernel, time"),
     "noise": ("isthmus.verdicts.noise", "how much each metric varies where nothing changed"),
@@ -35,12 +35,12 @@ COMMANDS = {  # and those of isthmus.plugins
 }
 
 
-_FULL = 100  # characters of a description's line that was broken because the next word had no room in the source
-_ITEM = re.compile(r" *(?:\S(?:.{0,20}?\S)?  +|- )")  # `name   what it is`, `- what is listed`
+_FULL = 100  # characters; a description's line this long, next word included, was wrapped in the source
+_ITEM = re.compile(r" *(?:\S(?:.{0,20}?\S)?  +|- )")  # `name   what it is` or `- item of a list`
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as they are written, but sentences are filled to the terminal's width; commands stay whole."""
+    """Formatter of descriptions that fills sentences to the terminal's width and keeps everything else as written."""
 
     def _fill_text(self, text, width, indent):
         return "\n".join(
@@ -49,7 +49,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _lines_of(text: str) -> list[tuple[str, bool]]:
-    """Lines, sentences that the source had to break as one, and whether a line is to be left as it is."""
+    """Returns the lines of a text, with wrapped sentences joined, and whether each line is to be left as it is."""
     lines: list[tuple[str, bool]] = []
     before, whole = "", False
     for line in text.splitlines():
@@ -64,7 +64,7 @@ def _lines_of(text: str) -> list[tuple[str, bool]]:
 
 
 def _hanging(line: str, width: int) -> list[str]:
-    """A line folded below its text: that of `name   what it is` begins behind the blanks."""
+    """Folds a line below its text; the text of `name   what it is` begins after the blanks."""
     item = _ITEM.match(line)
     below = " " * (len(item[0]) if item else len(line) - len(line.lstrip()))
     folded = textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
@@ -73,19 +73,19 @@ def _hanging(line: str, width: int) -> list[str]:
 
 #: Actions of options that may be given several times.
 _COLLECTS = (argparse._AppendAction, argparse._ExtendAction)
-_PATHS = ("DIR", "FILE", "PATH", "PREFIX", "RECORDS", "REPORT", "SVG")  # as help calls arguments that are paths
+_PATHS = ("DIR", "FILE", "PATH", "PREFIX", "RECORDS", "REPORT", "SVG")  # names of arguments that are paths
 
 
 def _is_path(action: argparse.Action) -> bool:
-    """Whether an argument may have bytes that are no UTF-8, as names of files may."""
+    """Returns whether an argument may contain bytes that are not UTF-8, as file names may."""
     return action.type is pathlib.Path or action.metavar in _PATHS
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong, and of a misspelt option or command which one may be meant.
+    """Parser of arguments that reports errors in one sentence, with a suggestion for a misspelt option or command.
 
-    Options are written out, or the next version's new option changes what a script says. Parsers of parts of a command
-    are Parsers, too.
+    Options cannot be abbreviated, because an option of the next version could change what a script means. Parsers of
+    the parts of a command are of this class as well.
     """
 
     def __init__(self, *args, **words):
@@ -95,14 +95,17 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         self._given = list(sys.argv[1:] if args is None else args)
-        self._taken: list[argparse.Action] = []  # options that were given, of those that take one value
+        self._taken: list[argparse.Action] = []  # options with a single value that were given
         namespace, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # here, so that a part of a command names its own help
+        if unknown:  # called here so that a part of a command names its own help
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 
     def _get_values(self, action, arg_strings):
-        """Of one occurrence of an option, or of a positional argument."""
+        """Returns the values of one occurrence of an option or positional argument.
+
+        Raises ArgumentError for a second occurrence of an option with a single value.
+        """
         if action.option_strings and action.nargs != 0 and not isinstance(action, _COLLECTS):
             if action in self._taken:
                 raise argparse.ArgumentError(action, "takes one value, and was given several")
@@ -110,7 +113,7 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def _get_value(self, action, arg_string):
-        """Of one word; one that is empty, as of a variable that a script did not set, means nothing anywhere."""
+        """Returns the value of one word; refuses an empty one, such as a variable that a script did not set."""
         if action.nargs in (argparse.REMAINDER, argparse.PARSER):
             return super()._get_value(action, arg_string)
         if not arg_string.strip() and arg_string is not action.default:
@@ -124,13 +127,13 @@ class Parser(argparse.ArgumentParser):
         return super()._get_value(action, arg_string)
 
     def _print_message(self, message, file=None):
-        """Help and versions, of which argparse would lose what cannot be written."""
+        """Writes help and versions; argparse would ignore errors of writing."""
         file = sys.stderr if file is None else file
         file.write(message or "")
         file.flush()
 
     def _options(self) -> list[str]:
-        """Of this parser and of those below it."""
+        """Returns the options of this parser and of those below it."""
         options = list(self._option_string_actions)
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -138,7 +141,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _asked_for(self) -> Parser:
-        """The parser of the part of the command that was named: argparse leaves it to the one above to complain."""
+        """Returns the parser of the part of the command that was named; argparse reports errors by the one above it."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 part = next((action.choices[word] for word in self._given if word in action.choices), None)
@@ -153,7 +156,7 @@ class Parser(argparse.ArgumentParser):
         names = [word.partition("=")[0] for word in self._given if re.match("--[a-z]", word)]
         unknown = [name for name in names if name not in known]
         choice = re.match(r"argument .*?: invalid choice: '(.*?)' \(choose from (.*)\)$", message, re.DOTALL)
-        if unknown:  # argparse would rather say what else is missing
+        if unknown:  # argparse would report missing arguments first
             message = f"there is no option {unknown[0]}{_meant(unknown[0], known)}"
         elif choice:
             choices = re.findall(r"[\w-]+", choice[2])
@@ -167,9 +170,10 @@ def _meant(word: str, known) -> str:
 
 
 def commands(asked: str | None = None) -> dict[str, tuple[str, str]]:
-    """All commands, those of plug-ins last: their modules, and what they do.
+    """Returns the module and description of every command, those of plug-ins last.
 
-    Plug-ins that cannot be loaded are named on stderr. Raises Error where one of them is what is `asked` for.
+    Plug-ins that cannot be loaded are named on stderr. Raises Error where the command that is `asked` for is one of
+    them.
     """
     added, failed = plugins.commands()
     if asked in failed:
@@ -196,16 +200,16 @@ def _parser(known: dict[str, tuple[str, str]]) -> Parser:
 
 
 def _lost(error: streams.LostOutput) -> int:
-    """The exit code where standard output could not be written."""
+    """Returns the exit code for standard output that could not be written."""
     streams.drop_output()
-    if error.errno == errno.EPIPE:  # `isthmus table … | head`
+    if error.errno == errno.EPIPE:  # such as `isthmus table … | head`
         return CLOSED_PIPE
     _say(f"standard output could not be written ({error.strerror}); send it elsewhere")
     return LOST_OUTPUT
 
 
 def _why(error: OSError) -> str:
-    """What a command did not foresee, as a sentence."""
+    """Returns a sentence for an OSError that a command did not expect."""
     if not os.path.isabs(error.filename or "") and _is_adrift():
         return "the current folder is gone; change to one that exists, and run it again"
     return f"{'' if error.filename is None else f'{error.filename}: '}{error.strerror or error}"
@@ -227,7 +231,7 @@ def _run(arguments: list[str] | None) -> int:
     """Runs one command and returns its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     first = words[0] if words else None
-    known = COMMANDS if first in COMMANDS else commands(first)  # plug-ins cannot replace what is ours
+    known = COMMANDS if first in COMMANDS else commands(first)  # plug-ins cannot replace our commands
     asked = _parser(known).parse_args(arguments)
     start.program = f"isthmus {asked.command}"
     module = plugins.module(known[asked.command][0])
@@ -245,13 +249,13 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code; what a user did wrong is one sentence on stderr.
+    """Runs one command and returns its exit code; errors that a user can correct are one sentence on stderr.
 
-    What nobody foresaw is a traceback, for a report, and an exit code that is no verdict.
+    Unexpected errors print a traceback, for a report, and return an exit code that is no verdict.
     """
     start.program = "isthmus"
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # µ, ± and ≤ on a terminal that has none of them
+        sys.stdout.reconfigure(errors="backslashreplace")  # such as µ, ± and ≤ on a terminal without them
     status = PASSED
     try:
         try:
@@ -264,7 +268,7 @@ def main(arguments: list[str] | None = None) -> int:
         except OSError as error:
             _say(_why(error))
             status = BAD_INPUT
-        except KeyboardInterrupt:  # where another program calls this
+        except KeyboardInterrupt:  # raised where another program calls this
             _say("interrupted")
             status = start.INTERRUPTED
         except (Exception, SystemExit) as error:

@@ -1,14 +1,15 @@
-"""Exit codes of the command `isthmus`: the one place that says what they mean; `isthmus --help` shows it.
+"""Exit codes of the command `isthmus` and their meanings, which `isthmus --help` prints.
 
-What cannot be read changes them all: a file that is unreadable, cut short, no record file, gone since it was compacted,
-or changed while it was read. Then 0 becomes 3, because what the missing jobs would have shown is not known. So it does
-where a command gives figures beside cases that failed or are wrong, or beside results that disagree.
+Every command's code depends on what could not be read: a file that is unreadable, cut short, not a record file, gone
+since it was compacted, or changed while it was read. Code 0 then becomes 3, because nobody knows what the missing jobs
+would have shown. The same happens where a command gives figures next to cases that failed or are wrong, or next to
+results that disagree.
 """
 
-LOST_OUTPUT = 1  # as of isthmus-bench: what was found could not be written, so nobody has read it
+LOST_OUTPUT = 1  # same as isthmus-bench's: results could not be written, so nobody has read them
 PASSED, FOUND, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
-FAULT = 4  # Python's own end by an exception is 1, which would be a verdict
-CLOSED_PIPE = 141  # as shells say it of a program that SIGPIPE ended: a gate that nobody read has not passed
+FAULT = 4  # differs from 1, Python's own code of an exception, which would be a verdict
+CLOSED_PIPE = 141  # code that shells give to a program ended by SIGPIPE: a gate that nobody read has not passed
 EXIT_CODES = """\
 exit codes:
   0  all is well, and every file was read
@@ -19,5 +20,5 @@ exit codes:
 
 
 def with_absence(status: int, absent) -> int:
-    """The exit code of a command that would end with `status`, but has not seen what is in `absent`, or doubts it."""
+    """Returns `status`, but UNDECIDED for PASSED if `absent` lists anything that was not seen or is in doubt."""
     return UNDECIDED if absent and status == PASSED else status

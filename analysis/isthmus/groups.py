@@ -1,4 +1,4 @@
-"""What goes together, side by side."""
+"""Grouping of values by key, and of sets by shared elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key in their order, the keys as they first come."""
+    """Returns the values of each key in their order; keys are in order of first occurrence."""
     found: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)
@@ -18,7 +18,7 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
 
 
 def components(sets: list[frozenset]) -> list[int]:
-    """A number for each set; sets that share an element, or are linked by others that do, have the same one."""
+    """Returns a number for each set; sets that share an element, directly or through others, have the same one."""
     owner: dict = {}
     parent = list(range(len(sets)))
 

@@ -1,8 +1,8 @@
-"""Files that others write: opened without waiting, read within a limit, parsed without losing a key.
+"""Files that others write: opened without waiting, read up to a limit, and parsed without losing a key.
 
-Every command and every session reads such files by the functions here. A FIFO, a device, or a sparse file of many
-gigabytes is then one sentence instead of a hang or a MemoryError. Files that were read are remembered, so that no
-output is written over them.
+Every command and every session reads such files with these functions. A FIFO, a device or a sparse file of many
+gigabytes then causes one sentence instead of a hang or a MemoryError. Files that were read are remembered, so that no
+output overwrites them.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ import zlib
 from typing import Any, NamedTuple
 
 MIB = 1 << 20
-_LONGEST_LINE = 4096  # bytes of a line of TOML; a key of 100,000 parts takes tomllib minutes
-_MOST_SAID = 2 * MIB  # bytes that are read of what a program said
-_DEEPEST = 100  # levels of what a file holds; Python's own functions end at some hundreds
-_HEAD = 1 << 23  # bytes that are searched to tell what a file holds; no record is longer
+_LONGEST_LINE = 4096  # bytes per line of TOML; a key of 100,000 parts keeps tomllib busy for minutes
+_MOST_SAID = 2 * MIB  # bytes that are read of a program's output
+_DEEPEST = 100  # levels of nesting in a file; Python's own functions fail at some hundreds
+_HEAD = 1 << 23  # bytes that are searched to tell what a file contains; no record is longer
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
           stat.S_IFDIR: "a directory"}  # fmt: skip
-_read: set[tuple[int, int]] = set()  # device and inode of each file that was opened to be read
-_answer: set[tuple[int, int]] = set()  # those of standard output, where that is a file that the answer goes to
+_read: set[tuple[int, int]] = set()  # device and inode of each file that was opened for reading
+_answer: set[tuple[int, int]] = set()  # device and inode of standard output, if it is a file that the answer goes to
 
 
 def no_file(status: os.stat_result) -> str | None:
-    """What this is instead of a file; opening a FIFO waits for a writer, reading a device may never end."""
+    """Returns what this is instead of a regular file, or None.
+
+    Opening a FIFO waits, and reading a device may never end.
+    """
     if stat.S_ISREG(status.st_mode):
         return None
     return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
 
 
 def open_file(path):
-    """Opens a file to read its bytes. Raises OSError for what is no file, without waiting for it."""
+    """Opens a file for reading bytes. Raises OSError for anything but a regular file, without waiting for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     status = os.fstat(descriptor)
     why = no_file(status)
@@ -55,11 +58,14 @@ def open_file(path):
 
 
 def read_small(path, most: int = 16 * MIB) -> bytes:
-    """Bytes of a file. Raises OSError, whose `strerror` is a clause, for what is no file or has more than `most`."""
+    """Returns the bytes of a file.
+
+    Raises OSError, with a clause as `strerror`, for anything but a regular file and for more than `most` bytes.
+    """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(size + 1) if size <= most else None  # read() makes room for all that it is asked for
-        if data is not None and len(data) > size:  # it grew, or is one of those that have no size, as in /proc
+        data = file.read(size + 1) if size <= most else None  # read() allocates all that is asked for
+        if data is not None and len(data) > size:  # it grew, or has no size, as in /proc
             data += file.read(most - size)
     if data is None or len(data) > most:
         raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
@@ -67,7 +73,7 @@ def read_small(path, most: int = 16 * MIB) -> bytes:
 
 
 def read_note(path) -> str:
-    """Text of a file of a few words, as a job's script leaves it. Raises OSError as read_small() does."""
+    """Returns the text of a small file, such as a job's script leaves. Raises OSError as read_small() does."""
     return read_small(path, MIB).decode("utf-8", errors="replace")
 
 
@@ -84,14 +90,14 @@ class Ends(NamedTuple):
 
     @property
     def gap(self) -> str:
-        """Says how much was left out, as the end of a sentence on the file; empty where nothing was."""
+        """Amount left out, as the end of a sentence about the file; empty where nothing was."""
         return f", of which {max(self.left_out // MIB, 1)} MiB in the middle were not read" if self.left_out else ""
 
 
 def read_ends(path, most: int = _MOST_SAID) -> Ends:
-    """Reads what a program said: all of it, or the beginning and the end where that is more than `most` bytes.
+    """Reads a program's output: all of it, or its beginning and end where it has more than `most` bytes.
 
-    Bytes that are no UTF-8 are replaced. Raises OSError for what is no file.
+    Bytes that are not UTF-8 are replaced. Raises OSError for anything but a regular file.
     """
     half = most // 2
     with open_file(path) as file:
@@ -108,7 +114,10 @@ def read_ends(path, most: int = _MOST_SAID) -> Ends:
 
 
 def sha256(path, first: int | None = None) -> str:
-    """Digest of a file, or of its `first` bytes, in hexadecimal digits. Raises OSError for what is no file."""
+    """Returns the hexadecimal digest of a file, or of its `first` bytes.
+
+    Raises OSError for anything but a regular file.
+    """
     digest = hashlib.sha256()
     with open_file(path) as file:
         while block := file.read(MIB if first is None else min(MIB, first)):
@@ -129,12 +138,12 @@ def _once(pairs: list[tuple]) -> dict:
 
 
 def json_of(data: bytes):
-    """JSON. Raises ValueError for what is none, as where a key stands twice, and RecursionError."""
+    """Parses JSON. Raises ValueError for invalid JSON and for a key that occurs twice, and RecursionError."""
     return json.loads(data, object_pairs_hook=_once)
 
 
 def toml_of(data: bytes) -> dict:
-    """TOML. Raises ValueError for what is none, and RecursionError."""
+    """Parses TOML. Raises ValueError for invalid TOML and for overlong lines, and RecursionError."""
     if any(len(line) > _LONGEST_LINE for line in data.split(b"\n")):
         raise ValueError(f"a line is longer than {_LONGEST_LINE} bytes")
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -142,12 +151,12 @@ def toml_of(data: bytes) -> dict:
 
 
 def unwieldy(content: Any, most: int) -> str | None:
-    """Says why a walk through this value would not end well: "contains itself", too deep, or more than `most` values.
+    """Returns why walking through a value would fail: it contains itself, is too deep, or has more than `most` values.
 
-    None where it can be walked. Only dictionaries, lists, tuples and sets hold other values.
+    None where it can be walked. Only dictionaries, lists, tuples and sets count as containers.
     """
     found = 0
-    above: list[int] = []  # ids of the values that the walk is in, whose iterators are pending
+    above: list[int] = []  # ids of the containers that the walk is in, whose iterators are pending
     pending = [iter((content,))]
     while pending:
         for value in pending[-1]:
@@ -176,12 +185,12 @@ _PACKED = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz"
 
 
 def packer(name: str) -> str | None:
-    """What packed a file, by the end of its name; None where that says nothing."""
+    """Returns the program that packed a file, by the end of its name; None where the name does not tell."""
     return next((packer for end, packer in _PACKED.items() if name.lower().endswith(end)), None)
 
 
 def unread_because(name: str, wanted: str, or_else: str) -> str:
-    """Why a file of this name is not read where only names that end in `wanted` are, and what to do."""
+    """Returns why a file of this name is not read where only names that end in `wanted` are, and what to do."""
     if by := packer(name):
         return f"packed by {by}, which is not read; unpack it to end in {wanted}{or_else}"
     return f"not read under this name; rename it to end in {wanted}{or_else}"
@@ -197,8 +206,8 @@ def forget() -> None:
 
 
 def answer_on(descriptor: int) -> None:
-    """Has open_file() refuse the file that this descriptor is open for: what is written would go into what is read."""
-    with contextlib.suppress(OSError):  # closed
+    """Makes open_file() refuse the file of this descriptor, since output would go into what is read."""
+    with contextlib.suppress(OSError):  # the descriptor is closed
         status = os.fstat(descriptor)
         if not no_file(status):
             _answer.add((status.st_dev, status.st_ino))
@@ -209,9 +218,9 @@ def was_read(status: os.stat_result) -> bool:
 
 
 def _json_head(path) -> bytes:
-    """The beginning of a file, unpacked, where it begins as JSON does; at most as much of it as a record may have.
+    """Returns the unpacked beginning of a file that begins like JSON, at most as much as a record may have.
 
-    Empty where it cannot be read. Of any other file a few bytes are read.
+    Empty where it cannot be read, and for other files, of which only a few bytes are read.
     """
     head = b""
     try:
@@ -223,13 +232,13 @@ def _json_head(path) -> bytes:
                 begins = whole.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()
                 while begins.startswith((b"{", b"[")) and len(head) < _HEAD and (block := whole.read1(MIB)):
                     head += block
-    except (OSError, EOFError, zlib.error):  # what was read up to there counts
+    except (OSError, EOFError, zlib.error):  # whatever was read so far counts
         pass
     return head
 
 
 def first_bytes(path, most: int) -> bytes:
-    """The first bytes of a file, as they stand; empty where it cannot be read."""
+    """Returns the first bytes of a file, not unpacked; empty where it cannot be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             return b"" if no_file(os.fstat(file.fileno())) else file.read(most)
@@ -242,9 +251,9 @@ _SCHEMA = re.compile(rb'"schema"\s*:\s*"isthmus[.]record/')
 
 
 def form_of_records(path) -> str | None:
-    """How a file has records of any version, whole or not: LINES of one record each, or as another DOCUMENT of JSON.
+    """Returns the form of the records, of any version and perhaps incomplete, in a file; None where it has none.
 
-    None where it has none.
+    LINES is one record per line; any other JSON is DOCUMENT.
     """
     head = _json_head(path)
     if not _SCHEMA.search(head):
@@ -254,9 +263,9 @@ def form_of_records(path) -> str | None:
 
 
 def holds(path) -> str | None:
-    """What a file holds that is measured, and so never overwritten: "records", "a trace", or "a report of ReFrame".
+    """Returns what measured data a file contains: records, a trace, or a report of ReFrame.
 
-    A file that cannot be read may hold any of them.
+    None where it contains none. Measured data is never overwritten. A file that cannot be read may contain any.
     """
     name = os.path.basename(os.path.realpath(path)).lower()
     if name.endswith((".jsonl", ".jsonl.gz")) or form_of_records(path):

@@ -1,4 +1,4 @@
-"""Options that have an effect only with others, and those that take a list."""
+"""Checks of options that have an effect only with others, and parsing of lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def refuse_idle(given: dict[str, object], why: str) -> None:
 
 
 def listed(option: str, text: str) -> list[str]:
-    """The words of a value A,B,…. Raises Error where one of them is empty."""
+    """Returns the words of a value A,B,…. Raises Error where one of them is empty."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
         raise Error(f"{option} {text!r} has an empty place; write {option} A,B")

@@ -1,9 +1,9 @@
-"""Parts of the command `isthmus` that other distributions bring, found by their entry points:
+"""Parts of the command `isthmus` that other distributions provide, found by their entry points:
 
 isthmus.commands   a Command under the name of a command, or of a part of one as in "faults model"
 isthmus.changes    a module that says more of a change for `isthmus regress`: WANTED, of_store(), lines(), as_json()
 
-One that cannot be loaded, whatever it raises, costs that one alone: it is a sentence, and the others are there.
+A plug-in that cannot be loaded, whatever it raises, costs only itself: it becomes a sentence, and the others work.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OF_CHANGES = ("WANTED", "of_store", "lines", "as_json")
 
 
 class Command(NamedTuple):
-    """A command, or a part of one, that lies elsewhere: its module has add_arguments() and run()."""
+    """Command, or part of one, in another distribution; its module has add_arguments() and run()."""
 
     module: str
     does: str
-    epilog: str | None = None  # of a part
+    epilog: str | None = None  # parts of a command only
 
 
 class Found(NamedTuple):
@@ -56,7 +56,8 @@ def _load(entry: importlib.metadata.EntryPoint) -> Any:
 
 
 def module(name: str) -> types.ModuleType:
-    """The module of a command. Raises Error where another module is not installed, or a plug-in cannot be loaded."""
+    """Imports the module of a command. Raises Error where a dependency is not installed, or a plug-in cannot be
+    loaded."""
     own = name.partition(".")[0]
     try:
         found = importlib.import_module(name)
@@ -74,7 +75,7 @@ def module(name: str) -> types.ModuleType:
 
 @functools.cache
 def _entries(group: str) -> dict[str, importlib.metadata.EntryPoint]:
-    import importlib.metadata  # here: finding out what is installed takes longer than many a command's start
+    import importlib.metadata  # here: listing what is installed takes longer than many commands
 
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
@@ -90,16 +91,16 @@ def _found(entries: dict[str, importlib.metadata.EntryPoint]) -> Found:
 
 
 def commands() -> Found:
-    """Commands that are not Isthmus's own."""
+    """Returns the commands of plug-ins."""
     return _found({name: entry for name, entry in _entries("isthmus.commands").items() if " " not in name})
 
 
 def parts(command: str) -> Found:
-    """Parts of a command that are not Isthmus's own."""
+    """Returns the parts of a command that plug-ins add."""
     named = {tuple(name.split(" ", 1)): entry for name, entry in _entries("isthmus.commands").items() if " " in name}
     return _found({part: entry for (whole, part), entry in named.items() if whole == command})
 
 
 def of_changes() -> Found:
-    """Modules that say more of a change, by the name that their answer has in JSON."""
+    """Returns the modules that say more of a change, by the names that their answers have in JSON."""
     return _found(_entries("isthmus.changes"))

@@ -1,4 +1,4 @@
-"""Texts of records, files and command lines as a terminal can show them."""
+"""Spelling of text from records, files and command lines: escapes for a terminal, folding, and suggestions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import difflib
 import re
 import textwrap
 
-WIDTH = 80  # of text for people
+WIDTH = 80  # columns of text for people
 
 
 def printable(text: str) -> str:
-    """Text of a record or a file name for a terminal: control characters, which could steer it, are spelt out."""
+    """Returns text with control characters escaped, since they could steer a terminal."""
     text = str(text)
-    if text.isprintable():  # nearly every text is, and all at once is many times faster
+    if text.isprintable():  # nearly every text is, and this test is many times faster than the next line
         return text
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
-    """A sentence as lines; those behind the first are indented by two more than `indent`, and than the sentence is."""
+    """Folds a sentence into lines; lines after the first are indented two more than `indent`, or than the sentence."""
     text = printable(text)
     below = indent or text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(text, width, subsequent_indent=f"{below}  ", break_on_hyphens=False)
@@ -32,13 +32,13 @@ _OF_ONE = {"are": "is", "were": "was", "have": "has", "hold": "holds"}
 
 
 def counted(number: int, what: str, verb: str = "") -> str:
-    """1 record, 2 records; with a verb, too: 1 record is, 2 records are."""
+    """Returns a number with its noun, and with a verb if given: "1 record is", "2 records are"."""
     words = [str(number), what if number == 1 else f"{what}s", _OF_ONE.get(verb, verb) if number == 1 else verb]
     return " ".join(filter(None, words))
 
 
 def spelt(value):
-    """A record for a terminal: every text in it as printable() has it."""
+    """Returns a record with every text in it made printable."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -47,7 +47,10 @@ def spelt(value):
 
 
 def distance(a: str, b: str) -> int:
-    """Letters that are added, left out, replaced or, side by side, exchanged; isthmus-bench counts the same."""
+    """Returns the number of letters added, omitted, replaced or swapped with a neighbour.
+
+    isthmus-bench counts the same way.
+    """
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, letter in enumerate(a):
@@ -62,21 +65,27 @@ def distance(a: str, b: str) -> int:
 
 
 def nearest(word: str, known) -> str | None:
-    """The known word that may be meant: the fewest letters away, or begun so; None where none is near."""
+    """Returns the known word that may be meant: the nearest one, or one that begins like this.
+
+    None where none is near.
+    """
     begun = [each for each in known if len(word.lstrip("-")) > 2 and each.startswith(word)]
     near = [each for each in known if distance(word, each) <= max(2, len(word) // 3) < len(each)]
     return min([*near, *begun], key=lambda each: (distance(word, each), each), default=None)
 
 
 def did_you_mean(word: str, known) -> str:
-    """ ", did you mean …?" where a known word is near, else "": so that a sentence can end with it."""
+    """Returns "; did you mean …?" where a known word is near, else "", so that a sentence can end with it."""
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def slip_of(word: str, known) -> str | None:
-    """The known word of which this is one for certain: other capitals or hyphens, a letter doubled, or two that changed
-    places in a word of five or more. Of words that are only near nobody can say that they are not meant."""
+    """Returns the known word of which this one is certainly a misspelling, or None.
+
+    Certain are other capitals or hyphens, a doubled letter (four letters or more) and two swapped letters (five or
+    more). A word that is merely near may be meant.
+    """
     plain = re.sub(r"[\W_]", "", word.lower())
     for each in known:
         meant = re.sub(r"[\W_]", "", each.lower())
@@ -88,5 +97,5 @@ def slip_of(word: str, known) -> str | None:
 
 
 def is_node_name(text: str) -> bool:
-    """Whether a scheduler's command takes this for one node: it is no option, list or pattern."""
+    """Returns whether a scheduler's command reads this as the name of one node, not as an option, list or pattern."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text) is not None

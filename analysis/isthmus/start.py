@@ -1,9 +1,9 @@
-"""Starts the command `isthmus`, so that Ctrl-C at any moment is one sentence and exit code 130.
+"""Start of the command `isthmus`, after which Ctrl-C at any moment is one sentence and exit code 130.
 
-Only built-in modules are imported before the handler is installed; what comes before is Python's own start. The handler
-ends the process where it is: an exception would be swallowed by some libraries, abort others, or wait for workers. What
-would be left behind is removed first: temporary folders, the processes that were started, and `unfinished`.
-A command that is done ends with its own exit code: Python's own end takes no interrupts.
+Only built-in modules are imported before the handler is installed; whatever comes earlier is Python's own start. The
+handler ends the process where it is, since some libraries would swallow an exception, abort on it, or wait for workers.
+It first removes what would be left behind: temporary folders, processes that were started, and `unfinished`. A command
+that is done exits with its own code, because Python's shutdown ignores interrupts.
 """
 
 import _thread
@@ -11,20 +11,20 @@ import atexit
 import os
 import sys
 
-_signal = __import__("_signal")  # `signal` imports more, and Ctrl-C would be a traceback meanwhile
+_signal = __import__("_signal")  # `signal` imports more modules, during which Ctrl-C would be a traceback
 
-INTERRUPTED = 130  # the exit code of a program that SIGINT ended, as shells show it
-_MOST = 2.0  # seconds that tidying may take
+INTERRUPTED = 130  # exit code that shells show for a program ended by SIGINT
+_MOST = 2.0  # seconds for tidying
 _process = os.getpid()
 program = "isthmus"
-unfinished: set[str] = set()  # files that are being written under another name than they will have
+unfinished: set[str] = set()  # files being written under a temporary name
 
 
 def _end() -> None:
     sentence = f"{program}: interrupted\n".encode()
     try:
         os.write(2, sentence) if _is_open(2) else None
-    finally:  # where nothing can be written, too
+    finally:  # even if nothing can be written
         os._exit(INTERRUPTED)
 
 
@@ -40,14 +40,14 @@ def _end_later() -> None:
 
 
 def _children() -> list[int]:
-    """Processes that this one started and that have not ended."""
+    """Returns the processes that this one started and that have not ended."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if name.isdigit() and os.path.exists(f"/proc/{name}/stat"):
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             if int(parent) == os.getpid() and state != b"Z":
                 found.append(int(name))
@@ -55,18 +55,18 @@ def _children() -> list[int]:
 
 
 def _tidy() -> None:
-    """Leaves nothing behind; what cannot be removed stays."""
+    """Removes what would be left behind, as far as it can be removed."""
     for child in _children():
         os.kill(child, _signal.SIGTERM)
     for path in unfinished:
         if os.path.exists(path):
             os.unlink(path)
     if weakref := sys.modules.get("weakref"):
-        weakref.finalize._exitfunc()  # temporary folders
+        weakref.finalize._exitfunc()  # removes temporary folders
 
 
 def _interrupt(_number, _frame) -> None:
-    if os.getpid() != _process:  # a worker: the parent says it
+    if os.getpid() != _process:  # a worker, whose parent reports it
         os._exit(INTERRUPTED)
     _signal.signal(_signal.SIGINT, lambda *_: _end())
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})
@@ -79,25 +79,26 @@ def _interrupt(_number, _frame) -> None:
 
 
 def listen() -> None:
-    """Takes interrupts from now on, unless they are ignored, as in the background of a script."""
+    """Handles interrupts from now on, unless they are ignored, as in the background of a script."""
     if _signal.getsignal(_signal.SIGINT) not in (_signal.SIG_IGN, _interrupt):
         _signal.signal(_signal.SIGINT, _interrupt)
-        # Python's own end restores the default, which would kill a command that is done. What is first here runs last.
+        # Python's shutdown restores the default, which would kill a command that is done. The first registered runs
+        # last.
         atexit.register(_signal.signal, _signal.SIGINT, _signal.SIG_IGN)
 
 
 def in_utf8() -> None:
-    """Starts the process anew with names, arguments and output in UTF-8 where the locale has another encoding.
+    """Restarts the process with names, arguments and output in UTF-8 where the locale has another encoding.
 
-    Records are UTF-8 and so are names for DuckDB, and a locale says nothing about the bytes that were typed. Names that
-    are no UTF-8 keep their bytes. The process keeps its number, its signals and its exit code; where it cannot be
-    started anew it goes on as it is.
+    Records are UTF-8, and so are file names in DuckDB, while a locale says nothing about the bytes that were typed.
+    Names that are not UTF-8 keep their bytes. The process keeps its number, signals and exit code. Where it cannot be
+    restarted it continues unchanged.
     """
     asked = getattr(sys, "orig_argv", [])
     is_done = sys.getfilesystemencoding() == "utf-8" or "utf8" in sys._xoptions
     if is_done or not (sys.executable and asked):
         return
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})  # until the new start listens
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})  # until it listens again
     try:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *asked[1:]])
     except OSError:
@@ -105,7 +106,7 @@ def in_utf8() -> None:
 
 
 def fault(error: BaseException) -> int:
-    """Says on stderr what nobody foresaw, and returns its exit code."""
+    """Prints an unexpected error on stderr and returns its exit code."""
     import traceback
 
     from isthmus.exits import FAULT
@@ -119,9 +120,9 @@ def fault(error: BaseException) -> int:
 
 
 def main() -> int:
-    """Runs the command line of this process."""
+    """Runs the command line of this process and returns its exit code."""
     listen()
-    if "utf8" in sys._xoptions:  # as in_utf8() starts it
+    if "utf8" in sys._xoptions:  # set by in_utf8()
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
     in_utf8()
     try:

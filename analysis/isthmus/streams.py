@@ -1,7 +1,7 @@
-"""Standard streams of the command `isthmus`: what is lost of the answer is an error, what is lost of the notes is not.
+"""Standard streams of the command `isthmus`: losing part of the answer is an error, losing a note is not.
 
-A verdict is an exit code. Python itself ends with 1 where a note cannot be written, which reads as a verdict; it prints
-notes to standard output where standard error is closed; and the error of a full disk does not say which file it is of.
+A verdict is an exit code. Python by default exits with 1, which reads as a verdict, where a note cannot be written. It
+prints notes to standard output where standard error is closed. And its error for a full disk does not name the file.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import sys
 
 
 class LostOutput(OSError):
-    """Standard output could not be written."""
+    """Failure to write standard output."""
 
 
 class Patient(io.FileIO):
-    """A file that waits until it takes what is written: one that does not block would take a part, and lose the rest.
+    """File that waits until everything is written; one that does not block would write a part and lose the rest.
 
-    Such are the pipes that ssh, node.js and some CI runners give to a program.
+    ssh, node.js and some CI runners give such pipes to a program.
     """
 
     def write(self, data):
         while (written := super().write(data)) is None:
             wanted = select.poll()
             wanted.register(self.fileno(), select.POLLOUT)
-            wanted.poll()  # returns, too, where the reader is gone
+            wanted.poll()  # returns if the reader is gone, too
         return written
 
 
 class _Output(Patient):
-    """Standard output, whose errors are told from those of other files."""
+    """Standard output, with errors of its own type, to tell them from those of other files."""
 
     def write(self, data):
         try:
@@ -44,7 +44,7 @@ class _Output(Patient):
 
 
 class _Closed(io.TextIOBase):
-    """Standard output that `>&-` closed: Python has none then, and what is printed would be lost without a word."""
+    """Standard output that `>&-` closed; Python has none then, and what is printed would be lost silently."""
 
     def writable(self):
         return True
@@ -60,7 +60,7 @@ class _Closed(io.TextIOBase):
 
 
 class _Notes:
-    """Standard error that never fails: a note that nobody can read changes no exit code."""
+    """Standard error that never fails, since a note that nobody can read must not change an exit code."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -82,12 +82,15 @@ class _Notes:
 
 
 def _occupy() -> None:
-    """Opens the standard streams that are closed, or the next file would get one's number, and notes with it."""
+    """Opens the standard streams that are closed.
+
+    Otherwise the next file would get the number of one, and notes would be written into it.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # uses the lowest free number
 
 
 def guard() -> None:
@@ -104,7 +107,7 @@ def guard() -> None:
 
 
 def _replaced(stream: io.TextIOWrapper, kind: type[io.FileIO]) -> io.TextIOWrapper:
-    """The same stream, written by way of another kind of file."""
+    """Returns the same stream, written through another kind of file."""
     stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)),
@@ -116,11 +119,14 @@ def _replaced(stream: io.TextIOWrapper, kind: type[io.FileIO]) -> io.TextIOWrapp
     )
 
 
-_LINKS = 40  # in a row, the most that Linux follows
+_LINKS = 40  # links in a row; Linux follows no more
 
 
 def open_file_of(where) -> tuple[int, int] | None:
-    """Process and number of the open file that a path names by /proc, as /dev/stdout does by links; None of others."""
+    """Returns process and number of the open file that a path names by /proc, or None.
+
+    The path may also lead there by links, as /dev/stdout does.
+    """
     path = os.fspath(where)
     for _ in range(_LINKS):
         folder, name = os.path.split(path)
@@ -135,7 +141,7 @@ def open_file_of(where) -> tuple[int, int] | None:
 
 
 def descriptor(where) -> int | None:
-    """Number of this process's descriptor that a destination names: 1 of `-` and /dev/stdout; None of a file."""
+    """Returns the descriptor of this process that a destination names: 1 for `-` and /dev/stdout; None for a file."""
     if where == "-":
         return 1
     found = open_file_of(where)
@@ -143,6 +149,6 @@ def descriptor(where) -> int | None:
 
 
 def drop_output() -> None:
-    """Sends what is still to be written nowhere, so that Python does not try again at its end, and complain."""
-    with contextlib.suppress(OSError):  # a closed one has no number
+    """Discards what is still to be written, so that Python does not try again at exit, and complain."""
+    with contextlib.suppress(OSError):  # a closed stream has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

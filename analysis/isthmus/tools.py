@@ -1,7 +1,7 @@
-"""Asking the tools of a machine: what nvidia-smi, sinfo or sacct print, and why there is no answer.
+"""Running of a machine's tools, such as nvidia-smi, sinfo and sacct: their output, or why there is none.
 
-`ask()` never raises for what a tool does. No tool, a tool that failed, and a tool that printed nothing are three
-different answers: only the caller knows what each of them means.
+`ask()` never raises because of a tool. A missing tool, a tool that failed, and a tool that printed nothing are three
+different answers, because only the caller knows what each of them means.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MOST = 16 * 2**20  # bytes of each stream
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a tool printed, or why it did not answer."""
+    """Output of a tool, or the reason for having none."""
 
     command: str
     out: str = ""
     err: str = ""
     is_here: bool = True
-    code: int | None = None  #: its exit code, negative for a signal; None where it did not end by itself
-    failure: str | None = None  #: how it failed: "ends with exit code 9 (No devices were found)"
+    code: int | None = None  #: exit code, negative for a signal; None where the tool did not end by itself
+    failure: str | None = None  #: such as "ends with exit code 9 (No devices were found)"
 
     @property
     def ok(self) -> bool:
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """Why there is nothing to read, as a sentence; empty where there is something."""
+        """Reason for which there is nothing to read, as a sentence; empty where there is something."""
         if not self.is_here:
             return f"there is no {self.command.split()[0]}"
         if self.failure:
@@ -50,13 +50,15 @@ class Answer:
 
 
 def in_c_locale(environ=None) -> dict[str, str]:
-    """The environment for a tool whose output is read: numbers and messages as the C locale writes them."""
+    """Returns an environment in which a tool writes numbers and messages as the C locale has them."""
     return {**(os.environ if environ is None else environ), "LC_ALL": "C"}
 
 
 def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = True) -> Answer:
-    """Runs a tool, in the C locale unless told otherwise. `environ` takes the place of this process's environment,
-    PATH included."""
+    """Runs a tool, by default in the C locale, for at most `timeout` seconds. Never raises because of the tool.
+
+    `environ` replaces the environment of this process, PATH included.
+    """
     environ = in_c_locale(environ) if c_locale else dict(os.environ if environ is None else environ)
     shown = " ".join([os.path.basename(command[0]), *command[1:]])
     where = shutil.which(command[0], path=environ.get("PATH", os.defpath))
@@ -71,7 +73,7 @@ def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = 
         return Answer(shown, failure=f"does not start ({error.strerror or error})")
     try:
         out, err, failure = _read(process, timeout)
-    except BaseException:  # as an interrupt, which a process group of its own does not get
+    except BaseException:  # such as an interrupt, which a separate process group does not get
         _kill(process)
         raise
     code = process.returncode if failure is None else None
@@ -81,7 +83,7 @@ def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = 
 
 
 def _read(process, timeout: float) -> tuple[str, str, str | None]:
-    """Both streams, at most MOST of each, and why the tool was ended where it was."""
+    """Returns both streams, at most MOST bytes of each, and why the tool was killed, if it was."""
     read: dict[str, bytes] = {}
 
     def drain(name, stream):
@@ -100,25 +102,25 @@ def _read(process, timeout: float) -> tuple[str, str, str | None]:
     except subprocess.TimeoutExpired:
         failure = f"does not answer within {timeout:g} s"
         _kill(process)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a device cannot be ended
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that waits for a device cannot be killed
             process.wait(5)
     for thread in threads:
         thread.join(1)
     if any(thread.is_alive() for thread in threads):
-        _kill(process)  # what the tool left running holds the streams open
+        _kill(process)  # processes that the tool left running keep the streams open
         for thread in threads:
             thread.join(5)
     if any(len(text) > MOST for text in read.values()):
         failure = f"prints more than {MOST // 2**20} MiB"
     texts = (read.get(name, b"") for name in streams)
-    if failure:  # the tool was ended in the middle of a line, and half of one says something else
+    if failure:  # the last line may be cut, and half a line may mean something else
         texts = (text[: text.rfind(b"\n") + 1] for text in texts)
     out, err = (text.decode("utf-8", errors="replace") for text in texts)
     return out, err, failure
 
 
 def _kill(process) -> None:
-    """Ends the tool and all that it started."""
+    """Kills the tool and everything that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Amounts and shares as people write and read them."""
+"""Units, amounts and shares as people read and write them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def amount(text: str) -> float:
-    """A number of at least 0, of bytes also as 16GiB. Raises ValueError."""
+    """Parses a number of at least 0, also an amount of bytes such as 16GiB. Raises ValueError."""
     unit = next((unit for unit in _BYTES if text.endswith(unit)), "")
     value = float(text.removesuffix(unit)) * _BYTES.get(unit, 1)
     if not (math.isfinite(value) and value >= 0):
@@ -34,7 +34,7 @@ def amount(text: str) -> float:
 
 
 def byte_text(count: int) -> str:
-    """A number of bytes as an axis has it: 64KiB, 3MiB, 1000."""
+    """Returns a number of bytes as an axis shows it: 64KiB, 3MiB, 1000."""
     names = ["", *_BYTES]
     unit = 0
     while count and count % 1024 == 0 and unit + 1 < len(names):
@@ -44,16 +44,16 @@ def byte_text(count: int) -> str:
 
 
 def no_margin(value: float) -> str:
-    """Why a number is no margin, which is a fraction: 5 is meant as 5%, and is 500%; empty where it can be one.
+    """Returns why a number is no margin, which is a fraction (5 is 500% where 5% is meant); empty where it can be one.
 
-    Options and files share this rule: a margin of 1 or more lets everything pass.
+    Options and files share this rule, because a margin of 1 or more lets everything pass.
     """
     size = abs(value)
     return f"{size:g}% is written {value / 100:g}" if size >= 1 else ""
 
 
 def share(text: str) -> float:
-    """The type of an option that takes a share above 0 and below 1: 0.03 or 3%."""
+    """Parses an option's share above 0 and below 1, as 0.03 or 3%. Raises ArgumentTypeError."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if 0 < value < 1:
@@ -66,14 +66,14 @@ def share(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """The type of an option that takes a number of things: 1 or more."""
+    """Parses an option's number of things, 1 or more. Raises ArgumentTypeError."""
     if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
     return int(text)
 
 
 def times(text: str) -> float:
-    """The type of an option that says how often: 1 or more, also 2.5 on average."""
+    """Parses an option's number of times, 1 or more, also 2.5 on average. Raises ArgumentTypeError."""
     try:
         value = amount(text)
         if value >= 1:
@@ -83,16 +83,16 @@ def times(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
 
 
-#: What options with these types have in common: `add_argument("--step", **units.SHARE, help=…)`.
+#: Arguments for options of these types: `add_argument("--step", **units.SHARE, help=…)`.
 SHARE: dict[str, Any] = {"type": share, "metavar": "SHARE"}
 COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """What a value is divided by to be shown, and the unit that it then has: (1e9, "GB/s"); of unit 1 none, (1, "").
+    """Returns the divisor with which to show a value, and the unit it then has: (1e9, "GB/s"); (1, "") for unit 1.
 
-    What would round up to the next prefix counts as that. Seconds have no multiples: 12000 s, not 12 ks. What is
-    counted by the second has no parts: 0.4 /s, not 400 m/s, which are metres per second.
+    A value that would round up to the next prefix gets that. Seconds have no multiples: 12000 s, not 12 ks. Counts per
+    second have no fractions: 0.4 /s, not 400 m/s, which are metres per second.
     """
     if unit == "1":
         return 1, ""
@@ -105,8 +105,11 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """Three digits and a prefix, as isthmus-bench spells them, too: 1.23 ms, 55.4 GB/s, 5.00 M/s; a bare number of
-    unit 1; "-" for None. src/harness/program/table.cpp has the same; tests/quantities.csv is held to both."""
+    """Returns a value with three digits and a prefix: 1.23 ms, 55.4 GB/s, 5.00 M/s.
+
+    Unit 1 gives a bare number, and None gives "-". src/harness/program/table.cpp does the same, and
+    tests/quantities.csv is the test of both.
+    """
     if value is None:
         return "-"
     factor, shown = scale_of(value, unit)
@@ -118,7 +121,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def short(value: float, unit: str) -> str:
-    """A round value for the tick of an axis: 5 GB/s; a bare number of unit 1."""
+    """Returns a round value for the tick of an axis: 5 GB/s; a bare number for unit 1."""
     factor, shown = scale_of(value, unit)
     scaled = value / factor
     return f"{scaled:.{6 if unit == '1' or abs(scaled) >= 1000 else 3}g} {shown}".rstrip()

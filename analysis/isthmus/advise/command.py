@@ -1,4 +1,4 @@
-"""Advice from what a machine measured: `isthmus advise interjob|paging|placement|staging RECORDS…`."""
+"""Advises from what a machine measured: `isthmus advise interjob|paging|placement|staging RECORDS…`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from isthmus.advise import interjob, paging, placing, staging
 
-#: What is asked about: its module, whose documentation says how.
+#: Module of each topic; its documentation becomes the help.
 TOPICS = {"interjob": interjob, "paging": paging, "placement": placing, "staging": staging}
 
 

@@ -1,8 +1,8 @@
-"""The one model of costs behind all advice: seconds by what was done and to how many bytes, as the records have them.
+"""Cost model behind all advice: seconds by what was done and to how many bytes, learnt from records.
 
-A topic adds what it knows of a machine (copies, prefetches, calls that allocate and free, kernels) as points, and asks
+A topic adds what it knows of a machine (copies, prefetches, allocations and deallocations, kernels) as points, and asks
 for the cost of another size: along a curve where many sizes were measured, along a line where few were, or at the best
-rate. What goes with several amounts at once (bytes, pages, kernels) is a sum of them.
+rate. Costs that depend on several amounts at once (bytes, pages, kernels) are a sum over them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 
 from isthmus.groups import grouped
 
-_LATENCY = 2**24  # bytes below which time no longer follows them
+_LATENCY = 2**24  # bytes below which time no longer depends on them
 
 
 @dataclasses.dataclass
 class Curve:
-    """Seconds by bytes, from scattered points: medians of half octaves, straight in logarithms between them."""
+    """Seconds by bytes, from scattered points: medians of half octaves, with log-linear interpolation between them."""
 
     points: list[tuple[float, float]]
 
@@ -37,7 +37,10 @@ class Curve:
         return bool(self._sizes)
 
     def __call__(self, size: float) -> float:
-        """Seconds; beyond the points the rate goes on, below the smallest at most down to _LATENCY, then its time."""
+        """Returns seconds; beyond the points the rate continues, below them down to _LATENCY at most.
+
+        Smaller sizes have the time of the smallest that the rate reaches.
+        """
         if size <= 0:
             return 0.0
         seconds_a_byte = math.exp(np.interp(math.log(size), np.log(self._sizes), self._logs))
@@ -52,21 +55,21 @@ class Costs:
         self._curves: dict[tuple[Hashable, ...], Curve | None] = {}
 
     def add(self, what: Hashable, size: float, seconds: float) -> None:
-        """Something was done to so many bytes, or flops, in so many seconds."""
+        """Adds that something was done to `size` bytes, or flops, in `seconds`."""
         self._points[what].append((size, seconds))
         self._curves.clear()
 
     def curve(self, *what: Hashable) -> Curve | None:
-        """Through what was measured of any of these; None where nothing was."""
+        """Returns a curve through the measurements of any of these; None if there are none."""
         if what not in self._curves:
             found = Curve([point for each in what for point in self._points.get(each, ())])
             self._curves[what] = found if found else None
         return self._curves[what]
 
     def line(self, what: Hashable) -> Callable[[float], float]:
-        """Seconds of bytes, for a few sizes near each other; something must have been measured.
+        """Returns a function from bytes to seconds, for a few sizes near each other; there must be a measurement.
 
-        Least squares in relative error, so that small sizes count; never below zero.
+        The fit is least squares in relative error, so that small sizes count, and never below zero.
         """
         points = self._points[what]
         if len({x for x, _ in points}) < 2:
@@ -77,19 +80,19 @@ class Costs:
         return lambda bytes_: max(float(slope * bytes_ + start), 0.0)
 
     def best_rate(self, what: Hashable) -> float | None:
-        """The most that was done in a second."""
+        """Returns the highest rate, in bytes or flops per second; None if nothing was measured."""
         return max((size / seconds for size, seconds in self._points.get(what, ()) if seconds > 0), default=None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """Seconds that go with several amounts at once, so many for each; of those in `either`, only what takes longest."""
+    """Seconds as a sum over amounts, with a factor for each; of those in `either`, only the longest counts."""
 
     each: dict[str, float]
     either: tuple[str, ...] = ()
 
     def parts(self, amounts: Mapping[str, float]) -> dict[str, float]:
-        """Seconds by amount."""
+        """Returns seconds by amount."""
         found = {name: seconds * amounts[name] for name, seconds in self.each.items()}
         longest = max(self.either, key=found.__getitem__, default=None)
         return {name: seconds for name, seconds in found.items() if name not in self.either or name == longest}
@@ -99,13 +102,15 @@ class Sum:
 
 
 def fit_sum(points: Sequence[tuple[Mapping[str, float], float]], either: tuple[str, ...] = ()) -> Sum:
-    """The sum that is nearest to points (amounts, seconds above 0), of which there must be one: least squares in
-    relative error. Nothing costs less than nothing."""
+    """Fits a sum to points (amounts, seconds > 0), at least one, by least squares in relative error.
+
+    No factor is below zero.
+    """
     names = list(points[0][0])
     seconds = np.array([taken for _, taken in points])
     shares = np.array([[amounts[name] for name in names] for amounts, _ in points]) / seconds[:, None]
     rivals = [names.index(name) for name in either]
-    counted = np.ones_like(shares)  # which amounts each point is said to be made of: all, then the longest rival alone
+    counted = np.ones_like(shares)  # amounts that each point consists of: first all, then only the longest rival
     found = _least_squares(shares)
     for _ in range(30):
         before = counted
@@ -120,7 +125,7 @@ def fit_sum(points: Sequence[tuple[Mapping[str, float], float]], either: tuple[s
 
 
 def _least_squares(shares: np.ndarray) -> np.ndarray:
-    """Factors, none below zero, that bring the sum of each row near 1."""
+    """Returns factors, none below zero, that bring the sum of each row near 1."""
     size = np.linalg.norm(shares, axis=0)
     kept = [column for column in range(shares.shape[1]) if size[column] > 0]
     found = np.zeros(shares.shape[1])

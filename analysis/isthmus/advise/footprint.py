@@ -1,4 +1,4 @@
-"""What a program moves and computes: as it is declared, or as a record of it says."""
+"""Footprint of a program: the bytes it moves and the flops it computes, declared or from a record."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from isthmus.advise.measured import counts, medians
 from isthmus.records import content, validate
 
 PREFIX = "microbench/"
-#: Flops per access to shared memory of the seven kernels when they stage tiles: accesses of one output are counted, the
-#: store of the tile included; gemm's with its patch of 8 × 8 values a thread. Times `iterations` where a value stays in
-#: a register.
+#: Flops per access to shared memory of the seven kernels when they stage tiles. Accesses for one output count,
+#: including the store of the tile; gemm has its patch of 8 × 8 values a thread. Multiply by `iterations` where a value
+#: stays in a register.
 FLOPS_PER_SHARED = {
     "vector_seq": 1.0, "vector_rand": 1.0, "saxpy": 0.5, "gemv": 2 / 3, "gemm": 8.0, "conv2d": 1.7, "conv3d": 1.9,
 }  # fmt: skip
-IN_PLACE = {"vector_seq", "vector_rand", "saxpy"}  # results lie in an input
+IN_PLACE = {"vector_seq", "vector_rand", "saxpy"}  # their results are in an input
 
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """What a program moves and computes; bytes and flops, see the module."""
+    """Amounts that a program moves and computes, in bytes and flops; placing.py explains the fields."""
 
     bytes_in: float
     bytes_out: float
@@ -41,12 +41,12 @@ class Footprint:
 
 
 def of_program(case: dict) -> bool:
-    """Whether a record has the phases of a program."""
+    """Returns whether a record has the phases of a program."""
     return counts(case) and {"in", "kernel", "out", "kernel_rate"} <= medians(case).keys()
 
 
 def footprint_of(case: dict) -> Footprint:
-    """What the program of a record moves and computes. Raises RecordError for one without phases."""
+    """Returns the footprint of a record's program. Raises RecordError for a record without phases."""
     if not of_program(case):
         raise validate.RecordError(f"{case['workload']} has no phases in, kernel and out: it is no program's footprint")
     found, metrics, name = medians(case), content.metrics(case), case["workload"].removeprefix(PREFIX)
@@ -68,12 +68,12 @@ def footprint_of(case: dict) -> Footprint:
 
 # --- declared ---
 
-#: Fields of a footprint by how they are declared: `order` says the last.
+#: Fields of a footprint by the key that declares them; the last field is declared by `order`.
 _KEYS = {field.name.removeprefix("bytes_"): field.name for field in dataclasses.fields(Footprint)[:-1]}
 
 
 def declared(words: list[str]) -> Footprint:
-    """`in=4GiB out=0 flops=1e9 …`, or one TOML file of the same keys. Raises Error."""
+    """Parses `in=4GiB out=0 flops=1e9 …`, or a TOML file with the same keys. Raises Error."""
     if len(words) == 1 and "=" not in words[0]:
         pairs = _from_file(pathlib.Path(words[0]))
     else:

@@ -1,9 +1,9 @@
-"""Batches of GPU jobs: `isthmus advise interjob FILE…` says when overlapping them is worth it, and how.
+"""Says when overlapping a batch of GPU jobs is worth it, and how: `isthmus advise interjob FILE…`.
 
-From the phases of one job that ran alone (interjob/* records) a batch is predicted by letting its jobs pass through
-what they share: the threads that allocate, the one that queues, the device's streams, the one that releases, and the
-driver, whose calls wait for each other. Each takes jobs in their order, and no more jobs hold memory than the depth
-allows. What the study measured stands beside it.
+A batch is predicted from the phases of one job that ran alone (interjob/* records), by letting its jobs pass through
+what they share: the threads that allocate, the thread that queues, the device's streams, the thread that releases, and
+the driver, whose calls wait for each other. Each serves jobs in order, and no more jobs have memory at once than the
+depth allows. Measurements of the study are shown next to the predictions.
 
     isthmus advise interjob FILE…
         advice for each record, and the error of the prediction
@@ -38,7 +38,7 @@ def sentence(name: str, advice: Advice) -> str:
 
 
 def table_of_errors(rows: list[study.Miss]) -> list[str]:
-    """Predicted beside measured."""
+    """Returns the lines of a table of predicted and measured times."""
     if not rows:
         return []
     columns = [output.Column("jobs", right=False), output.Column("mode", right=False), output.Column("measured"),
@@ -57,7 +57,7 @@ def table_of_errors(rows: list[study.Miss]) -> list[str]:
 
 
 def summary_of_errors(rows: list[study.Miss], losses: list[float]) -> list[str]:
-    """How many predictions are within 15%, and how well modes were picked."""
+    """Returns lines on how many predictions are within 15%, and how well modes were picked."""
     if not rows:
         return ["no record of a forced batch without a cap: nothing to hold predictions against"]
     near = sum(row.near for row in rows)
@@ -83,7 +83,7 @@ def _row(name: str, advice: Advice) -> dict[str, Any]:
 
 
 def table_of(cases: list[dict]) -> output.Table:
-    """Of each record the advice, unless a cap was on its memory, and each prediction beside what was measured."""
+    """Makes a table of the advice for each record without a cap on memory, and of predictions and measurements."""
     rows, lines, misses = [], [], []
     for case in cases:
         of = {name: case.get(name) for name in output.CASE if name != "ranks"} | {"axes": case["axes"]}
@@ -106,7 +106,7 @@ def table_of(cases: list[dict]) -> output.Table:
 
 
 def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
-    """`in=64MiB out=0 flops=1e9 jobs=16 …` as a batch and what its jobs move. Raises ValueError."""
+    """Parses `in=64MiB out=0 flops=1e9 jobs=16 …` into a batch and what its jobs move. Raises ValueError."""
     given = {"in": 0.0, "out": 0.0, "flops": 0.0}
     numbers, words_of = {"jobs": 16, "threads": 1}, {"allocation": "pool", "host": "pinned"}
     for word in words:

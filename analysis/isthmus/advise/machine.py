@@ -1,4 +1,4 @@
-"""What one machine's records say of copies, allocation and kernels, and what a program would take there."""
+"""Model of one machine: copies, allocation and kernels from its records, and the time a program would take there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from isthmus.advise.costs import Costs, Curve
 from isthmus.advise.footprint import PREFIX, Footprint, footprint_of, of_program
 from isthmus.advise.measured import counts, medians, refuse_several_kinds
 
-#: Beginnings of the workloads that a machine is known by.
+#: Prefixes of the workloads that describe a machine.
 USED = ("transfer/", "driver/alloc", "alloc/", "reference/device_copy", "reference/sgemm", PREFIX)
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
-#: What carries data in and out, and what the buffers are allocated by, for each placement: host memory, device memory.
+#: Data paths of each placement: transfers of data in and out, and the allocators of host and device memory.
 DATA_PATHS = {
     "pageable": ("pageable-gpu0/ce", "gpu0-pageable/ce", None, "device"),
     "pinned": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "device"),
@@ -28,7 +28,7 @@ DATA_PATHS = {
     "managed_demand": ("managed-gpu0/fault", "gpu0-managed/fault", None, "managed"),
     "mapped": ("mapped-gpu0/sm-read", "gpu0-mapped/sm-write", "mapped", None),
 }
-#: Where a placement's own phases were not measured, those of this one: the same kind of host memory.
+#: Placement whose phases stand in where a placement's own were not measured: it has the same kind of host memory.
 SAME_HOST_MEMORY = {
     "pool": "pinned",
     "streamed": "pinned",
@@ -36,29 +36,29 @@ SAME_HOST_MEMORY = {
     "managed_demand": "managed_in",
     "mapped": "pinned",
 }
-#: Placements whose data the kernel itself fetches: there is no copy, and the device need not hold it.
+#: Placements in which the kernel reads host data directly: nothing is copied, and the device need not have room for it.
 REMOTE = {"mapped"}
-CHUNKS = 16  # of `streamed`, as the program has by default
-#: Axes of a transfer that is measured as a program would do it.
+CHUNKS = 16  # chunks of `streamed`, as the program has by default
+#: Axes of a transfer as a program would do it.
 _PLAIN = {"cache": "flushed", "at_once": 1, "order": "contiguous", "width": 16, "touch": "whole", "threads": 1}
-_MANY = 16  # allocations held together, which the driver cuts from blocks that it has mapped already
-_SECTOR = 32 / 4  # bytes that memory moves for one access out of order, over the bytes of a value
+_MANY = 16  # allocations from which they count as many: the driver cuts them from blocks that it has already mapped
+_SECTOR = 32 / 4  # bytes that memory moves for one random access, over the bytes of a value
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A measured kernel: how much longer than memory and arithmetic ask it took, in one staging."""
+    """Measured kernel in one staging, with the ratio of its time to what memory and arithmetic require."""
 
     workload: str
     staging: str
     slowdown: float
     footprint: Footprint
-    full: bool  # whether its blocks fill the device
+    full: bool  # true if its blocks fill the device
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Seconds of each phase, of one pass and of one allocation."""
+    """Predicted seconds of each phase, for one pass and one allocation."""
 
     placement: str
     staging: str
@@ -67,7 +67,7 @@ class Prediction:
 
     @property
     def total(self) -> float:
-        """All passes and the allocation."""
+        """Seconds of all passes and the allocation."""
         p, f = self.phases, self.footprint
         work = p["in"] + f.reuse * p["kernel"] + p["out"]
         if self.placement == "streamed":
@@ -81,13 +81,15 @@ class Prediction:
 
     @property
     def paper_total(self) -> float:
-        """Kernel, copies and device allocation calls, as the pipelining paper counts."""
+        """Seconds of kernel, copies and device allocation, as the pipelining paper counts."""
         return sum(self.phases[name] for name in ("device_alloc", "in", "kernel", "out"))
 
 
 class Machine:
-    """What one machine's records say of copies, allocation and kernels. Raises Error where they are of several
-    machines, or too few."""
+    """Costs of copies, allocation and kernels on one machine, from its records.
+
+    Raises Error for records of several machines, or too few.
+    """
 
     def __init__(self, cases: list[dict], without: str | None = None):
         cases = [case for case in cases if counts(case)]
@@ -115,7 +117,7 @@ class Machine:
                 "no record of transfer/gpu0-gpu0/ce and reference/sgemm, so the limits of a kernel are not known; "
                 "measure them"
             )
-        self._memory, self._arithmetic = memory, arithmetic  # seconds by bytes; flops a second
+        self._memory, self._arithmetic = memory, arithmetic  # seconds by bytes; flops per second
         self.kernels = [self._kernel(case) for case in programs]
 
     def _take(self, case: dict) -> None:
@@ -123,7 +125,7 @@ class Machine:
         if name.startswith("transfer/") and "time" in found and len(case["devices"]) == 1:
             if all(axes.get(axis, value) == value for axis, value in _PLAIN.items()):
                 self.costs.add(name.removeprefix("transfer/"), axes["bytes"], found["time"])
-                if re.fullmatch(r"transfer/gpu(\d+)-gpu\1/ce", name):  # read once and written once
+                if re.fullmatch(r"transfer/gpu(\d+)-gpu\1/ce", name):  # bytes are read once and written once
                     self.costs.add("copy", 2 * axes["bytes"], found["time"])
         elif name == "driver/alloc" and {"alloc", "free"} <= found.keys():
             for call in ("alloc", "free"):
@@ -131,10 +133,10 @@ class Machine:
         elif name.startswith("alloc/") and {"alloc", "free"} <= found.keys() and "touch" not in found:
             for call in ("alloc", "free"):
                 self.costs.add((f"{call} of many", name.removeprefix("alloc/")), axes["bytes"], found[call])
-        elif name == "reference/device_copy" and "rate" in found:  # what older records have instead
+        elif name == "reference/device_copy" and "rate" in found:  # older records have this instead
             self.costs.add("memory", 2 * axes["bytes"], 2 * axes["bytes"] / found["rate"])
         elif name == "reference/sgemm" and "kernel_flop_rate" in found:
-            self.costs.add("arithmetic", found["kernel_flop_rate"], 1.0)  # so many in a second
+            self.costs.add("arithmetic", found["kernel_flop_rate"], 1.0)  # flops in one second
 
     def _take_program(self, case: dict) -> None:
         found, footprint = medians(case), footprint_of(case)
@@ -144,7 +146,7 @@ class Machine:
                 self.costs.add((case["placement"], phase), sizes.get(phase, footprint.buffers), found[phase])
 
     def roofline(self, footprint: Footprint, staging: str) -> float:
-        """Seconds that a kernel takes at least; random accesses that no tile gathers move whole sectors."""
+        """Returns the least seconds of a kernel; random accesses that no tile gathers move whole sectors."""
         touched = footprint.touched * (_SECTOR if footprint.random and staging == "none" else 1)
         return max(self._memory(touched), footprint.flops / self._arithmetic)
 
@@ -157,8 +159,10 @@ class Machine:
         return Kernel(case["workload"], case["staging"], slowdown, footprint, self.full(footprint))
 
     def slowdowns(self, footprint: Footprint, staging: str) -> list[tuple[float, float]]:
-        """(slowdown, weight) of the kernels measured in a staging, those that are alike weighing more; a workload
-        counts once however many records it has."""
+        """Returns (slowdown, weight) of kernels measured in a staging; similar ones weigh more.
+
+        A workload counts once however many records it has.
+        """
         found = collections.defaultdict(list)
         for kernel in self.kernels:
             if kernel.staging == staging and kernel.full == self.full(footprint):
@@ -171,7 +175,7 @@ class Machine:
         return result
 
     def kernel(self, footprint: Footprint, staging: str) -> float | None:
-        """Expected seconds of a kernel; None where no kernel was measured in that staging."""
+        """Returns the expected seconds of a kernel; None if no kernel was measured in that staging."""
         found = self.slowdowns(footprint, staging)
         if not found:
             return None
@@ -182,27 +186,27 @@ class Machine:
         return [staging for staging in STAGINGS if self.slowdowns(footprint, staging)]
 
     def placements(self) -> list[str]:
-        """Those of which the records know how data goes in and out."""
+        """Returns the placements for which the records have both copies."""
         return [
             name for name, paths in DATA_PATHS.items()
             if all(self._copy(name, phase, path) for phase, path in zip(("in", "out"), paths))
         ]  # fmt: skip
 
     def _copy(self, placement: str, phase: str, path: str | None) -> Curve | None:
-        """Seconds of a copy: of programs in that placement and of transfers along that path, together."""
+        """Returns the curve of a copy, from programs in that placement and transfers along that path together."""
         return self.costs.curve((placement, phase), path)
 
     def predict(
         self, footprint: Footprint, placement: str, staging: str, kernel: float | None = None
     ) -> Prediction | None:
-        """Phases in a placement and staging; `kernel` where its seconds are known. None where nothing is known."""
+        """Predicts a placement and staging; `kernel` gives its seconds if known. Returns None if nothing is known."""
         path_in, path_out, host, device = DATA_PATHS[placement]
         seconds = self.kernel(footprint, staging) if kernel is None else kernel
         if seconds is None or placement not in self.placements():
             return None
 
         copy_in, copy_out = self._copy(placement, "in", path_in), self._copy(placement, "out", path_out)
-        assert copy_in is not None and copy_out is not None  # or it were none of placements()
+        assert copy_in is not None and copy_out is not None  # guaranteed by placements()
         moved = {"in": copy_in(footprint.bytes_in), "out": copy_out(footprint.bytes_out)}
         if placement in REMOTE:
             seconds = max(seconds, moved["in"] + moved["out"])
@@ -218,7 +222,7 @@ class Machine:
             named = f"{call} of many" if footprint.allocations >= _MANY else call
             calls = [self.costs.curve((named, kind)) or self.costs.curve((call, kind)) for kind in kinds if kind]
             one = sum(curve(each) for curve in calls if curve)
-            # A record of a program is of few calls, so it says what the bytes cost; the calls cost at least this.
+            # A program's record has few calls, so it gives the cost of the bytes; the calls cost at least this.
             return max(footprint.allocations * one, curve(footprint.buffers) if curve is not None else 0.0)
 
         phases = {
@@ -232,7 +236,7 @@ class Machine:
         return Prediction(placement, staging, phases, footprint)
 
     def rank(self, footprint: Footprint, kernels: dict[str, float] | None = None) -> list[Prediction]:
-        """All that can be predicted and fits, the fastest first. `kernels`: known seconds by staging."""
+        """Predicts everything that is known and fits, the fastest first; `kernels` are known seconds by staging."""
         found = []
         for placement, staging in itertools.product(self.placements(), self.stagings(footprint)):
             if footprint.buffers > self.memory and placement in ("pageable", "pinned", "pool"):
@@ -244,7 +248,7 @@ class Machine:
 
 
 def _unlike(a: Footprint, b: Footprint) -> float:
-    """How unlike two kernels are: octaves of flops per shared access and of flops per byte, and of size a quarter."""
+    """Returns the distance of two kernels: octaves of flops per shared access, 1/2 of those per byte, 1/4 of size's."""
 
     def octaves(x, y):
         return abs(math.log2(x / y)) if x and y else 0.0

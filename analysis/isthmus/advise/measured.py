@@ -1,4 +1,4 @@
-"""Records as advice takes them: of one GPU, measured without a profiler, with figures that a machine can have given."""
+"""Selection of records for advice: of one GPU, measured without a profiler, with figures a machine can have given."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _run(name: str) -> Callable[[dict], object]:
     return lambda case: case["run"].get(name)
 
 
-#: Facts of a GPU that advice is for, and those of a machine; records that state unlike ones are not of one kind.
+#: Facts of a GPU that advice is for, and those of a machine; records with different facts are of different kinds.
 GPU: dict[str, Callable[[dict], object]] = {
     "device": _device("name"), "driver": _device("driver"), "mig": _state("mig"),
     "power_limit": _state("power_limit_w"),
@@ -42,7 +42,7 @@ FIELDS = {**MACHINE, "partition": _run("partition"), "node": _run("node"), "gpu"
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
-    """What every topic asks for: `what` it learns from, and how the advice is written."""
+    """Adds the arguments of every topic: what it learns from, described by `what`, and the output's format."""
     parser.add_argument("records", nargs="+", metavar="DIR", help=f"folders or files of one kind of {what}")
     known = f"FIELD is one of {', '.join(FIELDS)}"
     parser.add_argument("--where", metavar="FIELD=PATTERN,…", action="append", default=[],
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def chosen(cases: list[dict], asked: argparse.Namespace) -> list[dict]:
-    """Records that --where and --without leave. Raises Error for a selection that no record meets."""
+    """Applies --where and --without. Raises Error for a selection that no record meets."""
     for option, texts in (("--where", asked.where), ("--without", asked.without)):
         for text in texts:
             wanted = selection.patterns(option, text, tuple(FIELDS))
@@ -80,7 +80,7 @@ def _unmet(option: str, text: str, wanted: dict[str, str], cases: list[dict]) ->
 
 
 def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
-    """The records that the arguments name, that are `wanted` and plausible, and the command's exit code.
+    """Loads the records that the arguments name and that are `wanted` and plausible; returns also the exit code.
 
     A line on stderr counts those that no machine can have measured.
     """
@@ -97,7 +97,7 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
 
 
 def unlike(cases: list[dict], what: str = "machine") -> tuple[str, list[str]] | None:
-    """The first fact of the machine, or GPU, of which records state unlike values, and these; unknown is like any."""
+    """Returns the first fact of the machine, or GPU, that has several known values in the records, and these."""
     for field, of in (MACHINE if what == "machine" else GPU).items():
         values = sorted({_text(of(case)) for case in cases} - {""})
         if len(values) > 1:
@@ -110,16 +110,16 @@ LEARNT = {
     "time", "alloc", "free", "host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "rate",
     "kernel_flop_rate",
 }  # fmt: skip
-#: Times as long, or as short, as elsewhere: what is refused of a node or GPU, and what is noted.
+#: Ratios to the figures elsewhere from which a node or GPU is refused, or noted.
 REFUSED, NOTED = 1.5, 1.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """A node or GPU whose measurements of the same points are not those of the others."""
+    """Node or GPU whose measurements of the same points differ from those of the others."""
 
     factor: float  # above 1
-    field: str  # that tells it from the others: node or gpu
+    field: str  # "node" or "gpu": the field that tells it from the others
     value: str
     label: str
 
@@ -134,9 +134,9 @@ class Apart:
 
 
 def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None:
-    """The node or GPU that is farthest from the others in a metric of a workload, over all points that both measured.
+    """Returns the node or GPU farthest from the others in a metric of a workload, over the points that both measured.
 
-    Points are the same case; a place counts as unlike in one where most of its samples are beyond most of the others'.
+    Points are the same case; a place differs in a point if most of its samples are beyond most of the others'.
     """
     points: dict[tuple, dict[tuple[str, str], list[dict]]] = {}
     for case in cases:
@@ -160,7 +160,7 @@ def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None
 
 
 def _figures(metrics: list[dict]) -> tuple[float, float, float]:
-    """The median of a place's records, and the tenth and ninetieth percentile of their samples."""
+    """Returns the median of a place's records, and the 10th and 90th percentiles of their samples."""
     samples = sorted(s for m in metrics for i, s in enumerate(m["samples"]) if i not in (m.get("invalid") or ()))
     middle = statistics.median(m["median"] for m in metrics)
     tenth = len(samples) // 10
@@ -168,7 +168,7 @@ def _figures(metrics: list[dict]) -> tuple[float, float, float]:
 
 
 def _off(figures: dict[tuple[str, str], tuple[float, float, float]], place: tuple[str, str]) -> float:
-    """Logarithm of a place's figure over that of the others; 0 where their samples overlap."""
+    """Returns the logarithm of a place's figure over that of the others; 0 if their samples overlap."""
     own, low, high = figures[place]
     others = [each for other, each in figures.items() if other != place]
     usual, lowest, highest = (statistics.median(each[i] for each in others) for i in range(3))
@@ -176,9 +176,9 @@ def _off(figures: dict[tuple[str, str], tuple[float, float, float]], place: tupl
 
 
 def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learnt: Container[str] = LEARNT) -> None:
-    """Raises Error where nodes or GPUs measured unlike figures; a line on stderr notes what is less unlike.
+    """Raises Error if nodes or GPUs measured different figures; a line on stderr notes smaller differences.
 
-    `used` are beginnings of the workloads that the advice learns from, `learnt` are metrics.
+    `used` are prefixes of the workloads that the advice learns from; `learnt` are the metrics.
     """
     apart = farthest([case for case in cases if counts(case) and case["workload"].startswith(used)], learnt)
     if apart and apart.factor >= REFUSED:
@@ -188,7 +188,7 @@ def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learn
 
 
 def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
-    """Raises Error where records state that they are of unlike machines, or GPUs."""
+    """Raises Error if the records are of different machines, or GPUs."""
     if found := unlike(cases, what):
         field, values = found
         raise Error(
@@ -199,26 +199,26 @@ def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
 
 
 def medians(case: dict) -> dict[str, float]:
-    """Of all metrics that have one."""
+    """Returns the medians of all metrics that have one."""
     return {name: m["median"] for name, m in content.metrics(case).items() if m["median"] is not None}
 
 
 def counts(case: dict) -> bool:
-    """Whether a record has verified figures of a GPU."""
+    """Returns whether a record has verified figures of a GPU."""
     return not case["skipped"] and not content.failure(case) and bool(case["devices"])
 
 
 _NUMBERS = ("bytes", "n", "iterations", "blocks")
-_NEEDED = {  # axes, by the beginning of a workload's name
+_NEEDED = {  # axes, by prefix of a workload's name
     "transfer/": ("bytes",), "driver/alloc": ("bytes", "allocator"), "alloc/": ("bytes",),
     "reference/device_copy": ("bytes",), "reference/sgemm": ("n",),
 }  # fmt: skip
 _MOST = {"s": 1e9, "B/s": 1e21, "FLOP/s": 1e24}
-_DIFFERENCES = ("turn_cost",)  # below zero where what is taken away was measured longer
+_DIFFERENCES = ("turn_cost",)  # negative if what is subtracted took longer
 
 
 def plausible(case: dict) -> bool:
-    """Whether a machine can have given these axes and figures; what is reckoned from others is not finite."""
+    """Returns whether a machine can have given these axes and figures; with others, results would not be finite."""
     axes, workload = case["axes"], case["workload"]
     sizes = [axes[name] for name in _NUMBERS if name in axes]
     if not all(isinstance(size, int) and 0 <= size < 1 << 60 for size in sizes):

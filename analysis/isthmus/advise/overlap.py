@@ -1,7 +1,7 @@
-"""A batch of jobs that share the threads of a program, the driver and the device: how long it takes in each mode.
+"""Model of a batch of jobs that share a program's threads, the driver and the device: its time in each mode.
 
-Jobs pass through what they share: the threads that allocate, the one that queues, the device's streams, the one that
-releases, and the driver, whose calls wait for each other.
+Jobs pass through what they share: the threads that allocate, the thread that queues, the device's streams, the thread
+that releases, and the driver, whose calls wait for each other.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import itertools
 import math
 
 MODES = ("overlap_alloc", "overlap_all", "recycled")
-#: Predictions closer than this are no reason to overlap.
+#: Least ratio of predictions that is a reason to overlap.
 WORTH = 1.05
-#: The depths that advice chooses from; a shallower one that is as good is better, since it holds less memory.
+#: Depths that advice chooses from; of equally good ones the shallowest is best, since it needs less memory.
 DEPTHS = (2, 3, 4, 6, 8)
-#: What is busy for the largest part of a batch, in words; the others are said as they are called.
+#: Words for what is busy for the largest part of a batch; others keep their names.
 _BUSIEST = {"in": "copying in", "kernel": "the kernel", "out": "copying out", "submitting": "queueing",
             "stream": "the stream"}  # fmt: skip
-#: Calls that wait for all that the device has been given (cudaFree and its like), by kind of memory.
+#: Kinds of memory whose calls wait for all work of the device (cudaFree and the like).
 SYNCHRONISING = {"device", "managed"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Phases:
-    """Seconds of one job's phases, run alone; `job` is all of it, waits between the phases included."""
+    """Seconds of one job's phases, run alone; `job` is all of it, including waits between the phases."""
 
     allocate: float
     submit: float
@@ -36,39 +36,39 @@ class Phases:
     release: float
     job: float
     wake: float = 0.0
-    #: To start a thread.
+    #: Seconds to start a thread.
     start: float = 0.0
-    #: Of `submit`, what the driver's calls take (None: all of it); the rest is the host's own work.
+    #: Part of `submit` in the driver's calls (None: all of it); the rest is work of the host.
     calls: float | None = None
-    #: How many times as long a call of the driver takes that had to wait for another thread's.
+    #: Ratio by which a driver's call takes longer if it had to wait for another thread's.
     contention: float = 1.0
-    #: Copy in, kernel and copy out in memory that the job before used (None: as in new memory).
+    #: Copy in, kernel and copy out in memory that an earlier job used (None: as in new memory).
     reused: tuple[float, float, float] | None = None
-    #: Copy in, kernel and copy out of each job, where they differ; then every batch repeats them in this order.
+    #: Copy in, kernel and copy out of each job, if they differ; every batch repeats them in this order.
     each: tuple[tuple[float, float, float], ...] = ()
 
     @property
     def waits(self) -> float:
-        """What no phase but `submit` accounts for: until the device begins, and until the host sees that it is done."""
+        """Seconds outside all phases but `submit`: until the device begins, and until the host sees that it is done."""
         named = self.allocate + self.copy_in + self.kernel + self.copy_out + self.finish + self.release
         return max(self.job - named, 0.0)
 
     @property
     def lead(self) -> float:
-        """From the first call that queues until the device begins; it works beside the calls that follow."""
+        """Seconds from the first call that queues until the device begins; calls that follow overlap with this."""
         return min(self.waits, self.submit)
 
     @property
     def tail(self) -> float:
-        """From the last copy's end until the host sees it."""
+        """Seconds from the last copy's end until the host sees it."""
         return self.waits - self.lead
 
     def on_device(self, index: int, reuses: bool) -> tuple[float, float, float]:
-        """Copy in, kernel and copy out of a job, in new memory or in memory that a job before it used."""
+        """Returns copy in, kernel and copy out of a job, in new memory or in memory that an earlier job used."""
         if self.each:
             return self.each[index % len(self.each)]
         new = (self.copy_in, self.kernel, self.copy_out)
-        # Used memory saves the faults of new memory; nothing in it takes longer.
+        # Used memory saves the page faults of new memory, and nothing takes longer in it.
         if not (reuses and self.reused):
             return new
         copy_in, kernel, copy_out = map(min, new, self.reused)
@@ -93,8 +93,7 @@ class Prediction:
 
 @functools.lru_cache(maxsize=4096)  # printing, judging and picking ask for the same figures
 def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
-    """Seconds of a batch in a mode, and what was busy for the largest part of it. Raises ValueError for a mode that
-    there is not."""
+    """Returns seconds of a batch in a mode, and what was busy the longest. Raises ValueError for an unknown mode."""
     if mode == "serial":
         return Prediction("serial", 1, batch.jobs * phases.job, "everything")
     if mode not in MODES:
@@ -103,8 +102,10 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
 
 
 class _Overlapped:
-    """Jobs on their way through the threads that allocate, the one that queues, the device's streams and the one that
-    releases. Calls of the driver take a lock, in the order in which they ask for it."""
+    """Simulation of jobs passing through the allocating threads, the queueing thread, streams and the releasing thread.
+
+    Driver calls take a lock, in the order in which they ask for it.
+    """
 
     def __init__(self, phases: Phases, batch: Batch, mode: str, depth: int):
         self.phases, self.batch, self.mode, self.depth = phases, batch, mode, depth
@@ -113,12 +114,12 @@ class _Overlapped:
         self.together = mode == "overlap_alloc"
         self.waits_for_all = (batch.allocation in SYNCHRONISING or batch.host == "per-job") and not self.recycled
         self.managed = batch.allocation == "managed"
-        # Memory of many chunks takes so many calls that some always meet those of another thread.
+        # Memory of many chunks needs so many calls that some always meet those of another thread.
         self.always_contended = batch.allocation == "chunked"
         begin = phases.start * (batch.threads + 1)
-        self.free = [begin] * batch.threads  # when each allocating thread has time
+        self.free = [begin] * batch.threads  # time at which each allocating thread is free
         self.submitting = self.releasing = begin
-        self.lock = self.device = 0.0  # until when it is held; until when it has work
+        self.lock = self.device = 0.0  # times until which the lock is taken, and the device has work
         self.lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
         self.allocated: list[float] = []
         self.ended: list[float] = []
@@ -142,7 +143,7 @@ class _Overlapped:
             self.busy["stream"] = sum(self.busy.pop(lane) for lane in self.lanes)
         return Prediction(self.mode, self.depth, end, max(self.busy, key=self.busy.__getitem__))
 
-    # Each gives the moment at which the next job comes to a step, and the step.
+    # Each returns the time at which the next job reaches a step, and the step.
 
     def next_allocation(self):
         index = len(self.allocated)
@@ -166,7 +167,7 @@ class _Overlapped:
     def allocate(self, asked):
         index = len(self.allocated)
         thread = min(range(self.batch.threads), key=self.free.__getitem__)
-        # The first jobs' memory is new; where it is recycled, the others get what a job before them gave back.
+        # The first jobs' memory is new; if it is recycled, later jobs get the memory of earlier ones.
         took = 0.0 if self.recycled and index >= self.depth else self.phases.allocate
         self.free[thread] = self._call(asked, took) + self.phases.wake
         self.allocated.append(self.free[thread])
@@ -185,19 +186,19 @@ class _Overlapped:
         self.device = max(self.device, at)
 
     def _waits_for(self, lane: str, reuses: bool):
-        """The lanes that must be done before one begins: its own, and those beside which it does not work."""
+        """Returns the lanes that must be done before one begins: its own, and those that it cannot overlap with."""
         # New managed memory faults: the copy that fills it and kernels that fault are served one after the other.
         if self.together or (self.managed and not reuses):
             return self.lanes
-        # Used managed memory is still not filled beside a kernel.
+        # Used managed memory is still not filled while a kernel runs.
         return ("in", "kernel") if self.managed and lane != "out" else (lane,)
 
     def release(self, asked):
         took = 0.0 if self.recycled else self.phases.release
         rests = self.device if self.waits_for_all else 0.0
-        if self.managed:  # it waits for the device first and calls then: others may call meanwhile
+        if self.managed:  # it waits for the device before its call, so that others may call meanwhile
             self.releasing = self._call(max(asked, rests), took)
-        else:  # a call that waits keeps the lock meanwhile
+        else:  # its call keeps the lock while it waits
             self.releasing = self._call(asked, took, rests)
         self.busy["releasing"] += self.phases.finish + took
         self.released.append(self.releasing)
@@ -207,7 +208,7 @@ class _Overlapped:
         return self.phases.submit if calls is None else min(calls, self.phases.submit)
 
     def _call(self, asked: float, seconds: float, not_before: float = 0.0) -> float:
-        """The end of a call of the driver."""
+        """Returns the end of a driver's call."""
         if seconds == 0:
             return max(asked, not_before)
         if self.lock > asked or self.always_contended:
@@ -227,9 +228,9 @@ class Advice:
 
 
 def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
-    """The mode and the depth that are expected to be fastest, and whether they are worth it.
+    """Returns the mode and depth that are expected to be fastest, and whether they are worth it.
 
-    Of equals the one that calls the driver least, at the least depth.
+    Among equals it is the mode that calls the driver least, at the smallest depth.
     """
     serial = simulate(phases, batch, "serial", 1)
     ways = itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths))

@@ -1,8 +1,8 @@
-"""Programs as points to try the map of ways on: what they read, from the counts in their own records.
+"""Programs as points to test the map of methods on, by what their records count.
 
-A program that was paged counted the pages that came. Of one that was not, its record in placement pinned tells the
-bytes of the array and how often its kernels read them. What a record cannot tell, or the map does not cover, is left
-out, with the reason; counts that no program can have are refused.
+A program that was paged counted the pages that arrived. For one that was not, its record in placement pinned gives the
+bytes of the array and how often its kernels read them. Programs that a record cannot describe, or the map does not
+cover, are left out with the reason; counts that no program can have are refused.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from isthmus.records import content
 from isthmus.units import byte_text
 
 PREFIX = "apps/"
-#: The way that a program's placement is.
+#: Method that each placement of a program stands for.
 WAYS = {"pinned": "copy", "streamed": "streamed", "mapped": "mapped", "managed_demand": "managed", "paged": "paged"}
-#: A program whose results are more than this share of its inputs is another matter: only reading is predicted.
+#: Largest share of results to inputs: only reading is predicted.
 RESULTS = 0.05
-#: A kernel that reads what came more often reads other memory, too: how often this, its record does not tell.
+#: Most reads of what arrived; above it, kernels read other memory as well, and the record does not say how often.
 MOST_PASSES = 64
-#: Axes that placements bring along.
+#: Axes that come with a placement.
 _OF_PLACEMENTS = {"page", "frames", "eviction", "transport", "chunks", "queues", "depth"}
-#: Page of a program whose pages nobody counted, and arrays of one: each may begin a page more.
+#: Page size of a program whose pages were not counted, and most arrays of one: each may need a page more.
 _PAGE, _ARRAYS = 4096, 16
 _NO_ROOM = {
     "copy": "its frames have no room for the whole array", "managed": "its frames have no room for the whole array",
@@ -37,24 +37,25 @@ _NO_ROOM = {
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A program of known counts, and the seconds of the ways that were measured and are possible."""
+    """Program with known counts, and the seconds of the methods that were measured and are possible."""
 
     label: str
     program: Program
     seconds: dict[str, float]
     case: dict = dataclasses.field(compare=False)
     half: int = 0
-    reads: dict[str, Program] = dataclasses.field(default_factory=dict)  # of ways whose kernels read other amounts
-    left: dict[str, str] = dataclasses.field(default_factory=dict)  # ways that were measured, and why they do not count
+    # Programs of methods whose kernels read other amounts.
+    reads: dict[str, Program] = dataclasses.field(default_factory=dict)
+    left: dict[str, str] = dataclasses.field(default_factory=dict)  # reasons why measured methods do not count
 
     def of(self, way: str) -> Program:
-        """What the kernels of this way read."""
+        """Returns what the kernels of a method read."""
         return self.reads.get(way, self.program)
 
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """Records of a program that are no point."""
+    """Records of a program that make no point."""
 
     label: str
     why: str
@@ -63,21 +64,21 @@ class Left:
 
 
 class _Unknown(Exception):
-    """Why a program's counts are not known."""
+    """Reason why a program's counts are not known."""
 
 
 class _Impossible(Exception):
-    """Why no program can have such counts."""
+    """Reason why no program can have such counts."""
 
 
 def machine_of(case: dict) -> str:
-    """What two records of one GPU share."""
+    """Returns what identifies the GPU of a record."""
     device = case["devices"][0]
     return device.get("uuid") or device["name"]
 
 
 def axes_key(case: dict, without: set[str]) -> str:
-    """The axes as one key."""
+    """Returns the axes, but for those in `without`, as one key."""
     return json.dumps({name: value for name, value in case["axes"].items() if name not in without}, sort_keys=True)
 
 
@@ -89,12 +90,12 @@ def _needed(case: dict, name: str) -> float:
 
 
 def _sum(case: dict, name: str) -> float:
-    """Over all kernels."""
+    """Returns the sum over all kernels."""
     return sum(kernel.get(name) or 0.0 for kernel in case["kernels"])
 
 
 def _counted(case: dict, name: str) -> int:
-    """Raises _Impossible."""
+    """Returns the value of a metric that counts pages. Raises _Impossible if it is no count."""
     value = medians(case).get(name) or 0
     if not 0 <= value < 1 << 60 or value != int(value):
         raise _Impossible(f"{name}={value:.6g} is no number of pages")
@@ -102,7 +103,7 @@ def _counted(case: dict, name: str) -> int:
 
 
 def _of_axis(case: dict, name: str, most: int) -> int:
-    """Raises _Impossible."""
+    """Returns the value of an axis, 1 to `most`. Raises _Impossible for any other."""
     value = case["axes"].get(name)
     if not isinstance(value, int) or not 0 < value <= most:
         raise _Impossible(f"{name}={value} is none")
@@ -110,7 +111,7 @@ def _of_axis(case: dict, name: str, most: int) -> int:
 
 
 def _size(paged: dict | None, copied: dict | None) -> float:
-    """Bytes of the arrays that took the way: where they were copied, what was copied more than with pages."""
+    """Returns the bytes of the arrays concerned: if they were copied, what was copied in addition to the paged run."""
     if copied is not None:
         size = _needed(copied, "in") - (_needed(paged, "in") if paged else 0)
         if size < 0:
@@ -126,7 +127,7 @@ def _size(paged: dict | None, copied: dict | None) -> float:
 
 
 def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program:
-    """The pages that a program wants, whole and once. Raises _Unknown and _Impossible."""
+    """Returns the program as if it read whole pages, each once. Raises _Unknown and _Impossible."""
     own = copied or paged
     if own is None:
         raise _Unknown("no record of it copied tells the size of the array")
@@ -151,7 +152,7 @@ def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program
 
 
 def _reading(program: Program, case: dict, seconds_a_byte: float) -> Program:
-    """The same, as the kernels of this record read it. Raises _Unknown."""
+    """Returns the program as the kernels of this record read it. Raises _Unknown."""
     read, whole = _sum(case, "bytes_read"), program.touched * program.page
     passes = max(round(read / whole), 1)
     if passes > MOST_PASSES:
@@ -167,7 +168,7 @@ def _reading(program: Program, case: dict, seconds_a_byte: float) -> Program:
 
 
 def _labels(cases: Sequence[dict]) -> list[str]:
-    """Of each record: the program, its size, and the axes in which records of both differ; if paged, page and room."""
+    """Returns a label per record: the program, its size, the axes that differ; for a paged one its page and room."""
 
     def named(case: dict) -> list[str]:
         staging = case["staging"] if case["staging"] != "none" else None
@@ -198,7 +199,7 @@ def _seconds(case: dict) -> float:
 
 
 def _point(label: str, pages: Program, measured: dict[str, dict], case: dict, seconds_a_byte: float) -> Point:
-    """Of a program and its record in each way. Raises _Unknown."""
+    """Makes the point of a program from its record in each method. Raises _Unknown."""
     possible = [way for way in ways_of(pages) if way in measured]
     reads = {way: _reading(pages, measured[way], seconds_a_byte) for way in possible}
     left = {way: _NO_ROOM[way] for way in measured if way not in possible}
@@ -206,7 +207,7 @@ def _point(label: str, pages: Program, measured: dict[str, dict], case: dict, se
 
 
 def _roomy(group: list[tuple[str, dict]], paged: list[tuple[str, dict]]) -> list[tuple[str, dict, dict | None]]:
-    """The program with room for all, where its pages were counted with less room only, or not at all."""
+    """Returns the program with room for everything, if its pages were counted only with less room, or not at all."""
     others = [each for each in group if each[1]["placement"] != "paged"]
     if not others or any(case["axes"].get("frames") == 100 for _, case in paged):
         return []
@@ -214,8 +215,10 @@ def _roomy(group: list[tuple[str, dict]], paged: list[tuple[str, dict]]) -> list
 
 
 def programs_of(cases: Sequence[dict], seconds_a_byte: float) -> tuple[list[Point], list[Left]]:
-    """Each program on each GPU: a point for each of its records in placement paged; and one with room for all, where
-    none of those is. `seconds_a_byte`: over the link."""
+    """Returns points and left-out records of each program on each GPU; `seconds_a_byte` is that of the link.
+
+    Each record in placement paged makes a point. If none of these has room for everything, there is one more with it.
+    """
     placed = [
         case for case in cases
         if case["workload"].startswith(PREFIX) and case["placement"] in WAYS
@@ -230,7 +233,7 @@ def programs_of(cases: Sequence[dict], seconds_a_byte: float) -> tuple[list[Poin
     left: list[Left] = []
     for group in groups.values():
         others: dict[str, dict] = {}
-        for _, case in group:  # of several records of a way, the fastest
+        for _, case in group:  # the fastest of several records of a method counts
             way = WAYS[case["placement"]]
             if way != "paged" and (way not in others or _seconds(case) < _seconds(others[way])):
                 others[way] = case

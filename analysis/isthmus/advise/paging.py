@@ -1,8 +1,8 @@
-"""Which way a large array should take to the GPU: `isthmus advise paging RECORDS…` ranks copying it whole, streaming
-it, reading it in place, the driver's page faults, and paging by the GPU.
+"""Ranks the methods by which a large array can reach the GPU: `isthmus advise paging RECORDS…`.
 
-What each of them takes is learnt from paging/pattern records of the machine (docs/paging.md has the sweep). The program
-is declared by what it reads:
+The methods are copying it whole, streaming it, reading it in place, the driver's page faults, and paging by the GPU.
+Their costs are learnt from paging/pattern records of the machine (docs/paging.md has the sweep). The program is
+declared by what it reads:
 
     isthmus advise paging DIR --program bytes=4GiB touched=50000
         [page=4KiB use=128 passes=4 room=1GiB order=in_order fetches=120000]
@@ -10,14 +10,14 @@ is declared by what it reads:
         the error: half of the patterns from the other half, and programs
         (records of apps/* in placements pinned, mapped, paged, …) from all
 
-bytes    of the array, in the host's memory
+bytes    bytes of the array, in host memory
 page     bytes of a page (4KiB)
 touched  pages of which something is read (all)
 use      bytes that are read of a touched page (the whole page)
 passes   how often all of this is read (1)
 room     bytes that the device has for it (enough)
-order    of the touched pages: scattered, or in_order, which can be streamed where all are touched
-fetches  pages that came when it was paged, if that was counted (as few as can be)
+order    order of the touched pages: scattered, or in_order, which can be streamed if all are touched
+fetches  pages that arrived when it was paged, if they were counted (as few as possible)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = ("bytes", "page", "touched", "use", "passes", "room", "fetches")
 
 
 def declared(words: list[str]) -> Program:
-    """`bytes=4GiB touched=50000 …`. Raises Error."""
+    """Parses `bytes=4GiB touched=50000 …`. Raises Error."""
     given: dict[str, float] = {}
     in_order = False
     for word in words:
@@ -70,12 +70,13 @@ def declared(words: list[str]) -> Program:
             "once; declare what was counted, or touched=N"
         )
     room = given.get("room", size)
-    share = 1.0 if room >= size else min(room / (touched * page), 1 - 1e-9)  # no copy of all, though what is read fits
+    # The whole array cannot be copied, even if what is read fits.
+    share = 1.0 if room >= size else min(room / (touched * page), 1 - 1e-9)
     return Program(size, page, touched, min(given.get("use", page), page), passes, share, in_order, fetches)
 
 
 def costs_of(machine: Map) -> list[str]:
-    """What one of each amount takes."""
+    """Returns lines with the cost of one of each amount."""
     lines = []
     for way, cost in machine.costs.items():
         said = [
@@ -91,7 +92,7 @@ _RANKED = {"way": "VARCHAR", "seconds": "DOUBLE", "largest": "VARCHAR", "of_larg
 
 
 def table_of(machine: Map, program: Program) -> output.Table:
-    """The ways that are possible, the fastest first; seconds."""
+    """Makes a table of the possible methods, the fastest first; seconds. Raises Error if none was measured."""
     rows, cells = [], []
     for way, seconds in machine.rank(program):
         parts = machine.parts(program, way)
@@ -122,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    program = None if asked.check else declared(asked.program)  # before records are read, which takes a while
+    program = None if asked.check else declared(asked.program)  # parsed first, because reading records takes a while
     cases, status = measured.read(asked)
     cases = [case for case in cases if measured.counts(case)]
     if program is None:

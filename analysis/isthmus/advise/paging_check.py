@@ -1,4 +1,4 @@
-"""How well the map of ways is known: every pattern is predicted from the other half, and programs from all patterns."""
+"""Accuracy of the map of methods: each pattern is predicted from the other half, and programs from all patterns."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from isthmus.tables import output
 
 PATTERN = "paging/pattern"
 NO_PATTERN = "no record of paging/pattern counts in these files; measure the sweep in docs/paging.md"
-#: A pick is good where it is so little slower than the best.
+#: Largest loss over the best method at which a pick is good.
 NEAR = 0.10
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """Every point that leaves a choice is a pick; programs that leave none are predicted, too."""
+    """Picks for every point that leaves a choice; programs that leave none are predicted as well."""
 
     patterns: list[Pick]
     programs: list[Pick]
     left: list[Left]
-    machines: frozenset[hardware.Machine]  # of the patterns
-    alike: dict[hardware.Facts, hardware.Machine]  # of all records
+    machines: frozenset[hardware.Machine]  # machines of the patterns
+    alike: dict[hardware.Facts, hardware.Machine]  # machines of all records
 
     def elsewhere(self, case: dict) -> bool:
-        """Whether it was measured on other hardware than all patterns."""
+        """Returns whether a case was measured on other hardware than all patterns."""
         return self.machine(case) not in self.machines
 
     def machine(self, case: dict) -> hardware.Machine:
@@ -45,7 +45,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Pick:
-    """What a map says of a point."""
+    """Predictions of a map for a point."""
 
     point: Point
     predicted: dict[str, float]
@@ -60,7 +60,7 @@ class Pick:
 
     @property
     def loss(self) -> float:
-        """How much slower the way that was picked is than the best."""
+        """Relative excess of the picked method's time over the best method's."""
         return self.point.seconds[self.way] / self.point.seconds[self.best] - 1
 
 
@@ -87,8 +87,11 @@ def _pattern(case: dict) -> tuple[Program, str, float] | None:
 
 
 def points_of(cases: list[dict]) -> list[Point]:
-    """Of all patterns. A hash of the axes but room and way says which half a pattern is in: what is read in place takes
-    the same time whatever has room."""
+    """Makes the points of all patterns.
+
+    A hash of the axes, without room and method, assigns a pattern to a half: reading in place takes the same time with
+    any room.
+    """
     known = [(found, case) for case in cases if (found := _pattern(case)) is not None]
     patterns = grouped((axes_key(case, {"way", "frames"}), (*found, case)) for found, case in known)
     points = []
@@ -108,7 +111,7 @@ def points_of(cases: list[dict]) -> list[Point]:
 
 
 def learn(points: list[Point], multiprocessors: int) -> Map:
-    """From each way of each point; what is read in place counts once."""
+    """Learns from each method of each point; reading in place counts once."""
     measured = {
         (dataclasses.replace(point.program, room=1) if way == "mapped" else point.program, way, seconds)
         for point in points for way, seconds in point.seconds.items()
@@ -117,7 +120,7 @@ def learn(points: list[Point], multiprocessors: int) -> Map:
 
 
 def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
-    """Of points with so many ways that are possible, measured and known."""
+    """Returns picks of points with at least `fewest` methods that are possible, measured and known."""
     found = []
     for point in points:
         predicted = {way: machine.seconds(point.of(way), way) for way in point.seconds if way in machine.costs}
@@ -130,7 +133,7 @@ def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
 
 
 def _facts(case: dict) -> hardware.Facts:
-    """Of its hardware alone: ReFrame names a system, and a run by hand of the same machine has none."""
+    """Returns the facts of a case's hardware alone: ReFrame names a system, but a manual run on it has none."""
     return dataclasses.replace(hardware.facts(case), system="")
 
 
@@ -139,7 +142,7 @@ def multiprocessors_of(cases: list[dict]) -> int:
 
 
 def check(cases: list[dict]) -> Check:
-    """Each pattern by what was learnt from the other half, each program by what was learnt from all. Raises Error."""
+    """Predicts each pattern from the other half, and each program from all patterns. Raises Error for too few."""
     points = points_of(cases)
     multiprocessors = multiprocessors_of([point.case for point in points])
     if {point.half for point in points} != {0, 1}:
@@ -166,7 +169,7 @@ def choices(found: list[Pick]) -> list[Pick]:
 
 
 def good_share(found: list[Pick]) -> float:
-    """The share of picks within NEAR of the best."""
+    """Returns the share of picks within NEAR of the best."""
     return sum(pick.loss <= NEAR for pick in found) / len(found)
 
 
@@ -183,7 +186,7 @@ def _said(what: str, found: list[Pick]) -> list[str]:
 
 
 def _errors(head: str, found: list[Pick]) -> list[str]:
-    """A line for each way. The worst has too long a name for the last column."""
+    """Returns a line for each method. The worst case's name is too long for a last column."""
     misses: dict[str, list[Miss]] = collections.defaultdict(list)
     for pick in found:
         for way, predicted in pick.predicted.items():
@@ -222,7 +225,7 @@ def _programs(found: Check) -> list[str]:
 
 
 def _left(found: Check) -> list[str]:
-    """A sentence for each reason, and for each program that is refused."""
+    """Returns lines on each reason for leaving programs out, and on each program that is refused."""
     why: dict[str, set[str]] = collections.defaultdict(set)
     for left in found.left:
         if not left.refused:
@@ -246,7 +249,7 @@ def _row(found: Check, case: dict, label: str) -> dict[str, Any]:
 
 
 def table_of_check(found: Check) -> output.Table:
-    """How far predictions are off, and what picking by them costs; a row for each way of each pattern and program."""
+    """Makes a table of prediction errors and the cost of picking by them, with a row per method and point."""
     rows: list[dict[str, Any]] = []
     for pick in [*found.patterns, *found.programs]:
         point = pick.point

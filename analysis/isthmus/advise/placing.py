@@ -1,4 +1,4 @@
-"""Where a program's buffers should live: `isthmus advise placement RECORDS…` ranks placements and stagings by time.
+"""Ranks placements and stagings for a program's buffers by time: `isthmus advise placement RECORDS…`.
 
 The machine is known by its records: copies, prefetches and page faults (transfer/*), allocation (driver/alloc and
 alloc/*), the best rates of memory and arithmetic (reference/*), and the phases of the microbenchmarks. The program is
@@ -10,7 +10,7 @@ declared, or profiled by one record of it.
     isthmus advise placement DIR --program FILE.toml
         the same keys in a file
     isthmus advise placement DIR --like RECORD.jsonl
-        the program that this record measured, first one of the file
+        the program of the first record in this file that has phases
     isthmus advise placement DIR --check
         the error: every microbenchmark predicted from the others
 
@@ -22,7 +22,7 @@ reuse            kernels for each transfer
 passes           transfers for each allocation
 allocations      buffers that are allocated and freed; buffers: their bytes together (in + out)
 blocks           thread blocks of the kernel; 0: as many as fill the device
-order            of the kernel's accesses: sequential, or random within what a tile holds
+order            of the kernel's accesses: sequential, or random within what a tile contains
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from isthmus.tables import output
 
 
 def _best(ranked: list[Prediction]) -> list[Prediction]:
-    """The best staging of each placement."""
+    """Returns the best staging of each placement."""
     best: dict[str, Prediction] = {}
     for each in ranked:
         best.setdefault(each.placement, each)
@@ -51,7 +51,7 @@ def _best(ranked: list[Prediction]) -> list[Prediction]:
 
 
 def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
-    """What decides, in words."""
+    """Explains what decides the ranking."""
     best = ranked[0]
     footprint = best.footprint
     parts = {
@@ -104,7 +104,7 @@ def _ranked_row(each: Prediction, found: Check | None) -> dict:
 
 
 def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, head: str = "") -> output.Table:
-    """The ranking, fastest first; seconds. Raises Error where nothing can be predicted."""
+    """Makes the table of the ranking, fastest first; seconds. Raises Error if nothing can be predicted."""
     if not ranked:
         raise Error("nothing can be predicted: the records know of no placement how its data moves, or nothing fits")
     shown = _best(ranked)
@@ -148,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     if asked.passes and not asked.like:
         raise Error("--passes changes the program of --like alone; declare passes=N with --program")
-    program = declared(asked.program) if asked.program else None  # before records are read, which takes a while
+    program = declared(asked.program) if asked.program else None  # parsed first, because reading records takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)
     measured.refuse_unlike_places(cases, USED)

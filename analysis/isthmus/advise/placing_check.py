@@ -1,4 +1,4 @@
-"""How wrong predictions of placements are: every program of the records is predicted from the others."""
+"""Accuracy of predicted placements: every program in the records is predicted from the others."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Miss:
 
 @dataclasses.dataclass
 class Check:
-    """Errors of the predictions of all programs of the records; each was predicted from the others."""
+    """Prediction errors of all programs in the records, each predicted from the others."""
 
     misses: list[Miss]
-    losses: dict[str, list[tuple[str, float]]]  # by what was picked: case, how much slower it is than the best
+    losses: dict[str, list[tuple[str, float]]]  # (case, relative loss over the best) by what was picked
 
 
 def _measured(case: dict) -> dict[str, float]:
@@ -46,13 +46,15 @@ def _measured(case: dict) -> dict[str, float]:
 
 
 def _group(case: dict) -> tuple:
-    """Records of one program at one size and geometry."""
+    """Returns the key of records of one program at one size and geometry."""
     return (case["workload"], case["size"], case["preset"], tuple(sorted(case["axes"].items())))
 
 
 def check(cases: list[dict]) -> Check:
-    """Predicts every program of the records from the machine without that workload: declared (its kernel is not known)
-    and profiled (its kernel is known in direct staging, or in the first there is)."""
+    """Predicts every program in the records from the machine without that workload, declared and profiled.
+
+    A declared program's kernel time is unknown. A profiled one's is known in direct staging, or in the first there is.
+    """
     groups = collections.defaultdict(list)
     for case in cases:
         if case["workload"].startswith(PREFIX) and of_program(case) and case["placement"] in DATA_PATHS:
@@ -70,7 +72,7 @@ def check(cases: list[dict]) -> Check:
                 continue
             kernel = medians(known)["kernel"] * own / other
             profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
-            assert profiled is not None  # since it is with an estimated kernel
+            assert profiled is not None  # it exists because the declared one does
             predicted.append((case, declared, profiled))
             measured, place = _measured(case), (case["placement"], case["staging"])
             for what, seconds in (
@@ -85,7 +87,7 @@ def check(cases: list[dict]) -> Check:
 
 
 def _lose(result: Check, key: tuple, predicted: list) -> None:
-    """What picking by prediction costs over the best that was measured, within one program's records."""
+    """Adds the loss of picking by prediction over the best measured, within one program's records."""
     name = f"{key[0].removeprefix(PREFIX)} {key[2] or key[1] or ''}".strip()
     for what, measure, value in (
         ("placement", "paper_total", lambda p: p.paper_total),
@@ -140,7 +142,7 @@ def _checked(found: Check) -> list[str]:
 
 
 def table_of_check(found: Check) -> output.Table:
-    """How far predictions are off, and what picking by them costs; a row for each prediction."""
+    """Makes a table of prediction errors and the cost of picking by them, with a row per prediction."""
     if not found.misses:
         raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
     rows = [

@@ -1,20 +1,20 @@
-"""Whether a static look at a kernel tells if asynchronous copies pay: `isthmus advise staging RECORDS…`.
+"""Tests whether a static look at a kernel tells if asynchronous copies pay: `isthmus advise staging RECORDS…`.
 
-Each kernel of 20 µs and more that the records have in direct and in asynchronous staging is one question: is it
-shorter with asynchronous copies by at least 3%? Rules answer it from what is known before that version is written:
-registers, occupancy and launch (records say them), flops a byte (declared), and the instructions of the compiled
-kernel (scripts/instruction-mix). A rule learns its thresholds from the other workloads; its hit rate is over the
-workloads left out one by one, each counted once however many records it has.
+Each kernel of at least 20 µs that the records have in direct and in asynchronous staging is one question: do
+asynchronous copies make it shorter by at least 3%? Rules answer it from what is known before that version is written:
+registers, occupancy and launch (from records), flops a byte (declared), and the instructions of the compiled kernel
+(scripts/instruction-mix). A rule learns its thresholds from the other workloads. Its hit rate is over workloads left
+out one by one, each counted once however many records it has.
 
     isthmus advise staging DIR
         the rules, their hit rates, and the answer
     isthmus advise staging DIR --format csv
         with every kernel and its figures
     isthmus advise staging DIR --instructions FILE
-        what scripts/instruction-mix wrote, where it is not in DIR
+        what scripts/instruction-mix wrote, if it is not in DIR
 
-picked           the rule that hit best among the other workloads, taken for the one left out: what following this table
-                 would have been worth
+picked           the rule that hit best among the other workloads, applied to the one left out: what following this
+                 table would have been worth
 time lost        kernel time over that of the better staging, mean of the workloads
 """
 
@@ -37,35 +37,35 @@ from isthmus import Error, inputs, spelling
 from isthmus.advise import measured
 from isthmus.tables import output
 
-PAPERS = "flops a shared access, and shared accesses: the paper's"  # a rule of that name
-PAYS = 0.97  # asynchronous over direct, at most: what is closer is no reason to write another version
-RELIABLE = 0.8  # hits of a rule that one may follow, if saying always the same hits less often
+PAPERS = "flops a shared access, and shared accesses: the paper's"  # name of the paper's rule
+PAYS = 0.97  # largest ratio of asynchronous to direct time that is a reason to write another version
+RELIABLE = 0.8  # least hit rate of a rule to follow, if constant answers hit less often
 DEFAULT = "instructions.csv"
-#: Placements whose kernels read device memory; the first that was measured in both stagings is taken.
+#: Placements whose kernels read device memory; the first that was measured in both stagings counts.
 RESIDENT = ("pinned", "pool", "pageable")
 LAUNCH = {
     "registers": "registers a thread",
     "occupancy": "occupancy",
     "blocks": "blocks, of a full device",
     "flops_per_byte": "flops a byte",
-}  # from records
+}  # features from records
 MIX = {
     "flops_per_shared": "flops a shared access",
     "shared": "shared accesses",
     "global": "global accesses",
     "barriers": "barriers",
     "integer": "integer instructions",
-}  # from the machine code; but for the first, shares of all instructions
-SHORTEST = 20e-6  # seconds of a kernel: what is shorter is its launch
+}  # features from machine code; shares of all instructions, except the first
+SHORTEST = 20e-6  # seconds; shorter kernels measure only their launch
 _RIDGE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One kernel in direct staging, what is known of it without running it, and what asynchronous copies did to it."""
+    """Kernel in direct staging: what is known without running it, and the effect of asynchronous copies on it."""
 
     workload: str
-    where: str  # size or preset, and what else tells it from the workload's others
+    where: str  # size or preset, and what tells it from the workload's other kernels
     name: str
     features: dict[str, float]
     ratio: float  # kernel time, asynchronous over direct
@@ -79,13 +79,13 @@ class Kernel:
 
 
 def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
-    """Rows of scripts/instruction-mix by the kernel's name without its arguments, which stand in `arguments`."""
+    """Loads rows of scripts/instruction-mix by kernel name; arguments are in `arguments`. Raises Error."""
     path = pathlib.Path(path)
     found: dict[str, list[dict]] = collections.defaultdict(list)
     try:
         reader = csv.DictReader(io.StringIO(inputs.read_small(path).decode(), newline=""), strict=True)
         if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
-            raise ValueError  # a column that stands twice
+            raise ValueError  # a column occurs twice
         for row in reader:
             kernel = row.pop("kernel")
             row.pop("architecture")
@@ -104,8 +104,10 @@ def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
 
 
 def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, float] | None:
-    """Of a record's kernel in direct staging, the mean over the compiled variants that it may be: those with its name,
-    or with its name among the arguments, then with its registers and its tile where any has them."""
+    """Returns the mean mix of the compiled variants that a record's kernel in direct staging may be.
+
+    These have its name, or have it among their arguments; then its registers and its tile, if any of them has these.
+    """
     name = kernel["name"]
     rows = mix.get(name) or mix.get(f"{name}_staged") or [
         row for each in mix.values() for row in each if name.lower() in map(str.lower, row["arguments"])
@@ -132,8 +134,10 @@ def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, fl
 
 
 def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
-    """The kernel of a record that takes longest, among those of the machine code where any is there; None where no
-    compiled one is named. A program's other kernels stage nothing."""
+    """Returns the longest kernel of a record, among those in the machine code if any is.
+
+    None if no compiled one is named. A program's other kernels stage nothing.
+    """
     own = [k for k in case["kernels"] if k["registers"] is not None and k["occupancy"] is not None]
     if mix is not None:
         own = [k for k in own if mix_of(k, case["axes"], mix)] or own
@@ -141,7 +145,7 @@ def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
 
 
 def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> dict[str, float] | None:
-    """Without running it: see LAUNCH and MIX. None where the machine code is asked for and has not this kernel."""
+    """Returns what is known without running it: see LAUNCH and MIX. None if the machine code lacks this kernel."""
     found = measured.medians(case)
     moved = (kernel.get("bytes_read") or 0) + (kernel.get("bytes_written") or 0)
     intensity = (kernel.get("flops") or 0) / moved if moved else 0.0
@@ -159,7 +163,7 @@ def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> 
 
 
 def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[list[Kernel], int]:
-    """Every kernel that was measured in both stagings, and how many of these the machine code lacks."""
+    """Returns every kernel that was measured in both stagings, and how many the machine code lacks."""
     groups: dict[tuple, dict[tuple, list[dict]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for case in cases:
         if case["placement"] in RESIDENT and case["staging"] in ("direct", "async") and not case["fallback"]:
@@ -192,7 +196,7 @@ def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[li
 
 # --- rules ---
 
-#: What a rule comes to when it has learnt: says of features whether it pays, and in words when.
+#: Result of learning a rule: a function of features that says whether it pays, and words for when.
 Fitted = tuple[Callable[[dict[str, float]], bool], str]
 
 
@@ -203,19 +207,19 @@ class Rule:
 
 
 def weights(kernels: Sequence[Kernel]) -> np.ndarray:
-    """Each workload counts once."""
+    """Returns weights with which each workload counts once."""
     count = collections.Counter(each.workload for each in kernels)
     return np.array([1 / count[each.workload] for each in kernels])
 
 
 def _cuts(values: np.ndarray) -> np.ndarray:
-    """Between neighbouring values, and below all."""
+    """Returns cuts below all values and between neighbouring ones."""
     there = np.unique(values)
     return np.concatenate([[-math.inf], (there[1:] + there[:-1]) / 2])
 
 
 def _threshold(name: str, words: str) -> Rule:
-    """Pays above, or below, one value of a feature."""
+    """Makes a rule that it pays above, or below, one value of a feature."""
 
     def fit(kernels: Sequence[Kernel]) -> Fitted:
         values = np.array([each.features[name] for each in kernels])
@@ -233,7 +237,7 @@ def _threshold(name: str, words: str) -> Rule:
 
 
 def _both_high(a: str, b: str, name: str) -> Rule:
-    """Pays where two features are high, as the paper's section 5.1.1 has it."""
+    """Makes a rule that it pays where two features are high, as in section 5.1.1 of the paper."""
 
     def fit(kernels: Sequence[Kernel]) -> Fitted:
         first, second = (np.array([each.features[name] for each in kernels]) for name in (a, b))
@@ -250,7 +254,7 @@ def _both_high(a: str, b: str, name: str) -> Rule:
 
 
 def _linear(names: Sequence[str], words: str) -> Rule:
-    """Ridge regression of the ratio's logarithm on the logarithms of all features."""
+    """Makes a rule from ridge regression of the ratio's logarithm on the logarithms of all features."""
 
     def fit(kernels: Sequence[Kernel]) -> Fitted:
         def raw(features: dict[str, float]) -> np.ndarray:
@@ -279,7 +283,7 @@ NEVER = Rule("never asynchronous", lambda kernels: ((lambda features: False), ""
 
 
 def rules_for(kernels: Sequence[Kernel]) -> list[Rule]:
-    """Those whose features the kernels have."""
+    """Returns the rules whose features the kernels have."""
     there = kernels[0].features
     names = {name: words for name, words in (LAUNCH | MIX).items() if name in there}
     rules = [_threshold(name, words) for name, words in names.items()]
@@ -293,7 +297,7 @@ def rules_for(kernels: Sequence[Kernel]) -> list[Rule]:
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """Of one rule: hits and time lost, means over the workloads."""
+    """Hits and time lost of one rule, means over the workloads."""
 
     name: str
     hits: float
@@ -314,14 +318,16 @@ def _judge(kernels: Sequence[Kernel], says: Callable[[Kernel], bool]) -> tuple[f
 
 
 def left_out(rule: Rule, kernels: Sequence[Kernel]) -> tuple[float, float]:
-    """Hits and time lost, each workload judged by what the others taught."""
+    """Returns hits and time lost, with each workload judged by what the others taught."""
     learnt = {name: rule.fit(_without(kernels, name))[0] for name in {each.workload for each in kernels}}
     return _judge(kernels, lambda each: learnt[each.workload](each.features))
 
 
 def picked(kernels: Sequence[Kernel]) -> tuple[float, float]:
-    """The same of the rule that hits best among the other workloads, chosen anew for each: constant answers are among
-    those to choose from."""
+    """Returns the same for the rule that hits best among the other workloads, chosen separately for each workload.
+
+    Constant answers are among the choices.
+    """
     learnt = {}
     for name in {each.workload for each in kernels}:
         others = _without(kernels, name)
@@ -332,11 +338,11 @@ def picked(kernels: Sequence[Kernel]) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What a static look is worth on these records."""
+    """Worth of a static look on these records."""
 
     machine: str
     kernels: list[Kernel]
-    rates: list[Rate]  # constant answers first
+    rates: list[Rate]  # constant answers come first
     picked: Rate
 
     @property
@@ -345,7 +351,7 @@ class Findings:
 
     @property
     def constant(self) -> Rate:
-        """The better of saying always the same."""
+        """Better of the two constant answers."""
         return max(self.rates[:2], key=lambda rate: rate.hits)
 
     @property
@@ -354,7 +360,10 @@ class Findings:
 
 
 def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings, int]:
-    """The rules' rates on these records. Raises Error where they are of several machines, or of too few workloads."""
+    """Returns the rules' rates, and how many kernels the machine code lacks.
+
+    Raises Error for records of several machines, or of too few workloads.
+    """
     measured.refuse_several_kinds(cases, "GPU")
     measured.refuse_unlike_places(cases, learnt={"kernel"})
     kernels, lacking = kernels_of(cases, mix)
@@ -370,7 +379,7 @@ def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings
 
 
 def answer(found: Findings) -> str:
-    """To the question that the paper's section 6 leaves open."""
+    """Answers the question that section 6 of the paper leaves open."""
     best, constant, count = found.picked, found.constant, len(found.workloads)
     figures = f"{best.hits:.0%} of {count} workloads, where “{constant.name}” is right in {constant.hits:.0%}"
     if found.reliable:
@@ -390,7 +399,7 @@ _COLUMNS = {
 
 
 def table_of(found: Findings) -> output.Table:
-    """Rules with their rates, and every kernel."""
+    """Makes a table of the rules with their rates, and of every kernel."""
     rules = (*found.rates, found.picked)
     rows: list[dict] = [
         {"kind": "rule", "name": rate.name, "hits": rate.hits, "lost": rate.lost, "when": rate.when or None}

@@ -1,4 +1,4 @@
-"""Records of the study of batches (interjob/*): the phases of a job alone, and how far predictions are off."""
+"""Records of the study of batches (interjob/*): the phases of a job alone, and errors of predictions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from isthmus.spelling import counted
 
 FAMILY = "interjob/"
 _OF_A_JOB = ("allocate", "submit", "in", "kernel", "out", "finish", "release", "job")
-#: Metrics of a job alone, which everything is predicted from.
+#: Metrics of a job alone, from which everything is predicted.
 LEARNT = {f"serial_{name}" for name in _OF_A_JOB}
-#: A prediction is near that is off by no more, and a mode well picked that is slower than the best by no more.
+#: Largest errors of a near prediction, and of a well-picked mode relative to the best.
 NEAR = 0.15
 WELL_PICKED = 0.05
 _COUNTS = {"n": 1 << 20, "jobs": 1 << 20, "depth": 1 << 20, "threads": 1 << 10, "cap": 1 << 20}  # the most that is run
 
 
 def _can_have_run(case: dict) -> bool:
-    """Whether a batch of these axes and times can have run."""
+    """Returns whether a batch with these axes and times can have run."""
     axes = case["axes"]
     counts = all(isinstance(axes.get(name), int) and axes[name] <= most for name, most in _COUNTS.items())
     if not counts or min(axes[name] for name in ("n", "jobs", "depth", "threads")) < 1:
@@ -37,7 +37,7 @@ def _can_have_run(case: dict) -> bool:
 
 
 def of_study(cases: list[dict]) -> list[dict]:
-    """Records of the study that were measured; stderr counts those of which no batch can have run."""
+    """Returns the measured records of the study; stderr counts those of batches that cannot have run."""
     measured = [
         case
         for case in cases
@@ -53,7 +53,7 @@ def of_study(cases: list[dict]) -> list[dict]:
 
 
 def phases_of(case: dict) -> Phases:
-    """The phases of a job as the record's serial batches had them. Raises RecordError where one is missing."""
+    """Returns the phases of a job in the record's serial batches. Raises RecordError if one is missing."""
     found = medians(case)
     missing = [f"serial_{name}" for name in _OF_A_JOB if f"serial_{name}" not in found]
     if missing:
@@ -70,7 +70,7 @@ def phases_of(case: dict) -> Phases:
 
 
 def _each(case: dict) -> tuple[tuple[float, float, float], ...]:
-    """Copy in, kernel and copy out of every job of the record's last serial batch; none where it has no timeline."""
+    """Returns copy in, kernel and copy out of every job of the last serial batch; empty without a timeline."""
     if "serial_timeline" not in case.get("notes", {}):
         return ()
     places = [PHASES.index(name) for name in ("in", "kernel", "out")]
@@ -79,8 +79,10 @@ def _each(case: dict) -> tuple[tuple[float, float, float], ...]:
 
 
 def _contention(case: dict, found: dict[str, float]) -> float:
-    """How many times as long a call of the driver takes when it had to wait: such that jobs which only call, and copy
-    and compute nothing, take as long as their batch took. 1 where the record has no such batch."""
+    """Returns the ratio by which a driver's call takes longer if it had to wait; 1 without a batch that shows it.
+
+    With this ratio, jobs that only make calls, without copying or computing, take as long as their batch did.
+    """
     names = ("allocate", "submit", "release", "job")
     if any(f"calls_{name}" not in found for name in (*names, "time")):
         return 1.0
@@ -120,7 +122,7 @@ def label(case: dict) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Miss:
-    """Of a prediction: measured and predicted seconds of one mode of one record."""
+    """Measured and predicted seconds of one mode of one record."""
 
     case: str
     mode: str
@@ -137,8 +139,10 @@ class Miss:
 
 
 def errors(case: dict) -> list[Miss]:
-    """Of the serial time and of each mode that was overlapped by force, at the record's depth; none where a cap was
-    set, since jobs then wait for room."""
+    """Returns the errors of the serial time and of each forced mode at the record's depth.
+
+    Records with a cap have none, since their jobs wait for room.
+    """
     if case["axes"]["cap"] or not case["axes"]["force"]:
         return []
     found, phases, batch = medians(case), phases_of(case), batch_of(case)
@@ -150,8 +154,10 @@ def errors(case: dict) -> list[Miss]:
 
 
 def picked_losses(cases: list[dict]) -> list[float]:
-    """Of each record that leaves a choice, how much slower the mode that advice picks is than the best that was
-    measured (0: it is the best)."""
+    """Returns how much slower the mode that advice picks is than the best measured, for each record with a choice.
+
+    0 means that it is the best.
+    """
     losses = []
     for case in cases:
         found = medians(case)
@@ -169,9 +175,11 @@ def picked_losses(cases: list[dict]) -> list[float]:
 
 
 def declared(cases: list[dict], batch: Batch, bytes_in: float, bytes_out: float, flops: float) -> Phases:
-    """The phases of a job that moves so many bytes and computes so much, by what this machine's records say of jobs in
-    the same memory: lines through the times of copies and calls, and the best rate of a kernel by arithmetic and by
-    memory. Raises RecordError where no record is of that memory."""
+    """Predicts the phases of a job by the bytes it moves and its flops, from records of jobs in the same memory.
+
+    Times of copies and calls are lines; the kernel has the best rates of arithmetic and memory. Raises RecordError if
+    no record is of that memory.
+    """
     alike = [
         case
         for case in of_study(cases)
@@ -210,7 +218,7 @@ PHASES = ("allocate", "in", "kernel", "out", "finish", "release")
 
 
 def spans_of(case: dict, mode: str) -> list[list[tuple[float, float]]]:
-    """Per job its phases' (begin, end) in seconds. Raises RecordError for a record that has none of that mode."""
+    """Returns (begin, end) in seconds of each job's phases. Raises RecordError for a record without this mode."""
     text = case.get("notes", {}).get(f"{mode}_timeline")
     if text is None:
         raise validate.RecordError(f"{label(case)} has no timeline of {mode}")

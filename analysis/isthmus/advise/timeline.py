@@ -1,4 +1,4 @@
-"""Jobs of a batch over time, as a picture."""
+"""Picture of a batch's jobs over time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from isthmus import units
 from isthmus.advise.study import PHASES, label, spans_of
 
-# Of one lightness step each, so that they stay apart in grey and for the colour-blind (Okabe and Ito).
+# Colours differ in lightness, so that they can be told apart in grey and by the colour-blind (Okabe and Ito).
 _COLOURS = ("#E69F00", "#56B4E9", "#0072B2", "#009E73", "#999999", "#D55E00")
 
 
@@ -22,7 +22,7 @@ def _ticks(longest: float) -> list[float]:
 
 
 def svg(case: dict, modes: list[str]) -> str:
-    """Jobs × phases over time, one panel a mode, all on one scale, so that the lengths compare."""
+    """Draws jobs × phases over time, one panel per mode, all on one scale so that lengths compare."""
     panels = [(mode, spans_of(case, mode)) for mode in modes]
     longest = max(end for _, jobs in panels for job in jobs for _, end in job) or 1e-9
     left, right, top, row, gap, wide = 70, 20, 64, 14, 46, 860

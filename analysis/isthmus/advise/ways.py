@@ -1,8 +1,8 @@
-"""What each way of bytes to the GPU costs a program that reads some pages of a large array, from what it counts.
+"""Cost of each method by which data can reach the GPU, for a program that reads some pages of a large array.
 
-Of a program is known how many pages it touches, how much of each it reads, how often, and what has room on the device.
-From that follow the amounts that each way has to do with (bytes over the link, blocks that the driver moves, pages that
-come and go). What one of each takes is learnt from records of paging/pattern of one machine.
+A program is described by how many pages it touches, how much of each it reads, how often, and how much has room on the
+device. This gives the amounts that each method handles (bytes over the link, blocks that the driver moves, pages that
+come and go). The cost of one of each is learnt from paging/pattern records of one machine.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from collections.abc import Sequence
 from isthmus.advise.costs import Sum, fit_sum
 
 KIB, MIB = 2**10, 2**20
-#: Bytes that a warp asks for at once, and what the driver moves and manages (CUDA's page faults).
+#: Bytes that a warp requests at once, and that the driver moves and manages (CUDA's page faults).
 LINE, BLOCK, REGION = 128, 64 * KIB, 2 * MIB
-#: Warps that a multiprocessor holds of a kernel with 64 registers.
+#: Warps of a kernel with 64 registers that a multiprocessor can run at once.
 WARPS = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What a program reads of an array in the host's memory."""
+    """Reads of a program from an array in host memory."""
 
     bytes: float
     page: float  # bytes
-    touched: float  # pages
-    use: float  # bytes of a touched page
+    touched: float  # number of pages
+    use: float  # bytes that are read of a touched page
     passes: float = 1
-    room: float = 1  # of the touched pages, a share; 1: the whole array has room
+    room: float = 1  # share of the touched pages with room; 1: the whole array has room
     in_order: bool = False
-    fetches: float | None = None  # pages that came, where that was counted
+    fetches: float | None = None  # number of pages that arrived, if counted
 
     @property
     def pages(self) -> float:
@@ -47,12 +47,12 @@ class Program:
 
     @property
     def fetched(self) -> float:
-        """As the best eviction would, unless it was counted."""
+        """Number of pages that arrive: as counted, otherwise as with the best eviction."""
         fewest = self.touched + (self.passes - 1) * (self.touched - self.frames)
         return self.fetches if self.fetches is not None else fewest
 
     def granules(self, size: float) -> float:
-        """Aligned pieces of so many bytes that are touched."""
+        """Returns how many aligned pieces of `size` bytes are touched."""
         if self.page >= size:
             return self.touched * math.ceil(self.use / size)
         density, together = self.touched / self.pages, size / self.page
@@ -60,7 +60,7 @@ class Program:
         return math.ceil(self.bytes / size) * share
 
     def turns(self, warps: float) -> float:
-        """Pages that a warp visits one after the other in all passes, where so many are at work."""
+        """Returns how many pages a warp visits one after the other over all passes, with this many warps at work."""
         return self.passes * math.ceil(self.touched / max(min(warps, self.touched), 1))
 
 
@@ -68,7 +68,7 @@ WAYS = ("copy", "streamed", "mapped", "managed", "paged")
 
 
 def impossible(program: Program) -> dict[str, str]:
-    """Ways that the program cannot take, and why."""
+    """Returns the methods that the program cannot use, with the reasons."""
     reasons = {}
     if program.room < 1:
         reasons = dict.fromkeys(("copy", "managed"), "there is no room for the whole array")
@@ -78,12 +78,12 @@ def impossible(program: Program) -> dict[str, str]:
 
 
 def ways_of(program: Program) -> list[str]:
-    """Those that are possible."""
+    """Returns the methods that the program can use."""
     return [way for way in WAYS if way not in impossible(program)]
 
 
-#: Of each way, amounts of which only what takes longest counts: all bytes at the link's or the memory's rate, or those
-#: of one warp at the rate of one.
+#: Amounts of each method of which only the longest counts: all bytes at the rate of link or memory, or the bytes of one
+#: warp at the rate of one warp.
 EITHER = {
     "copy": ("read", "read_by_a_warp"),
     "streamed": ("read", "read_by_a_warp"),
@@ -94,7 +94,7 @@ EITHER = {
 
 
 def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float]:
-    """What the way has to do with: bytes, or how many."""
+    """Returns the amounts that a method handles, in bytes or as counts."""
     warps = WARPS * multiprocessors
     read = program.visits * program.use
     read_by_a_warp = program.turns(warps) * program.use
@@ -103,7 +103,8 @@ def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float
                 "read_by_a_warp": read_by_a_warp}  # fmt: skip
     if way == "streamed":
         stays = program.room >= 1
-        later = (program.passes - 1) / program.passes if stays else 0  # what comes is read while the next one comes
+        # Reading what arrived overlaps with the arrival of the next chunk.
+        later = (program.passes - 1) / program.passes if stays else 0
         return {"kernels": program.passes, "streamed": program.bytes * (1 if stays else program.passes),
                 "read": later * read, "read_by_a_warp": later * read_by_a_warp}  # fmt: skip
     if way == "mapped":
@@ -112,7 +113,7 @@ def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float
                 "lines_of_a_warp": program.turns(warps) * lines}  # fmt: skip
     if way == "managed":
         blocks, regions = program.granules(BLOCK), program.granules(REGION)
-        # Where more than half of a region is wanted, the driver moves all of it.
+        # The driver moves a whole region if more than half of it is needed.
         moved = regions * REGION if blocks * BLOCK > regions * REGION / 2 else blocks * BLOCK
         return {"kernels": program.passes, "migrated": moved, "blocks": blocks, "regions": regions, "read": read}
     evicting = program.frames < program.touched
@@ -126,13 +127,13 @@ def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float
     }  # fmt: skip
 
 
-#: Amounts that are no bytes.
+#: Amounts that are counts rather than bytes.
 COUNTS = {"kernels": "a kernel", "visits": "a visit of a page", "blocks": "a block of 64 KiB that faults",
           "regions": "a region of 2 MiB that faults", "fetches": "a page that comes"}  # fmt: skip
 
 
 class Map:
-    """What each way of a machine takes, learnt from (program, way, seconds)."""
+    """Costs of each method on a machine, learnt from (program, method, seconds)."""
 
     def __init__(self, measured: Sequence[tuple[Program, str, float]], multiprocessors: int) -> None:
         self.multiprocessors = multiprocessors
@@ -151,6 +152,6 @@ class Map:
         return self.costs[way](amounts(program, way, self.multiprocessors))
 
     def rank(self, program: Program) -> list[tuple[str, float]]:
-        """The ways that are possible and known, and their seconds; the fastest first."""
+        """Returns the possible and known methods with their seconds, the fastest first."""
         found = [(way, self.seconds(program, way)) for way in ways_of(program) if way in self.costs]
         return sorted(found, key=lambda each: each[1])

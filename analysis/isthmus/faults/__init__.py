@@ -1,1 +1,1 @@
-"""Page faults of any CUDA program: recording them, what happened, and what to do about it."""
+"""Page faults of any CUDA program: recording, analysis and advice."""

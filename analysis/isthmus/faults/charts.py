@@ -1,6 +1,6 @@
-"""Pictures of a trace of page faults, as Plotly takes them (figures/charts.py), and a sketch of them for a terminal.
+"""Pictures of a trace of page faults, for Plotly (figures/charts.py), and a sketch of them for a terminal.
 
-Whatever the number of events, a picture has at most a few ten thousand cells or points.
+A picture has at most a few ten thousand cells or points, however many events there are.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SPARK = " ▁▂▃▄▅▆▇█"
 
 
 def window(events: Events) -> tuple[int, int, int]:
-    """Begin and length, in nanoseconds, of the time in which all but a few strays lie, and how many those are.
+    """Returns begin and length (ns) of the time that contains all events but a few strays, and the number of these.
 
-    Of a thousand events one may lie far from the others, as after a clock that jumped: it is named, not drawn.
+    One event in a thousand may be far from the others, for example after a clock jumped: it is named, not drawn.
     """
     times = [signed(each) for each in (events.faults["time"], events.cpu_faults["time"], events.moves["begin"])]
     found = numpy.sort(numpy.concatenate(times))
@@ -44,7 +44,7 @@ def window(events: Events) -> tuple[int, int, int]:
 
 
 def _bins(times: numpy.ndarray, begin: int, length: int, count: int) -> numpy.ndarray:
-    """Of each time its bin, or -1."""
+    """Returns the bin of each time, or -1."""
     since = signed(times) - begin
     place = numpy.minimum(since / (length + 1) * count, count - 1).astype("i8")
     return numpy.where((since >= 0) & (since <= length), place, -1)
@@ -119,7 +119,7 @@ def _timeline(events: Events, batches: Batches) -> dict:
 
 
 def _busy(batches: Batches, begin: int, length: int) -> numpy.ndarray:
-    """Of each bin the share in which some batch was in service; batches of two GPUs at once count twice."""
+    """Returns the share of each bin in which a batch was in service; simultaneous batches of two GPUs count twice."""
     edges = begin + numpy.arange(_BINS + 1) * (length / _BINS)
     until = numpy.zeros(_BINS + 1)
     for sign, ends in ((1, batches.begin), (-1, batches.replay)):  # time since begin, less time since end
@@ -163,7 +163,7 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
 
 
 def _by_blocks(blocks: numpy.ndarray, size: int) -> dict:
-    """Markers coloured by the number of blocks, on a scale of powers."""
+    """Returns markers coloured by the number of blocks, on a logarithmic scale."""
     most = max(int(blocks.max(initial=1)), 2)
     ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= most]
     return {
@@ -178,7 +178,7 @@ def _by_blocks(blocks: numpy.ndarray, size: int) -> dict:
 
 
 class _Grid:
-    """Rows of touched addresses, gaps left out, by columns of time."""
+    """Grid with rows of touched addresses, without gaps, and columns of time."""
 
     def __init__(self, events: Events, spans: Spans, rows: int, columns: int):
         self.first, self.blocks = spans.first, spans.blocks
@@ -198,7 +198,7 @@ class _Grid:
         return numpy.clip(inside * self.rows // self.units, 0, self.rows - 1)
 
     def sum(self, addresses, times, weights=None) -> numpy.ndarray:
-        """rows × columns."""
+        """Returns sums of events or weights, (rows, columns)."""
         column = _bins(times, self.begin, self.length, self.columns)
         ok = column >= 0
         cell = self.row(addresses[ok]) * self.columns + column[ok]
@@ -206,7 +206,7 @@ class _Grid:
         return found.reshape(self.rows, self.columns)
 
     def axis(self) -> dict:
-        """Each range that is tall enough has its address where it begins."""
+        """Returns an axis on which each range that is tall enough has its first address."""
         rows = self.before * self.rows / self.units
         heights = numpy.diff(numpy.append(rows, self.rows))
         named = [i for i in range(len(rows)) if heights[i] >= self.rows / 24][:24]
@@ -243,7 +243,7 @@ def _fault_picture(grid: _Grid, events: Events) -> dict:
     most = max(int(counts.max(initial=1)), 2)
     ticks = [10**power for power in range(8) if 10**power <= most]
     texts = [[f"{count} faults" if count else "" for count in line] for line in counts.tolist()]
-    # A cell of one fault is not nothing: the scale begins below it.
+    # The scale begins just below one fault, so that a cell with one fault is not empty.
     values = numpy.where(counts > 0, numpy.log10(numpy.maximum(counts, 1)) + 1e-6, 0)
     return _picture(
         grid, "Faults of GPUs: address × time", "", values, texts,
@@ -264,7 +264,7 @@ def _move_picture(grid: _Grid, events: Events) -> dict:
         [f"{a:.4g} MiB to GPUs, {b:.4g} MiB to the host" if a or b else "" for a, b in zip(one, other)]
         for one, other in zip(there.tolist(), back.tolist())
     ]
-    # A cell that had both ways shows the larger, or what goes to and fro would look like nothing.
+    # A cell with both directions shows the larger; their difference would hide what goes to and fro.
     values = numpy.where(there >= back, there, -back)
     most = float(numpy.abs(values).max(initial=1e-9))
     return _picture(
@@ -310,7 +310,7 @@ def _causes(events: Events) -> dict:
 
 
 def _costs(events: Events, batches: Batches) -> dict | None:
-    """Service of batches by the bytes that moved in it, and the share of it in which their transfer lies."""
+    """Draws the service time of batches by bytes moved, and the share of it in transfers; None if nothing moved."""
     moves = events.moves
     until = numpy.where(batches.timed, batches.replay, 0)
     of_move = batch_of_moves(moves, batches.gpu, batches.begin, until)
@@ -350,7 +350,7 @@ def _costs(events: Events, batches: Batches) -> dict | None:
 
 
 def all_of(events: Events, batches: Batches, spans: Spans, *, times: bool) -> list[dict]:
-    """All pictures that there is something for; without times, those that need none."""
+    """Returns all pictures that have content; without `times`, only those that need none."""
     found: list[dict | None] = []
     if times and len(spans.first):
         found.append(_timeline(events, batches))
@@ -371,7 +371,7 @@ def all_of(events: Events, batches: Batches, spans: Spans, *, times: bool) -> li
 
 
 def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> list[str]:
-    """Faults, moves and addresses over time, as characters."""
+    """Returns faults, moves and addresses over time, drawn with characters."""
     begin, length, strays = window(events)
     lines = [f"{units.quantity(length * 1e-9, 's')} from left to right; each line by its own largest value"]
     moves = events.moves
@@ -386,7 +386,7 @@ def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> li
     if len(spans.first) and len(events.faults):
         grid = _Grid(events, spans, height, width)
         counts = grid.sum(events.faults["address"], events.faults["time"])
-        most = max(int(counts.max()), 1)  # where all faults are strays, there are none
+        most = max(int(counts.max()), 1)  # it is 0 if all faults are strays
         levels = numpy.ceil(numpy.log1p(counts) / numpy.log1p(most) * (len(_SHADES) - 1)).astype("i8")
         lines += ["", "faults of GPUs by address (downwards, gaps left out) and time"]
         lines += [f"{'':<18} {''.join(_SHADES[level] for level in line)}".rstrip() for line in levels]

@@ -1,7 +1,7 @@
-"""Page faults of any CUDA program, as the NVIDIA driver reports them.
+"""Records and shows page faults of any CUDA program, as the NVIDIA driver reports them.
 
 run     runs a program with libisthmus-uvm.so preloaded: each process leaves PREFIX.<pid>.uvm
-report  what happened, where and why, and what to do about it: text, or one page
+report  shows what happened, where and why, and what to do about it: as text, or as one page
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import isthmus
 from isthmus import Error, exits, plugins, spelling, units
 from isthmus.faults import processes, report, tracefile
 
-#: The library watches only in children of this process, where it is set.
+#: Variable with the process whose children alone the library watches, if it is set.
 _ONLY_OF = "ISTHMUS_UVM_PARENT"
 _LIBRARY = "libisthmus-uvm.so"
-_SHOWN = 20  # files and processes that are listed
-_MOST_BYTES = 64_000_000  # of files that are read for the summary
+_SHOWN = 20  # most files and processes that are listed
+_MOST_BYTES = 64_000_000  # most bytes of files that are read for the summary
 
 
 def _library(asked: pathlib.Path | None) -> pathlib.Path:
-    """The library to preload: what is named, or what was built or installed with this command or with isthmus-bench."""
+    """Returns the library to preload: the one asked for, or the one built or installed with this or isthmus-bench."""
     given = asked or os.environ.get("ISTHMUS_UVM_LIBRARY")
     if given:
         if not pathlib.Path(given).is_file():
@@ -50,8 +50,8 @@ def _built_library() -> pathlib.Path:
     near = [place for folder in beside for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
     if found := next((place for place in near if place.is_file()), None):
         return found.resolve()
-    # Builds of the tree that this command belongs to, and of the one where it is called: the library is the same for
-    # each backend, so the last one built is taken.
+    # Builds of this command's tree and of the current folder. The library is the same for each backend, so the newest
+    # counts.
     built = [path for root in (tree, pathlib.Path.cwd()) for path in root.glob(f"build/*/bin/{_LIBRARY}")]
     if built:
         return max(built, key=lambda path: path.stat().st_mtime).resolve()
@@ -64,7 +64,7 @@ def _built_library() -> pathlib.Path:
 
 
 def _program(words: list[str], children: bool) -> str:
-    """Where the program is; one that cannot be watched, nor what it starts, is refused."""
+    """Returns the program's path. Raises Error if neither it nor what it starts can be watched."""
     if not words:
         raise Error("no program is named; write `isthmus faults run -- ./program its arguments`")
     where = shutil.which(words[0])
@@ -81,7 +81,7 @@ def _program(words: list[str], children: bool) -> str:
 
 
 def _prefix(asked: str) -> pathlib.Path:
-    """Where files go, as a whole path: a program may change its folder."""
+    """Returns the absolute prefix of the files, because a program may change its folder. Raises Error."""
     prefix = pathlib.Path(os.path.abspath(asked))
     if not prefix.parent.is_dir():
         raise Error(f"{prefix.parent}: no such folder; make it, or name another one by --output")
@@ -98,7 +98,7 @@ def record(asked) -> int:
     preload = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD")]))
     environment = {**os.environ, "LD_PRELOAD": preload, "ISTHMUS_UVM_TRACE": str(prefix)}
     environment.pop(_ONLY_OF, None)
-    if not asked.children:  # the library keeps quiet in processes that another one started
+    if not asked.children:  # makes the library ignore processes that another one started
         environment[_ONLY_OF] = str(os.getpid())
     done = processes.run(words, where, environment, library)
     left = [path for path in _traces(prefix) if path not in before]
@@ -133,7 +133,7 @@ def _listed(names) -> str:
 
 
 class _Line(NamedTuple):
-    """What the summary says of a file, or of all."""
+    """Line of the summary, for one file or all."""
 
     path: pathlib.Path
     faults: int = 0
@@ -141,7 +141,7 @@ class _Line(NamedTuple):
     moved: int = 0
     about: str = ""
     is_read: bool = True
-    is_short: bool = False  # of what the process did, as the trace itself shows
+    is_short: bool = False  # true if the trace shows that it lacks some of what the process did
 
     def figures(self) -> str:
         if not self.is_read:
@@ -167,7 +167,7 @@ def _line(path: pathlib.Path) -> _Line:
 
 
 def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
-    """A line a file, that with the most faults first, and their sum; whether one of them holds less than happened."""
+    """Prints a line per file, the one with most faults first, and their sum; returns whether one of them is short."""
     if not left:
         who = f"{program} and what it started" if children else program
         more = "" if children else "; without --no-children what it starts is watched, too"
@@ -196,7 +196,7 @@ def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
 
 
 def _tell_unwatched(done: processes.Run, left: list[pathlib.Path], prefix: pathlib.Path) -> list[processes.Process]:
-    """Says what was not watched, and gives the processes that used unified memory and have no file."""
+    """Reports what was not watched; returns the processes that used unified memory but have no file."""
     numbers = {path.name[len(prefix.name) + 1 :].removesuffix(".uvm").partition("-")[0] for path in left}
     unseen = [
         each for each in done.processes

@@ -1,4 +1,4 @@
-"""What a GPU that was short of memory gave up: how much, in which order, what came back, what was not written back."""
+"""Evictions from a GPU short of memory: how much, in which order, what came back, what was not written back."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ _PAGES = 1 << (BLOCK - PAGE)
 
 @dataclasses.dataclass
 class Evictions:
-    """A block is evicted once, however many moves that takes."""
+    """Totals of evictions; a block counts as evicted once, however many moves that takes."""
 
     blocks: int = 0
     bytes: int = 0
-    age: float | None = None  # mean share of the GPU's other blocks that had arrived longer ago: 0 the oldest first
-    returned: int = 0  # blocks that arrived again
+    # Mean share of the GPU's other blocks that had arrived earlier; 0: the oldest is evicted first.
+    age: float | None = None
+    returned: int = 0  # number of blocks that arrived again
     returned_bytes: int = 0
-    away: float | None = None  # seconds until then, median
-    dropped_bytes: int = 0  # arrived again without having left: given up without being written back
+    away: float | None = None  # median time until they arrived again, in seconds
+    dropped_bytes: int = 0  # bytes that arrived again without having left: they were dropped without being written back
 
 
 class _Gpu:
-    """What is on one GPU, as far as moves tell."""
+    """Contents of one GPU, as far as moves show them."""
 
     def __init__(self) -> None:
-        self.pages: dict[int, int] = {}  # by block, a bit a page
+        self.pages: dict[int, int] = {}  # bit mask of pages, by block
         self.arrived: dict[int, int] = {}
-        self.order: list[tuple[int, int]] = []  # when each block arrived, and which
-        self.evicted: dict[int, int] = {}  # when
-        self.gone: dict[int, int] = {}  # by block, the pages that were evicted and have not come back
+        self.order: list[tuple[int, int]] = []  # (time of arrival, block), sorted
+        self.evicted: dict[int, int] = {}  # time of eviction, by block
+        self.gone: dict[int, int] = {}  # bit mask of evicted pages that have not come back, by block
 
     def leave(self, block: int) -> tuple[int, int] | None:
-        """Where it was in the order, and of how many; None where it has left already."""
+        """Removes a block.
+
+        Returns its former place in the order and the number of the others, or None if it was not there.
+        """
         if block not in self.arrived:
             return None
         place = bisect.bisect_left(self.order, (self.arrived.pop(block), block))
@@ -52,7 +56,7 @@ class _Gpu:
 
 
 def _parts(address: int, size: int):
-    """Each block of a move with the pages of it."""
+    """Yields each block of a move, with a bit mask of its pages."""
     first, end = address >> PAGE, max((address + size - 1 >> PAGE) + 1, (address >> PAGE) + 1)
     while first < end:
         until = min(end, (first // _PAGES + 1) * _PAGES)
@@ -61,10 +65,10 @@ def _parts(address: int, size: int):
 
 
 def evictions_of(events: tracefile.Events) -> Evictions:
-    """Nothing where nothing was evicted.
+    """Returns the totals of a trace's evictions.
 
-    A host that touches a block may end copies on a GPU of which no move tells (read-mostly), so what arrives after that
-    counts as new.
+    A host access to a block may end copies on a GPU without a move (read-mostly), so what arrives after it counts as
+    new.
     """
     found = Evictions()
     moves = events.moves

@@ -1,7 +1,8 @@
-"""Runs a program and looks after its processes: which of them the preloaded library watches, and why others are not.
+"""Runs a program and watches its processes: which of them have the preloaded library, and why others have not.
 
-A look is a walk through /proc. Processes that live for less than two looks, some hundredths of a second, are not seen;
-making a CUDA context takes longer. Linux gives the orphans of the program to this process, so none is lost.
+A look is a walk through /proc. It misses processes that live for less than two looks, which are some hundredths of a
+second; making a CUDA context takes longer. Linux makes this process the parent of the program's orphans, so none is
+lost.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import time
 from typing import NamedTuple
 
 MEMORY_NODE = "/dev/nvidia-uvm"
-_EVERY = 0.02  # seconds from one look to the next
-_SHARE = 0.2  # of a core that looking may take
+_EVERY = 0.02  # seconds between looks
+_SHARE = 0.2  # share of a core that looking may use
 _ELF_ENTRY = 56  # bytes of a 64-bit program header
-_ELF_MOST = 1 << 16  # bytes of all program headers that Linux takes
+_ELF_MOST = 1 << 16  # most bytes of all program headers that Linux accepts
 _ELF_INTERPRETER = 3  # PT_INTERP
 _SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
-_FROM_A_PROGRAM = 0  # si_code of a signal that kill() sent, or less; the terminal's is more, and reaches all by itself
+# Largest si_code of a signal sent by kill(); the terminal's is larger, and reaches the program on its own.
+_FROM_A_PROGRAM = 0
 
-#: Programs whose work is done by processes that are not below them: on other nodes, or started by a daemon.
+#: Programs that work through processes not below them: on other nodes, or started by a daemon.
 ELSEWHERE = frozenset(
     ("srun", "ssh", "rsh", "qrsh", "blaunch", "jsrun", "lrun", "aprun", "pbsdsh", "pdsh", "flux", "docker",
      "systemd-run")
@@ -34,17 +36,17 @@ ELSEWHERE = frozenset(
 
 
 def is_static(program: str | pathlib.Path) -> bool:
-    """Whether the kernel starts it without a loader, which is what preloads.
+    """Returns whether the kernel starts a program without a loader, which is what preloads.
 
-    False for what the kernel does not start as a 64-bit program: a script, whose interpreter is loaded, an object file,
-    or a file that was cut short.
+    False for files that the kernel does not start as a 64-bit program: a script, whose interpreter has a loader, an
+    object file, or a truncated file. Raises OSError.
     """
     with open(program, "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
             return False
         (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
-        # The kernel's own conditions, which bound what is read here.
+        # These are the kernel's own conditions; they bound what is read here.
         if (
             size != _ELF_ENTRY
             or not 0 < size * count <= _ELF_MOST
@@ -58,7 +60,7 @@ def is_static(program: str | pathlib.Path) -> bool:
 
 
 def has_privileges(program: str | pathlib.Path) -> bool:
-    """Whether it runs as another user, group or with capabilities, so that its loader preloads nothing."""
+    """Returns whether a program runs as another user, group or with capabilities: its loader then preloads nothing."""
     facts = os.stat(program)
     if facts.st_mode & stat.S_ISUID and facts.st_uid != os.geteuid():
         return True
@@ -66,37 +68,37 @@ def has_privileges(program: str | pathlib.Path) -> bool:
         return True
     try:
         return os.geteuid() != 0 and bool(os.getxattr(program, "security.capability"))
-    except OSError:  # it has none
+    except OSError:  # it has no such attribute
         return False
 
 
 @dataclasses.dataclass
 class Process:
-    """A process while it ran one program."""
+    """Process while it runs one program."""
 
     pid: int
-    inner: int  # its number in its own container
+    inner: int  # its number within its container
     name: str
     command: str
     looks: int = 0
     is_watched: bool = False
-    reason: str = ""  # why it is not
-    uses_memory: bool = False  # of CUDA: it has the driver's node open
-    inherits_memory: bool = False  # it was forked from one that had: nothing that is open is its own
+    reason: str = ""  # reason why it is not watched
+    uses_memory: bool = False  # true if it has the driver's node open, hence uses CUDA's memory
+    inherits_memory: bool = False  # true if it was forked from such a process, so that no open node is its own
 
 
 @dataclasses.dataclass
 class Run:
-    """What became of a program."""
+    """Result of running a program."""
 
-    code: int  # as subprocess has it: the negative of a signal
-    interrupted_by: str = ""  # the name of a signal
+    code: int  # exit code as in subprocess: negative for a signal
+    interrupted_by: str = ""  # name of a signal
     processes: list[Process] = dataclasses.field(default_factory=list)
     left: list[int] = dataclasses.field(default_factory=list)  # processes that still run
-    seen_all: bool = True  # False where /proc tells nothing of other processes
+    seen_all: bool = True  # false if /proc does not show other processes
 
     def unwatched(self) -> list[Process]:
-        """Processes without the library, for a known reason: of one that is just ending nothing is known."""
+        """Returns processes without the library for a known reason; one that is just ending has none."""
         return [each for each in self.processes if not each.is_watched and each.reason and each.looks > 1]
 
     def elsewhere(self) -> list[str]:
@@ -104,14 +106,14 @@ class Run:
 
 
 class _Looker:
-    """Finds the processes below this one."""
+    """Finder of the processes below this one."""
 
     def __init__(self, library: str):
         self.library = library
         self.found: dict[tuple, Process] = {}
 
     def look(self) -> list[int]:
-        """Looks at every process once; the numbers of those that run."""
+        """Looks at every process once; returns the numbers of those that run."""
         stats = _stats()
         below: set[int] = set()
         more = {os.getpid()}
@@ -133,7 +135,7 @@ class _Looker:
         return sorted(below)
 
     def _is_forked_from_user(self, stats: dict[int, _Stat], pid: int) -> bool:
-        """Whether a process is the same program as its parent, which used memory before."""
+        """Returns whether a process runs the same program as its parent, which has used memory."""
         above = stats.get(stats[pid].parent)
         if above is None or above.stack != stats[pid].stack:
             return False
@@ -149,7 +151,7 @@ class _Looker:
 
 
 class _Stat(NamedTuple):
-    """A process in short; the place of the stack tells a program from the one before exec."""
+    """Summary of a process; the address of the stack distinguishes a program from the one before exec."""
 
     parent: int
     begin: str
@@ -157,7 +159,7 @@ class _Stat(NamedTuple):
 
 
 def _stats() -> dict[int, _Stat]:
-    """All processes that have not ended."""
+    """Returns all processes that have not ended."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -186,7 +188,7 @@ def _process(pid: int) -> Process:
 
 
 def _watched(pid: int, library: str) -> tuple[bool, str]:
-    """Whether a process has the library, and if not, why."""
+    """Returns whether a process has the library, and if not, why."""
     exe = f"/proc/{pid}/exe"
     try:
         if os.path.basename(library) in pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace"):
@@ -221,7 +223,7 @@ def _link(path: str) -> str:
 
 
 def _reap(program: subprocess.Popen) -> None:
-    """Takes the exit codes of orphans that came to this process; the program's is left to `program`."""
+    """Reaps orphans that this process inherited; the program's exit code is left to `program`."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -236,7 +238,7 @@ def _reap(program: subprocess.Popen) -> None:
 
 
 def _has_terminal() -> bool:
-    """Whether this process and its program are what a terminal's Ctrl-C goes to."""
+    """Returns whether a terminal's Ctrl-C reaches this process and its program."""
     try:
         with open("/dev/tty", "rb") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -245,14 +247,15 @@ def _has_terminal() -> bool:
 
 
 def run(words: list[str], where: str, environment: dict[str, str], library: str) -> Run:
-    """Runs a program to its end. Signals that ask this process to end are the program's, which decides.
+    """Runs a program to its end; signals that ask this process to end are left to the program, which decides.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if it cannot be started.
     """
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     asks = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*asks, signal.SIGCHLD})
-    # A library's thread may get what is blocked here; then nobody knows who sent it, but the program must end too.
+    # A library's thread may get a signal that is blocked here. Its sender is unknown then, but the program must end
+    # anyway.
     stray: list[int] = []
     handlers = {ask: signal.signal(ask, lambda number, _: stray.append(number)) for ask in asks}
     looker = _Looker(library)
@@ -262,7 +265,7 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
             words,
             executable=where,
             env=environment,
-            close_fds=False,  # the program has what this process was given, as `cat <(…)` needs
+            close_fds=False,  # the program inherits all descriptors, as `cat <(…)` needs
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before) and None,
         )
         pause = 0.0
@@ -281,7 +284,7 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
             begin = time.monotonic()
             running = looker.look()
             pause = max(_EVERY, (time.monotonic() - begin) / _SHARE)
-            # A process whose first thread has ended is a zombie until the others have, too.
+            # A process whose first thread has ended is a zombie until all other threads have ended.
             there = program.pid in running or os.path.exists(f"/proc/{program.pid}") or program.poll() is not None
             done.seen_all = done.seen_all and there
         done.code = program.returncode

@@ -1,7 +1,7 @@
-"""What a program's page faults say, for people: figures, the busiest ranges, advice, and pictures of time and address.
+"""Shows what happened in a program's page faults: figures, the busiest ranges, advice, and pictures.
 
-Advice follows from the rules in docs/uvm.md alone. The driver's events name addresses and no
-allocations, so a range is what lies together: blocks of 2 MiB that were touched, with gaps of 8 MiB at most.
+Advice follows only from the rules in docs/uvm.md. The driver's events have addresses but no allocations, so a range is
+touched blocks of 2 MiB that are close together, with gaps of at most 8 MiB.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from isthmus.figures import pages
 from isthmus.statistics import series
 from isthmus.tables import output
 
-_RANGES, _MOST_RANGES = 10, 1000  # shown to people at most, and looked at
+_RANGES, _MOST_RANGES = 10, 1000  # most ranges that are shown to people, and that are examined
 _ADVICE = 12
 _LARGE = 16 << 20  # bytes below which no advice is worth a line
 _DENSE, _SPARSE, _SPARSE_BLOCKS = 0.8, 0.25, 16
 
-#: Why each piece of advice is given.
+#: Reason for each piece of advice.
 RULES = {
     "read-mostly": "at least 16 MiB arrived, and twice its bytes, some went back, and every fault of it was a read",
     "to-and-fro": "at least 16 MiB arrived at a GPU, and twice its bytes, and as much as it has went back or on to "
@@ -41,23 +41,23 @@ RULES = {
 
 @dataclasses.dataclass
 class Range:
-    """Blocks that were touched and lie together."""
+    """Touched blocks that are close together."""
 
     base: int
     bytes: int
-    touched: int = 0  # bytes of the blocks that were
+    touched: int = 0  # bytes of the touched blocks
     faults: int = 0
     cpu_faults: int = 0
     batches: int = 0
     distinct: int = 0  # bytes that arrived at a GPU, each counted once
-    faulted: int = 0  # bytes of the pages that a GPU's fault named, each counted once
+    faulted: int = 0  # bytes of pages named by a GPU's fault, each counted once
     to_gpu: int = 0
     to_gpu_by_fault: int = 0
     to_host: int = 0
     to_host_by_fault: int = 0
-    between: int = 0  # from GPU to GPU
+    between: int = 0  # bytes from GPU to GPU
     evicted: int = 0
-    gpu: int = 0  # that faulted most, by the driver's number
+    gpu: int = 0  # GPU that faulted most, by the driver's number
     thrashings: int = 0
     throttlings: int = 0
     remote_maps: int = 0
@@ -71,7 +71,7 @@ class Range:
 
 @dataclasses.dataclass
 class Content:
-    """Everything that is shown of one trace."""
+    """All content that is shown of one trace."""
 
     path: str
     trace: tracefile.Trace
@@ -88,7 +88,7 @@ class Content:
 
 
 def _distinct(place: numpy.ndarray, address: numpy.ndarray, size: numpy.ndarray, count: int) -> numpy.ndarray:
-    """Bytes that some interval covers, by the range in which each lies."""
+    """Returns the bytes covered by any interval, by the range that contains it."""
     if not len(address):
         return numpy.zeros(count, "i8")
     order = numpy.argsort(address, kind="stable")
@@ -99,7 +99,7 @@ def _distinct(place: numpy.ndarray, address: numpy.ndarray, size: numpy.ndarray,
 
 
 def ranges_of(events: tracefile.Events, batches: tracefile.Batches, times: bool) -> list[Range]:
-    """The busiest first: by time in service, without times by faults; then by bytes."""
+    """Returns ranges, the busiest first: by time in service, or by faults without times; then by bytes."""
     first, blocks, touched = tracefile.spans_of(events)
     count = len(first)
     if not count:
@@ -157,7 +157,7 @@ def _commonest(where: numpy.ndarray, values: numpy.ndarray, count: int) -> numpy
 
 
 def _seconds(batches: tracefile.Batches, first: numpy.ndarray, count: int) -> numpy.ndarray:
-    """Service of each batch, split over ranges by faults."""
+    """Returns the service time of each batch, split over ranges by faults."""
     service = numpy.where(batches.timed, batches.replay - batches.begin, 0) * 1e-9
     part = batches.block_faults / batches.faults[batches.block_batch] * service[batches.block_batch]
     where = numpy.clip(numpy.searchsorted(first, batches.block.astype("i8"), side="right") - 1, 0, count - 1)
@@ -181,7 +181,7 @@ def _arrives_again(each: Range) -> bool:
 
 
 def _of_moving(each: Range) -> tuple[str, str] | None:
-    """One of the ways in which a range moves too often."""
+    """Returns rule and sentence if a range moves too often, or None."""
     back = each.to_host - each.evicted
     if _arrives_again(each) and back > 0 and each.only_read and each.evicted < _LARGE:
         return "read-mostly", (
@@ -205,8 +205,8 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
 
 def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
     used = max(each.distinct, each.faulted)
-    # Where nothing moved, and the host touched nothing, the driver makes pages in the GPU's memory, with others beside
-    # them of which no event tells. What is read in place moves as little.
+    # The driver makes pages in GPU memory if nothing moved and the host touched nothing, together with adjacent
+    # pages that have no event. Reading in place moves nothing either.
     if each.faults and each.to_gpu + each.to_host == 0:
         if each.touched < _LARGE or each.cpu_faults or each.remote_maps:
             return None
@@ -229,11 +229,11 @@ def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
 
 
 def advice_of(found: list[Range]) -> list[tuple[str, str]]:
-    """Rule and sentence, the busiest ranges first."""
+    """Returns (rule, sentence) pairs, the busiest ranges first."""
     said: list[tuple[str, str]] = []
     alone = len({each.gpu for each in found if each.faults}) < 2
     for each in found:
-        # The driver's numbers are not CUDA's.
+        # The driver's numbers of GPUs differ from CUDA's.
         gpu = "the GPU" if alone else f"the GPU that the driver calls {each.gpu}"
         first = _of_moving(each) or _of_arriving(each, gpu)
         if first:
@@ -307,7 +307,7 @@ def _spread(name: str, spread: tracefile.Spread | None) -> str:
 
 
 def names_of(paths: list[str]) -> list[str]:
-    """The shortest ending of each path that no other has; all of it where the paths are equal."""
+    """Returns the shortest ending of each path that no other path has, and the whole path where two are equal."""
     parts = [pathlib.PurePath(path).parts for path in paths]
     names = []
     for path, own in zip(paths, parts):
@@ -318,16 +318,17 @@ def names_of(paths: list[str]) -> list[str]:
 
 
 def texts(found: list[Content]) -> str:
-    """For a terminal; where there are several, each begins with the file's name."""
+    """Returns the reports for a terminal; where there are several, each begins with the name of its file."""
     names = names_of([each.path for each in found])
     heads = [f"file     {spelling.printable(name)}\n" if len(found) > 1 else "" for name in names]
     return "\n\n".join(head + text(each) for head, each in zip(heads, found))
 
 
 def text(found: Content) -> str:
-    """What texts() says of one trace."""
+    """Returns the report of one trace for a terminal."""
     figures = found.figures
-    said = [problem for problem in found.problems if problem != found.trace.problem]  # run() says that on stderr
+    # The trace's own problem is missing here, because run() prints it on stderr.
+    said = [problem for problem in found.problems if problem != found.trace.problem]
     lines = [line for problem in said for line in output.fold(problem)]
     lines += [f"{name:<8} {spelling.printable(value)}" for name, value in found.trace.facts.items()]
     lines += ["", f"{'':<18} {'mean':>9} {'deviation':>9} {'least':>6} {'most':>6}"]
@@ -357,7 +358,7 @@ def text(found: Content) -> str:
     return "\n".join(lines)
 
 
-_DROP = (0, 0, 0, 2, 3, 0, 0, 1, 4)  # columns that go first where a terminal is narrow
+_DROP = (0, 0, 0, 2, 3, 0, 0, 1, 4)  # order in which columns are dropped on a narrow terminal; 0: never
 
 # --- for programs ---
 
@@ -369,7 +370,7 @@ _COLUMNS = {
 
 
 def _rows(found: Content) -> list[dict]:
-    """A row a figure, a range, a piece of advice and a problem."""
+    """Returns a row for each figure, range, piece of advice and problem."""
     figures = found.figures
     rows: list[dict] = [{"says": "figure", "name": n, "value": getattr(figures, n), "unit": "1"} for n in _COUNTS]
     for _, field in _TABLE_3:
@@ -396,7 +397,7 @@ def _rows(found: Content) -> list[dict]:
 
 
 def _section(found: Content, title: str) -> dict:
-    """What the template shows of one trace."""
+    """Returns the values that the template shows of one trace."""
     figures = found.figures
     by_cause = {name: size for name, size in figures.moved.items() if size}
     return {

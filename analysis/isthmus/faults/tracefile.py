@@ -1,7 +1,7 @@
-"""The files of libisthmus-uvm.so: the driver's events as arrays, what it took up together, and figures of that.
+"""Reader of libisthmus-uvm.so's files: the driver's events as arrays, their batches, and figures of them.
 
-docs/uvm.md says what each figure means. The order of the entries says nothing: their times do. What a file says is not
-believed: entries that cannot be are counted and left out.
+docs/uvm.md explains each figure. The order of entries means nothing; only their times do. Files are not trusted:
+impossible entries are counted and left out.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _HEAD, _CHUNK = struct.Struct("<16sII"), struct.Struct("<IIIIQQ")
 _MARK, _END = 0x434D5655, 0x454D5655
 _MOST_OF_CHUNK, _MOST_FACTS = 1 << 18, 1 << 20
 _ENTRY_BYTES = 64
-_MOST_PACKED = 2 * _MOST_OF_CHUNK * _ENTRY_BYTES  # what zlib cannot pack is hardly larger than before
-PAGE, BLOCK = 12, 21  # bits
+_MOST_PACKED = 2 * _MOST_OF_CHUNK * _ENTRY_BYTES  # incompressible data grows hardly at all
+PAGE, BLOCK = 12, 21  # page and block size as powers of two
 BLOCK_BYTES = 1 << BLOCK
-_LONGEST = 60_000_000_000  # nanoseconds: nothing takes so long but a clock that jumped
-# No address, size or time of a machine is as large, and sums of 10^6 of them stay within 63 bits.
+_LONGEST = 60_000_000_000  # nanoseconds; only a clock that jumped shows more
+# Limits beyond any machine's addresses, sizes and times; sums of 10^6 such values fit in 63 bits.
 _MOST_ADDRESS, _MOST_BYTES, _MOST_TIME = 1 << 57, 1 << 40, 1 << 62
 _CPU_FAULT, _MIGRATION, _GPU_FAULT, _REPLAY, _THRASHING, _THROTTLING, _REMOTE = 1, 2, 3, 4, 10, 11, 13
 _HUB = 2
-READ = 1  # of the kinds of access
-FAULT, PREFETCH, EVICTION = 2, 3, 4  # of the causes
-BY_FAULT = (FAULT, PREFETCH)  # the prefetcher brings what lies beside a fault
+READ = 1  # a kind of access
+FAULT, PREFETCH, EVICTION = 2, 3, 4  # causes of moves
+BY_FAULT = (FAULT, PREFETCH)  # the prefetcher moves what is next to a fault
 CAUSES = {1: "asked", 2: "fault", 3: "prefetcher", 4: "eviction", 5: "access counter"}
-#: Driver branches whose events were examined; src/trace/uvm/driver.cpp has the same.
+#: Driver branches whose events were examined; src/trace/uvm/driver.cpp has the same list.
 KNOWN_BRANCHES = (515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)
 
 
 def _layout(**fields: tuple[str, int]) -> numpy.dtype:
-    """Of each field its kind and its place in an entry."""
+    """Makes an entry's layout from the type and offset of each field."""
     return numpy.dtype(
         {
             "names": list(fields),
@@ -75,19 +75,19 @@ _LIMITS = {
 
 @dataclasses.dataclass
 class Trace:
-    """What a process left; `problem` says why there may be less than happened."""
+    """Trace of a process; `problem` says why it may be incomplete."""
 
     facts: dict[str, str]
-    entries: numpy.ndarray  # a row of 64 bytes each
+    entries: numpy.ndarray  # rows of 64 bytes
     dropped: int = 0
     foreign_replays: int = 0
     problem: str = ""
 
 
 def read(path: pathlib.Path, most: int | None = None) -> Trace:
-    """A file of libisthmus-uvm.so, of at most so many events: as many as memory holds (isthmus.faults.memory).
+    """Reads a file of libisthmus-uvm.so, up to `most` events; by default as many as memory allows (memory.py).
 
-    Of one that is cut short, spoilt or larger, what is whole. Raises Error for another file.
+    If the file is truncated, corrupt or larger, its intact part is returned. Raises Error for any other file.
     """
     pieces: list[bytes] = []
     try:
@@ -103,7 +103,7 @@ def read(path: pathlib.Path, most: int | None = None) -> Trace:
 
 
 def _facts(file, path: pathlib.Path) -> dict[str, str]:
-    """What the head of a trace says of its process. Raises Error for another file."""
+    """Reads the facts of the process from the head of a trace. Raises Error for any other file."""
     head = file.read(_HEAD.size)
     magic, size, total = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, 0)
     text = file.read(size) if magic == _MAGIC and size <= _MOST_FACTS else b""
@@ -118,7 +118,7 @@ def _rows(data: bytes) -> numpy.ndarray:
 
 
 def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
-    """Adds what is whole to the trace; why that may not be all, else nothing."""
+    """Adds the intact chunks to the trace; returns why there may be more events, or an empty string."""
     left = most
     while head := file.read(_CHUNK.size):
         if len(head) < _CHUNK.size:
@@ -144,7 +144,7 @@ def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
 
 
 def _unpacked(packed: bytes, count: int, total: int) -> bytes | None:
-    """The entries of a chunk; None where they are not as many, or not those that were written."""
+    """Decompresses the entries of a chunk; None if their number or checksum is wrong."""
     try:
         data = zlib.decompressobj().decompress(packed, count * _ENTRY_BYTES + 1)
     except zlib.error:
@@ -157,7 +157,7 @@ def is_emulated(facts: dict[str, str]) -> bool:
 
 
 def branch_problem(facts: dict[str, str]) -> str:
-    """A sentence where this driver's events were not examined, else nothing."""
+    """Returns a sentence if this driver's events were not examined, or an empty string."""
     driver = facts.get("driver", "")
     found = re.search(r"(?<![\d.])(\d{3,4})\.\d", driver)
     if found and int(found[1]) in KNOWN_BRANCHES:
@@ -174,7 +174,7 @@ def branch_problem(facts: dict[str, str]) -> str:
 
 @dataclasses.dataclass
 class Events:
-    """Entries by their kind; `strange` counts those that no driver writes, which are left out."""
+    """Entries by kind; `strange` counts those that no driver writes, which are left out."""
 
     strange: int
     cpu_faults: numpy.ndarray
@@ -202,52 +202,52 @@ def decode(entries: numpy.ndarray) -> Events:
 
 
 def distinct(values: numpy.ndarray) -> numpy.ndarray:
-    """Each value once, in order: numpy.unique() takes a hash, which is ten times as slow on addresses of pages."""
+    """Returns each value once, sorted; numpy.unique() uses a hash, which is ten times as slow on page addresses."""
     found = numpy.sort(values)
     return found[numpy.append(True, found[1:] != found[:-1])[: len(found)]]
 
 
 def signed(times: numpy.ndarray) -> numpy.ndarray:
-    """Times, of which differences may be below zero."""
+    """Returns times as signed numbers, so that differences may be negative."""
     return times.astype("i8")
 
 
 @dataclasses.dataclass
 class Batches:
-    """A row a batch that has faults of this process, in order of its number; times are nanoseconds."""
+    """Batches with faults of this process, a row each, sorted by number; times are nanoseconds."""
 
     gpu: numpy.ndarray
-    hub: numpy.ndarray  # whether its faults are of copy engines
+    hub: numpy.ndarray  # true if its faults are of copy engines
     number: numpy.ndarray
     faults: numpy.ndarray
     pages: numpy.ndarray
     blocks: numpy.ndarray
     begin: numpy.ndarray
     last: numpy.ndarray
-    replay: numpy.ndarray  # 0 where none came
+    replay: numpy.ndarray  # 0 without a replay
     gpu_replay: numpy.ndarray
-    timed: numpy.ndarray  # it has a replay, at a time that can be
-    wrong: int  # a replay at a time that cannot be
+    timed: numpy.ndarray  # true if it has a replay at a possible time
+    wrong: int  # number of replays at impossible times
     replays: int
-    of_fault: numpy.ndarray  # of each fault, the row of its batch
-    block_faults: numpy.ndarray  # faults of each block in each batch
-    block_batch: numpy.ndarray  # of each such block, the row of its batch
-    block: numpy.ndarray  # and its address in blocks
+    of_fault: numpy.ndarray  # row of each fault's batch
+    block_faults: numpy.ndarray  # number of faults of each block in each batch
+    block_batch: numpy.ndarray  # row of the batch of each such block
+    block: numpy.ndarray  # index of each such block: its address in blocks
 
     @property
     def service(self) -> numpy.ndarray:
-        """Nanoseconds from the first fault to the replay, of those that are timed."""
+        """Nanoseconds from the first fault to the replay, for timed batches."""
         return (self.replay - self.begin)[self.timed]
 
 
 def _keys(events: numpy.ndarray) -> numpy.ndarray:
-    """A number for each batch: of a GPU, a kind of client, and the driver's own."""
+    """Returns a number for each batch, from the GPU, the kind of client and the driver's number."""
     hub = (events["kind"] == _HUB).astype("u8")
     return (events["gpu"].astype("u8") << numpy.uint64(40)) | (hub << numpy.uint64(32)) | events["batch"]
 
 
 def pairs(first: numpy.ndarray, second: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Each pair that occurs, and how often."""
+    """Returns each pair that occurs, and how often."""
     names, place = numpy.unique(second, return_inverse=True)
     width = max(len(names), 1)
     found, counts = numpy.unique(first.astype("i8") * width + place, return_counts=True)
@@ -284,17 +284,20 @@ def batches_of(events: Events) -> Batches:
 
 
 def transfers(moves: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Nanoseconds of moves on the GPU's clock, and which moves have any: nobody waited for the end of the others."""
+    """Returns nanoseconds of moves on the GPU's clock, and a mask of moves that have them.
+
+    The others have none, because nobody waited for their ends.
+    """
     begin, end = signed(moves["gpu_begin"]), signed(moves["gpu_end"])
     has = (begin != 0) & (end != 0)
     return (end - begin)[has], has
 
 
 def batch_of_moves(moves, gpu, begin, until) -> numpy.ndarray:
-    """Of each move the row of the batch in whose service it was queued, or -1.
+    """Returns, for each move, the row of the batch during whose service it was queued, or -1.
 
-    A GPU has one batch in service at a time; what it fetches and what it evicts meanwhile is the batch's work. `moves`
-    has cause, source, destination and begin; the batches have a GPU, a begin and an end of service.
+    A GPU has one batch in service at a time; what it fetches and evicts meanwhile is the work of that batch. `moves`
+    has cause, source, destination and begin; `gpu`, `begin` and `until` are the batches' GPUs and times of service.
     """
     found = numpy.full(len(moves["begin"]), -1)
     evicted = moves["cause"] == EVICTION
@@ -313,7 +316,7 @@ def batch_of_moves(moves, gpu, begin, until) -> numpy.ndarray:
 
 # --- ranges ---
 
-_GAP = 4  # blocks that nobody touched within a range
+_GAP = 4  # largest number of untouched blocks between touched ones of a range
 
 
 def blocks_of(addresses: numpy.ndarray) -> numpy.ndarray:
@@ -321,17 +324,17 @@ def blocks_of(addresses: numpy.ndarray) -> numpy.ndarray:
 
 
 class Spans(NamedTuple):
-    """Of each range, in order of address."""
+    """Ranges, sorted by address; one value for each."""
 
-    first: numpy.ndarray  # block
-    blocks: numpy.ndarray  # from its first to its last
-    touched: numpy.ndarray  # blocks
+    first: numpy.ndarray  # first block
+    blocks: numpy.ndarray  # number of blocks from first to last
+    touched: numpy.ndarray  # number of touched blocks
 
 
 def spans_of(events: Events) -> Spans:
     touched = [blocks_of(each["address"]) for each in (events.faults, events.cpu_faults, events.moves)]
     ends = events.moves["address"] + numpy.maximum(events.moves["bytes"], numpy.uint64(1)) - numpy.uint64(1)
-    small = events.moves["bytes"] <= BLOCK_BYTES  # as all that a driver sends are
+    small = events.moves["bytes"] <= BLOCK_BYTES  # all moves of a driver are
     found = distinct(numpy.concatenate([*touched, blocks_of(ends[small])]))
     starts = numpy.flatnonzero(numpy.diff(found, prepend=-_GAP - 2) > _GAP + 1)
     ends = numpy.append(starts[1:], len(found))[: len(starts)]
@@ -343,7 +346,7 @@ def spans_of(events: Events) -> Spans:
 
 @dataclasses.dataclass
 class Spread:
-    """Of counts; the deviation is the population's."""
+    """Distribution of counts; the deviation is the population's."""
 
     mean: float
     deviation: float
@@ -359,7 +362,7 @@ class Spread:
 
 @dataclasses.dataclass
 class Figures:
-    """docs/uvm.md says what each means."""
+    """Figures of a trace, as docs/uvm.md explains them."""
 
     faults: int
     pages: int
@@ -373,11 +376,11 @@ class Figures:
     batch_faults: Spread | None
     batch_blocks: Spread | None
     block_faults: Spread | None
-    service: float | None  # seconds; none where a clock jumped
+    service: float | None  # seconds; None if a clock jumped
     latency_p50: float | None
     latency_p95: float | None
     problems: list[str]
-    has_times: bool = True  # else a clock jumped
+    has_times: bool = True  # false if a clock jumped
 
 
 def figures_of(events: Events, batches: Batches) -> Figures:

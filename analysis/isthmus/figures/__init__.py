@@ -1,4 +1,4 @@
-"""Pictures and pages: the report, and what notebooks draw."""
+"""Figures and pages: the report, and plots for notebooks."""
 
 import atexit
 import os
@@ -8,7 +8,10 @@ import tempfile
 
 
 def _give_matplotlib_a_home() -> None:
-    """matplotlib cannot be imported by a user who has neither a name nor $HOME, as in containers."""
+    """Sets MPLCONFIGDIR for a user with neither a name nor $HOME, as in containers.
+
+    matplotlib cannot be imported otherwise.
+    """
     try:
         pathlib.Path.home()
     except RuntimeError:

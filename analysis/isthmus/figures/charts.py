@@ -1,7 +1,8 @@
-"""Pictures of the report, as Plotly takes them: each with a title, a note on what it leaves out, traces and a layout.
+"""Plots of the report for Plotly: each has a title, a note on what it leaves out, traces and a layout.
 
-No bar or dot stands for two series: a name holds everything in which its series differs from the others. Where a
-picture shows fewer than there are, its note says how many. Whiskers are the intervals of isthmus.statistics.spread.
+No bar or dot stands for two series, since its name contains everything in which its series differs from the others.
+Where a plot shows fewer than there are, its note says how many. Whiskers are the intervals of
+isthmus.statistics.spread.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from isthmus.statistics import series, spread
 from isthmus.tables import matrix
 
 _PHASES = ("in", "kernel", "out")
-_LINES, _DOTS, _BARS = 24, 60, 90  # at most of one kind
-_PAGE = 930  # pixels: a higher picture would be squeezed on paper, so it becomes several
-_MOST_OF_LINEAR = 20  # an axis is linear where the largest value is at most so many times the smallest
-_ROW = 18  # pixels of a line of text
-_LINE, _NARROW = 14, 50  # pixels of a line of small text, and how many letters of it a telephone has room for
-#: What tells series of one workload apart, beside the axes.
+_LINES, _DOTS, _BARS = 24, 60, 90  # largest numbers of each that are shown
+_PAGE = 930  # pixels; a higher plot would be squeezed on paper, so it is split
+_MOST_OF_LINEAR = 20  # largest ratio of largest to smallest value on a linear axis
+_ROW = 18  # pixels per line of text
+_LINE, _NARROW = 14, 50  # pixels per line of small text, and letters of it that fit on a telephone
+#: Fields, besides axes, that tell series of one workload apart.
 VARIANT = ("version", "placement", "staging", "size", "preset")
 
 
 def label(text) -> str:
-    """Text for a plot, which takes some tags: none of a record's may be one."""
+    """Returns text for a plot, escaped, since Plotly interprets some tags and records may contain them."""
     return html.escape(spelling.printable(text))
 
 
@@ -36,15 +37,15 @@ def figure(title: str, note: str, data: list[dict], **layout) -> dict:
 
 
 def cut(shown: int, of: int, what: str) -> str:
-    """A sentence on what is not shown, or nothing."""
+    """Returns a sentence on what is not shown; empty where everything is."""
     return f"{shown} of {of} {what} are shown; `isthmus table` has all." if shown < of else ""
 
 
 def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
-    """Rows at one value of everything but the size, the commonest, and a note that says so.
+    """Returns the rows at the commonest value of everything but the size, and a note that says so.
 
-    Each choice is made among the rows that the earlier ones left, so that something is always left. Afterwards one row
-    at most is of each route and size.
+    Each value is chosen among the rows that earlier choices left, so that some rows always remain. Each route and size
+    then has at most one row.
     """
     names = sorted({axis for row in rows for axis in row["axes"]} - {"bytes"})
     before, chosen = len(rows), {}
@@ -52,9 +53,9 @@ def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
         counts = collections.Counter(_value(row, name) for row in rows if _value(row, name) is not None)
         if len(counts) + any(_value(row, name) is None for row in rows) < 2:
             continue
-        if name in VARIANT:  # here "none" is a value, too
+        if name in VARIANT:  # absence of a value counts as a value
             counts = collections.Counter(_value(row, name) for row in rows)
-        # What no preset set comes first.
+        # Rows without a preset are preferred.
         commonest = max(counts, key=lambda value: (name == "preset" and value is None, counts[value], str(value)))
         if name in VARIANT:
             kept = [row for row in rows if _value(row, name) == commonest]
@@ -74,7 +75,7 @@ def _value(row: dict, name: str):
 
 
 def routes(rows: list[dict]) -> dict[tuple[str, str, str, str], list[dict]]:
-    """Rates and latencies of workloads that go from place to place: by family, initiator, metric and unit."""
+    """Groups the rates and latencies of workloads with routes by (family, initiator, metric, unit)."""
     groups: dict[tuple[str, str, str, str], list[dict]] = collections.defaultdict(list)
     for row in rows:
         route = matrix.route(row["workload"])
@@ -84,7 +85,7 @@ def routes(rows: list[dict]) -> dict[tuple[str, str, str, str], list[dict]]:
 
 
 def by_size(rows: list[dict]) -> list[dict]:
-    """Rates and latencies over the size, one picture for each family and initiator that has three sizes."""
+    """Returns a plot of rates or latencies over the size for each family and initiator with at least three sizes."""
     plots = []
     for (family, initiator, metric, unit), members in sorted(routes(rows).items()):
         members, note = at_commonest([row for row in members if "bytes" in row["axes"] and row["value"] > 0])
@@ -112,7 +113,10 @@ def by_size(rows: list[dict]) -> list[dict]:
 
 
 def _decades(values: list[float], unit: str) -> dict:
-    """A logarithmic axis of values above 0: a tick at 1, 2 and 5 of each decade, or at 1 alone where there are many."""
+    """Returns a logarithmic axis for values above 0, with ticks at 1, 2 and 5 of each decade.
+
+    Where there are five decades or more, only their 1 has a tick.
+    """
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if high - low < 5 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
@@ -120,7 +124,7 @@ def _decades(values: list[float], unit: str) -> dict:
 
 
 def _sizes(found: list[int]) -> dict:
-    """Ticks of an axis of bytes."""
+    """Returns the ticks of an axis in bytes."""
     chosen = sorted(set(found))
     chosen = chosen[:: math.ceil(len(chosen) / 12)]
     return {"tickvals": chosen, "ticktext": [units.byte_text(size) for size in chosen]}
@@ -146,7 +150,7 @@ def _mode(row: dict) -> str:
 
 
 def modes(rows: list[dict]) -> list[dict]:
-    """Bars of copies in, kernel, copies out at each size, one panel for each workload with an axis of its own."""
+    """Returns plots of copies in, kernel and copies out at each size, with a panel and axis per workload."""
     sizes: dict[str, dict[tuple, dict[str, dict]]] = collections.defaultdict(lambda: collections.defaultdict(dict))
     presets: collections.Counter = collections.Counter()
     for row in rows:
@@ -178,7 +182,7 @@ def _part(number: int, of: int) -> str:
 
 
 def _pages(keys: list[tuple]) -> list[list[tuple]]:
-    """Bars of whole workloads, as many as a page holds."""
+    """Groups the bars into pages of whole workloads, as many as fit on each."""
     pages: list[list[tuple]] = []
     for workload in dict.fromkeys(key[0] for key in keys):
         own = [key for key in keys if key[0] == workload]
@@ -196,7 +200,7 @@ def _height(keys: Iterable[tuple]) -> int:
 
 
 def _bar_names(keys: list[tuple]) -> dict[tuple, str]:
-    """The mode, and of version and axes what tells bars of one workload and mode apart."""
+    """Returns the names of bars: the mode, and of version and axes whatever tells alike bars apart."""
     names = {}
     for key in keys:
         alike = [other for other in keys if other[:2] == key[:2]]
@@ -211,7 +215,7 @@ def _bar_names(keys: list[tuple]) -> dict[tuple, str]:
 
 
 def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
-    """Traces and layout of one panel below another for each workload."""
+    """Returns traces and layout of panels, one below the other, for each workload."""
     names = _bar_names(list(bars))
     workloads = list(dict.fromkeys(key[0] for key in bars))
     counts = [sum(key[0] == workload for key in bars) for workload in workloads]
@@ -252,8 +256,10 @@ def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
 
 
 def limits(rows: list[dict]) -> list[dict]:
-    """How far each rate is from its limit, one dot a series at its best size: low and doubtful ones first, then the
-    furthest."""
+    """Returns plots of each rate's share of its limit, one dot per series at its best size.
+
+    Low and doubtful figures come first, then those furthest from their limits.
+    """
     best: dict[tuple, dict] = {}
     for row in rows:
         if row["share"] and row["metric"].endswith("rate"):
@@ -278,7 +284,10 @@ def limits(rows: list[dict]) -> list[dict]:
 
 
 def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> dict:
-    """Shares of series, the first on top, each below its name: beside it a telephone has no room."""
+    """Returns a plot of the series' shares, the first on top.
+
+    Names are above the dots, since a telephone has no room next to them.
+    """
     whiskers = [each["share"] * (spread.relative(each["value"], each["spread"]) or 0) for each in shown]
     texts = [
         f"{units.quantity(r['value'], r['unit'])} {spread.percent(r['value'], r['spread'])} "
@@ -313,13 +322,13 @@ def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> di
 
 
 def labels(rows: list[dict]) -> list[str]:
-    """Names that hold all in which these rows differ from each other, and no more."""
+    """Returns names with everything in which these rows differ from each other, and no more."""
     found = series.labels([series.Series(row["key"], None, row["mode"], {}) for row in rows])
     return [found[row["key"]] for row in rows]
 
 
 def _arithmetic(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """By case, its rates of bytes and of operations, where it has both."""
+    """Returns the rates of bytes and of operations by case, for cases that have both."""
     rates: dict[tuple, dict[str, dict]] = collections.defaultdict(dict)
     for row in rows:
         if row["metric"] in ("kernel_rate", "kernel_flop_rate") and row["value"] > 0:
@@ -329,7 +338,7 @@ def _arithmetic(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
 
 
 def _kernels(size: str, found: list[dict[str, dict]]) -> dict:
-    """Dots of the kernels of one size."""
+    """Returns dots for the kernels of one size."""
     flops = [each["kernel_flop_rate"] for each in found]
     values = [row["value"] for row in flops]
     return {
@@ -342,7 +351,7 @@ def _kernels(size: str, found: list[dict[str, dict]]) -> dict:
 
 
 def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -> list[dict]:
-    """Kernels by the operations they do on each byte, under what memory (B/s) and arithmetic (FLOP/s) allow."""
+    """Returns a plot of kernels by operations per byte, below the limits of memory (B/s) and arithmetic (FLOP/s)."""
     points = _arithmetic(rows)
     if not points or not memory or not arithmetic:
         return []

@@ -1,8 +1,8 @@
-"""Pictures for notebooks: curves, bars, stacked bars, boxes and matrices of figures with their units, by matplotlib.
+"""Plots for notebooks, by matplotlib: curves, bars, stacked bars, boxes and matrices of figures with their units.
 
-Every function draws into given axes, takes plain dictionaries, and leaves a legend where there is more than one series.
-Values that carry an interval (isthmus.tables.readings.Value) get whiskers; a plain number has none.
-Colours are Okabe and Ito's, which the colour-blind can tell apart.
+Every function draws into given axes, accepts plain dictionaries, and adds a legend if there is more than one series.
+Values with an interval (isthmus.tables.readings.Value) get whiskers; plain numbers get none. Colours are Okabe and
+Ito's, which colour-blind people can tell apart.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _STYLE = {
 
 
 def panels(columns: int = 1, *, rows: int = 1, width: float = 10.0, height: float = 3.6):
-    """A figure and its axes in a list, row by row; sizes in inches, height of one row."""
+    """Returns a figure and a list of its axes, row by row; `width` and the `height` of one row are in inches."""
     matplotlib.rcParams.update(_STYLE)
     figure, axes = pyplot.subplots(rows, columns, figsize=(width, height * rows), squeeze=False, layout="constrained")
     return figure, list(axes.flat)
 
 
 def _quantities(axis, unit: str, minor: bool = False) -> None:
-    """Ticks with prefixes: 10 GB/s."""
+    """Labels an axis with SI prefixes: 10 GB/s."""
 
     def text(value, _):
         factor, shown = units.scale_of(value, unit)
@@ -53,30 +53,30 @@ def _quantities(axis, unit: str, minor: bool = False) -> None:
 
 
 _QUANTITY = {"B/s": "rate", "s": "time", "1/s": "rate", "B": "bytes"}
-_LABELLED = 16  # bars in a picture that still have their figures over them
-_LETTER = 0.008  # inches of width of a letter, for each point of the font's size
+_LABELLED = 16  # largest number of bars that are still labelled
+_LETTER = 0.008  # inches of width per letter and point of font size
 
 
 def _values_axis(axes, unit: str) -> None:
-    """The y axis: ticks with prefixes and unit, and what quantity that is; a bare number's is the title's to say."""
+    """Sets up the y axis: ticks with prefixes and unit, and the quantity's name; the title names bare numbers."""
     _quantities(axes.yaxis, unit)
     axes.set_ylabel(_QUANTITY.get(unit, ""))
 
 
 def _fits(axes, texts, places: float, size: float) -> bool:
-    """Whether texts of some font size have room beside each other, where the axes have so many places for them."""
+    """Returns whether texts of a font size fit next to each other at this many places."""
     inches = axes.figure.get_figwidth() * axes.get_position().width
     return max(map(len, texts), default=0) * _LETTER * size <= inches / max(places, 1)
 
 
 def _name_groups(axes, names) -> None:
-    """A tick with its name for each group, slanting where they would touch each other."""
+    """Labels each group with its name, slanted where names would touch."""
     lying = _fits(axes, [max(name.split("\n"), key=len) for name in names], len(names), 9)
     axes.set_xticks(range(len(names)), list(names), **({} if lying else {"rotation": 30, "ha": "right"}))
 
 
 def _powers_axis(axis, values, of_bytes: bool) -> None:
-    """A logarithmic axis of sizes or counts; a tick for each where there are few."""
+    """Labels a logarithmic axis of sizes or counts, with a tick for each value if they are few."""
     chosen = sorted(set(values))
     chosen = chosen[:: math.ceil(len(chosen) / 8)] if chosen else []
     axis.set_ticks(chosen, [units.byte_text(int(value)) if of_bytes else f"{value:g}" for value in chosen])
@@ -84,7 +84,7 @@ def _powers_axis(axis, values, of_bytes: bool) -> None:
 
 
 def whiskers(values) -> list[list[float]]:
-    """Lengths below and above each value, as matplotlib takes them; zero where no interval is known."""
+    """Returns the lengths below and above each value, in matplotlib's form; zero where no interval is known."""
     ends = [readings.ends(value) for value in values]
     return [
         [max(float(v) - low, 0) for v, (low, _) in zip(values, ends, strict=True)],
@@ -96,7 +96,7 @@ _WHISKERS = {"elinewidth": 0.8, "capsize": 2, "ecolor": "#333333"}
 
 
 def stated(axes, points: dict[float, tuple[float, float]], *, label: str = "the paper") -> None:
-    """What a paper states, by place on the x axis: a hollow diamond, and a line where it states a range."""
+    """Draws a paper's figures, by place on the x axis: a hollow diamond, and a line for a range."""
     for index, (x, (low, high)) in enumerate(points.items()):
         axes.plot([x, x], [low, high], color="black", linewidth=3, alpha=0.4)
         axes.plot(
@@ -111,9 +111,9 @@ _BESIDE = "ours over the paper's figure; blue: holds, orange: does not, hollow: 
 
 
 def beside(axes, rows, *, title: str = _BESIDE) -> None:
-    """A line for each compared figure (published.Row): ours with its whisker over the paper's, which is at 1.
+    """Draws a line for each compared figure (published.Row): ours, with its whisker, relative to the paper's at 1.
 
-    Grey is the range that the paper states; hollow is what only stands beside it, being of that hardware alone.
+    The paper's range is grey. A hollow marker is not judged, because the figure belongs to the paper's hardware alone.
     """
     shown = [row for row in rows if row.ours is not None and row.theirs.low is not None and row.theirs.low > 0]
     shown = [row for row in shown if float(row.ours) > 0][::-1]
@@ -150,7 +150,7 @@ def _legend(axes, count: int) -> None:
 def curves(
     axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, x: str = "bytes"
 ) -> None:
-    """A line per name over sizes in bytes, or over counts of what `x` says."""
+    """Draws a line per name over sizes in bytes, or over counts of whatever `x` says."""
     for index, (name, points) in enumerate(lines.items()):
         axes.errorbar(
             list(points), [float(value) for value in points.values()], yerr=whiskers(list(points.values())), label=name,
@@ -170,7 +170,7 @@ def curves(
 
 
 def _of_bar(value: float) -> str:
-    """A bare number over a bar: 0.93, 2.1, 114."""
+    """Returns a bare number as a bar's label: 0.93, 2.1, 114."""
     return f"{value:.2g}" if abs(value) < 99.5 else f"{value:.0f}"
 
 
@@ -183,7 +183,7 @@ def bars(
     log: bool = False,
     line: float | None = None,
 ) -> None:
-    """A group of bars per name, one for each key; `line` is drawn across."""
+    """Draws a group of bars per name, with one bar per key; `line` is a horizontal line across all."""
     names = _names(groups)
     labels = {
         key: {name: _of_bar(of[key]) if unit == "1" else units.quantity(of[key], unit)
@@ -218,7 +218,7 @@ def bars(
 
 
 def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = "", legend: bool = True) -> None:
-    """A bar per name, made of parts, the first at the bottom."""
+    """Draws a bar per name, made of parts, the first of them at the bottom."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     bottoms = [0.0] * len(rows)
     for index, part in enumerate(parts):
@@ -237,8 +237,8 @@ def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = 
 
 
 def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "") -> None:
-    """A box per name: median, quartiles, and every sample beyond the whiskers."""
-    positions = list(range(1, len(samples) + 1))  # tick_labels came with a late version of matplotlib
+    """Draws a box per name: median, quartiles, and every sample beyond the whiskers."""
+    positions = list(range(1, len(samples) + 1))  # older matplotlib has no tick_labels
     axes.boxplot(
         list(samples.values()), positions=positions, widths=0.6, flierprops={"markersize": 3},
         medianprops={"color": COLOURS[3]},
@@ -249,7 +249,7 @@ def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "") 
 
 
 def ratios(axes, found: dict[str, float], *, title: str = "") -> None:
-    """A bar per name from 1 to its ratio, the largest on top; two colours tell above from below."""
+    """Draws a bar per name from 1 to its ratio, the largest on top; the colour tells whether it is above or below 1."""
     ordered = sorted(found.items(), key=lambda item: item[1])
     axes.barh(
         range(len(ordered)), [float(value) - 1 for _, value in ordered], left=1,
@@ -269,7 +269,7 @@ def _names(groups: dict[str, dict[str, float]]) -> list[str]:
 
 
 def _grouped(groups: dict[str, dict[str, float]]):
-    """Of each name its bars: where they stand, their lengths, their width and colour."""
+    """Yields, for each key, the positions, lengths, width and colour of its bars."""
     names = _names(groups)
     width = 0.8 / max(len(names), 1)
     for index, name in enumerate(names):
@@ -279,7 +279,7 @@ def _grouped(groups: dict[str, dict[str, float]]):
 
 
 def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
-    """A group of bars per name, one for each key, lying; the last name is on top. Names may be long."""
+    """Draws horizontal groups of bars, one bar per key; the last group is on top. Names may be long."""
     for name, places, values, width, colour in _grouped(groups):
         axes.barh(
             places, [float(v) for v in values], width, label=name, color=colour, xerr=whiskers(values),
@@ -297,7 +297,7 @@ def _lines_of_text(axes, names: list[str], title: str) -> None:
 
 
 def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "", corner: str = "from \\ to") -> None:
-    """A matrix of figures; (row, column) names the cell."""
+    """Draws a matrix of figures by (row, column)."""
     if not cells:
         return
     rows, columns = matrix.sides(cells)

@@ -1,7 +1,7 @@
-"""All records on one self-contained HTML page: the answer, what a change did, limits, matrices, modes, provenance.
+"""Writes all records to one self-contained HTML page: answer, effect of a change, limits, matrices, modes, provenance.
 
-It needs no network: the plotting library is in the page, and the page forbids itself to load anything. Everything that
-comes from a record is escaped. Without a page the summary alone is shown, as text or for programs.
+The page needs no network: it includes the plotting library and forbids itself to load anything. Everything that comes
+from a record is escaped. Without a page only the summary is shown, as text or for programs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ WANTED = (
     "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus", "doubts", "moved",
     "spoilt",
 )  # fmt: skip
-_CASES, _COLUMNS = 150, 6  # at most in one table
-# Of a family's metrics those that say the most, first.
+_CASES, _COLUMNS = 150, 6  # largest numbers in one table
+# Metrics of a family that say the most, in that order.
 _TELLING = (
     "rate", "kernel_flop_rate", "kernel_rate", "latency", "alloc", "touch", "free", "time", "p50", "p95", "p99",
     "cpu_rate", "gpu_rate", "cpu_relative", "gpu_relative", "overlap_all_speedup", "recycled_speedup",
@@ -31,7 +31,7 @@ _TELLING = (
 
 
 def _machines(opened: store.Store) -> list[dict]:
-    """What was measured on alike hardware, one entry each, the most records first."""
+    """Returns an entry for each machine with what was measured on it, the one with the most records first."""
     found = hardware.name_machines(opened)
     titles = hardware.titles(found)
     rows = opened.rows(
@@ -49,9 +49,9 @@ def _machines(opened: store.Store) -> list[dict]:
 
 
 def readings(opened: store.Store) -> dict[int, list[dict]]:
-    """By machine, the median over jobs of every series, with its share of the limit and how sure it is.
+    """Returns, by machine, the median over jobs of every series, with its share of the limit, interval and doubts.
 
-    `_machines` made the view that it reads.
+    Reads the view that _machines() makes.
     """
     names = measurements.SERIES_COLUMNS
     rows = opened.rows(
@@ -76,7 +76,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         row["low"] = min((each.low for each in found if each.low), key=lambda low: low.part, default=None)
         row["doubt"] = doubts.say(found)
         row["axes"] = series.axes_of(row["axes"])
-        if row["ranks"]:  # what several processes measured together stays apart by their number
+        if row["ranks"]:  # several processes' measurements are kept apart by their number
             row["axes"]["ranks"] = row["ranks"]
         result[row["machine"]].append(row)
     for members in result.values():
@@ -89,7 +89,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
 
 
 def matrices(rows: list[dict]) -> list[dict]:
-    """From × to tables at the largest size, one for each family and initiator, of rates and of latencies."""
+    """Returns a table from × to for each family, initiator and metric (rate, latency), at the largest size."""
     result = []
     for (family, initiator, metric, unit), members in charts.routes(rows).items():
         members, note = charts.at_commonest(members)
@@ -118,7 +118,7 @@ def matrices(rows: list[dict]) -> list[dict]:
 
 
 def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
-    """By family and case, the metrics of workloads that neither go from place to place nor have phases."""
+    """Returns metrics by family and case, for workloads that have neither routes nor phases."""
     groups: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
     for row in rows:
         if not matrix.route(row["workload"]) and not row["placement"]:
@@ -129,7 +129,7 @@ def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
 
 
 def families(rows: list[dict]) -> list[dict]:
-    """A table for each such family: a line for each case, a column for each metric that says the most."""
+    """Returns a table for each of these families: a line per case, a column per telling metric."""
     result = []
     for family, cases in sorted(_cases(rows).items()):
         counts = collections.Counter(metric for found in cases.values() for metric in found)
@@ -148,7 +148,7 @@ def families(rows: list[dict]) -> list[dict]:
 
 
 def _case_name(found: dict[str, dict]) -> str:
-    """What the names of a case's series have in common: all but the metric."""
+    """Returns the part of the names of a case's series that they share: all but the metric."""
     metric, row = next(iter(found.items()))
     return row["label"].removesuffix(f" {metric}")
 
@@ -175,11 +175,11 @@ def _warnings(opened: store.Store) -> list[dict]:
     )
 
 
-_RESULTS = 200  # changes that the page lists at most
+_RESULTS = 200  # largest number of changes that the page lists
 
 
 def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
-    """What the comparison found, cut to _RESULTS, and how much that is."""
+    """Returns what the comparison found, cut to _RESULTS, and how much that is in all."""
     changes = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
     shown = [
         {"verdict": each.verdict, "label": each.label, "text": " ".join(wording.lines_of(each)[1:]).strip()}
@@ -189,7 +189,7 @@ def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
 
 
 def _spoilt(opened: store.Store) -> dict[str, int]:
-    """How many records are left out because of what their warnings say, by its words."""
+    """Returns the number of records left out because of their warnings, by the warnings' words."""
     rows = opened.rows(
         "SELECT code, count(*) AS records FROM (SELECT unnest(warnings) AS code FROM measurements "
         f"WHERE metric_index = 0 AND spoilt) WHERE code IN {content.SPOILING} GROUP BY code ORDER BY records DESC, code"
@@ -197,11 +197,11 @@ def _spoilt(opened: store.Store) -> dict[str, int]:
     return {doubts.say([doubts.Doubt((row["code"],))]): row["records"] for row in rows}
 
 
-_NAMED = 5  # low figures, and slow places, that the answer names
+_NAMED = 5  # largest number of low figures, and of slow nodes, that the answer names
 
 
 def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome | None) -> list[str]:
-    """What the records come to, in a few sentences, the worst first."""
+    """Returns the conclusions from the records in a few sentences, the worst first."""
     said = []
     if outcome:
         counts = collections.Counter(result.verdict for result in outcome.results)
@@ -234,7 +234,7 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
 
 
 def everything(opened: store.Store, outcome: judging.Outcome | None = None) -> dict:
-    """Everything that the page shows."""
+    """Returns everything that the page shows."""
     machines = []
     found = _machines(opened)
     by_machine = readings(opened)
@@ -265,7 +265,7 @@ def everything(opened: store.Store, outcome: judging.Outcome | None = None) -> d
 
 
 def page(found: dict, title: str) -> str:
-    """The page as text."""
+    """Returns the page as text."""
     plots = [plot for machine in found["machines"] for plot in machine["plots"]]
     return pages.render("figures/report.html.jinja", plots, title=title, **found)
 
@@ -277,7 +277,10 @@ _SUMMARY = {
 
 
 def summary(found: dict) -> output.Table:
-    """A row for each kind of machine: what was measured on it, and how near to its limits; warnings are notes."""
+    """Returns a table with a row for each machine: what was measured, and how near to the limits.
+
+    Warnings become its notes.
+    """
     rows = []
     for machine in found["machines"]:
         invalid = machine["invalid"] / machine["samples"] if machine["samples"] else None

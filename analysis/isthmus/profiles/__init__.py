@@ -1,1 +1,1 @@
-"""Profilers' outputs in one form."""
+"""Profilers' outputs in one common form."""

@@ -1,7 +1,7 @@
-"""Whether a profiler admits, in its output or its log, that events are missing from its figures.
+"""Admissions of a profiler, in its output or its log, that events are missing from its figures.
 
-Every reader hands the tool's own sentences to say(), so that no loss is filed as a remark. A feature that the machine
-lacks is no loss: then there is no figure. Lost events make a figure too low.
+Every reader passes the tool's own sentences to say(), so that no loss ends up as a mere note. A feature that the
+machine lacks is no loss, because then there is no figure. Lost events make a figure too low.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOSS = (
     r"overwritten|overwrote|truncat\w+|incomplete\w*|missed|missing|skipp(?:ed|ing)|corrupt\w*)"
 )
 _NOT_DONE = r"(?:profiled|collected|recorded|captured|traced|counted|processed|written|flushed|saved)"
-_ADMITS_ANYWHERE = re.compile(rf"\b(?:{_LOSS}|not all)\b", re.IGNORECASE)  # in what is a mere information, too
+_ADMITS_ANYWHERE = re.compile(rf"\b(?:{_LOSS}|not all)\b", re.IGNORECASE)  # counts in mere information as well
 _ADMITS = re.compile(
     rf"\b{_LOSS}\b|\b(?:not all|only (?:a )?part|partial(?:ly)?|ran out of|out of memory|no space|disk full|"
     rf"buffers? full|exhausted|ignored|prematurely|(?:stopped|ended|exited) (?:early|before)|only the (?:first|last)|"
@@ -27,13 +27,13 @@ _ADMITS = re.compile(
     rf"(?:\bnot|n't)(?: be| been)?(?: \w+)? {_NOT_DONE}\b",
     re.IGNORECASE,
 )
-#: What says that nothing was lost: "0 events were dropped", "Lost records: 0".
+#: Phrases that say that nothing was lost: "0 events were dropped", "Lost records: 0".
 _NOTHING_LOST = re.compile(
     rf"\b(?:no|none|0|zero|without(?: any)?)(?: \w+)?(?: \w+)?(?: (?:was|were|are|been))* {_LOSS}\b|"
     rf"\b{_LOSS}(?: \w+)?(?: \w+)? ?[:=] ?0\b(?!\.\d*[1-9])",
     re.IGNORECASE,
 )
-#: What no figure here comes from, unless the sentence also names what figures come from.
+#: Subjects without any figure here; they do not matter unless the sentence names one of _HERE.
 _ELSEWHERE = re.compile(
     r"\b(?:IP|backtraces?|call ?chains?|stacks?|sampl(?:es?|ing)|context[- ]switch\w*|schedul\w+|OS runtime|OSRT|"
     r"Vulkan|OpenGL|DirectX|cuBLAS|cuDNN|network|NIC|InfiniBand|GPU metrics|ftrace|perf_event_paranoid|python|power)\b",
@@ -45,7 +45,7 @@ _ADVICE = "profile it again, shorter or with fewer kinds of events"
 
 
 def admits(text: str, severity: str = "") -> bool:
-    """Whether a sentence of a profiler says that events are missing; its error does, if it is about a figure here."""
+    """Returns whether a profiler's sentence says that events are missing; any error about a figure here counts."""
     text = _NOTHING_LOST.sub("", text)
     is_elsewhere = _ELSEWHERE.search(text) and not _HERE.search(text)
     if is_elsewhere or "does the process use" in text.lower():
@@ -55,8 +55,10 @@ def admits(text: str, severity: str = "") -> bool:
 
 
 def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, note: str | None = None) -> None:
-    """Files what the profiler said in `path`: as missing where it admits a loss, else as a note, unless it is a mere
-    information."""
+    """Files a profiler's sentence in `path`: as missing if it admits a loss, as a note otherwise.
+
+    Mere information that admits nothing is dropped.
+    """
     text = spelling.shorten(" ".join(text.split()), 200)
     label = f"({severity}) " if severity and not text.startswith("==") else ""
     if admits(text, severity):
@@ -67,9 +69,9 @@ def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, 
 
 # --- what a profiler printed while it ran ---
 
-LOG = "log"  # as reframe/isthmus_reframe/profilers.py names it, next to the output of each rank
-_LONGEST_LOG = 16 * inputs.MIB  # of which the end is read
-#: Lines of a log that are the profiler's own, and not its program's; the first group, if any, is the severity.
+LOG = "log"  # name in reframe/isthmus_reframe/profilers.py; one is next to the output of each rank
+_LONGEST_LOG = 16 * inputs.MIB  # bytes at the end of a log that are read
+#: Start of lines of a log that are the profiler's own and not its program's; the first group, if any, is the severity.
 _OWN = {
     "ncu": re.compile(r"==(WARNING|ERROR)== "),
     "nsys": re.compile(r"(?:nsys|Nsight Systems|\[nsys\])?:? ?(WARNING|ERROR)(?=: )", re.IGNORECASE),
@@ -79,9 +81,9 @@ _LETTERS = {"W": "Warning", "E": "Error", "F": "Error"}
 
 
 def read_log(profile: Profile, path: pathlib.Path) -> None:
-    """Adds to a profile what its tool's own lines of a log admit; the other lines are the program's.
+    """Adds to a profile the losses that its tool admits in a log; other lines are the program's.
 
-    A log that cannot be read may admit anything, so that is said as missing.
+    An unreadable log may admit anything, so it counts as missing.
     """
     own = _OWN.get(profile.tool)
     if own is None:

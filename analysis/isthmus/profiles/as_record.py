@@ -1,4 +1,4 @@
-"""What a profile becomes in a record: metrics, and the field `profile` (docs/profiling.md says what is from where)."""
+"""Conversion of a profile to a record: metrics, and the field `profile`; docs/profiling.md says where each is from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from isthmus.profiles.profile import FURTHER, PROFILED, Moved, Profile, busy
 
 
 def overlap(profile: Profile) -> float | None:
-    """How much of what could run beside something else did: 0 nothing, 1 all but the longest kind; null if unknown."""
+    """Returns how much of the time that could overlap did: 0 none, 1 all but the longest kind; None if unknown."""
     parts = [*profile.busy, *([busy(profile.spans)] if profile.spans else [])]
     hidden = sum(added - any_ for any_, added, _ in parts)
     could = sum(added - longest for _, added, longest in parts)
@@ -17,7 +17,7 @@ def overlap(profile: Profile) -> float | None:
 
 
 def figures(profile: Profile) -> dict[str, tuple[float, str]]:
-    """What becomes a metric of the record, by name without its prefix: (value, unit). Counts have the unit 1 or B."""
+    """Returns the figures that become metrics, as (value, unit) by name without prefix; counts have the unit 1 or B."""
     registers = [kernel.registers for kernel in profile.kernels.values() if kernel.registers is not None]
     seconds = sum(kernel.seconds for kernel in profile.kernels.values()) or None
     graphs = profile.counters.get("graph_seconds")
@@ -41,7 +41,7 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
 
 
 def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tuple[float | None, str]]:
-    """Counters, and ratios of them; `seconds` are those of all kernels."""
+    """Returns counters and ratios of them; `seconds` are those of all kernels."""
     found: dict[str, tuple[float | None, str]] = {
         name: (counters[name], "B" if name.endswith("_bytes") else "1") for name in COUNTED if name in counters
     }
@@ -58,19 +58,19 @@ def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tup
     return found
 
 
-#: Counters that a record has as they are.
+#: Counters that a record has unchanged.
 COUNTED = (
     "instructions", "control_instructions", "memory_instructions", "arithmetic_instructions", "fp32_instructions",
     "fp64_instructions", "integer_instructions", "flops", "shared_accesses", "global_load_bytes", "global_store_bytes",
     "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
     "cpu_major_faults", "graph_launches",
 )  # fmt: skip
-#: Figures of a profile that depend on time or on what else ran: they have no reference.
+#: Figures of a profile that depend on time or on what else ran, and so have no reference.
 _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 
 def is_held(name: str, unit: str) -> bool:
-    """Whether a metric of a profiled run may be held to a reference: counts, and ratios of counts."""
+    """Returns whether a metric of a profiled run may have a reference: counts, and ratios of counts."""
     plain = name.removeprefix(PROFILED)
     counted = unit in ("1", "B") and not plain.startswith("stall_") and plain not in _UNHELD
     return name.startswith(PROFILED) and counted
@@ -81,7 +81,7 @@ def _rounded(seconds: float) -> float:
 
 
 def longest(phases: dict[str, Moved], most: int) -> dict[str, Moved]:
-    """The longest phases, and all others as FURTHER."""
+    """Returns the longest phases; all others are added up as FURTHER."""
     in_order = sorted(phases.items(), key=lambda item: (item[0] == FURTHER, -item[1].seconds, item[0]))
     found = dict(in_order[:most])
     for _, moved in in_order[most:]:
@@ -90,14 +90,14 @@ def longest(phases: dict[str, Moved], most: int) -> dict[str, Moved]:
 
 
 def _most_frequent(calls: dict[str, int]) -> dict[str, int]:
-    """The NAMES most frequent calls, and all others as FURTHER."""
+    """Returns the NAMES most frequent calls; all others are added up as FURTHER."""
     in_order = sorted(calls.items(), key=lambda item: (item[0] == FURTHER, -item[1], item[0]))
     rest = sum(count for _, count in in_order[NAMES:])
     return dict(in_order[:NAMES]) | ({FURTHER: rest} if rest else {})
 
 
 def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
-    """The field `profile` of a record."""
+    """Returns the field `profile` of a record."""
 
     def moved(each: dict[str, Moved]) -> dict:
         return {
@@ -130,7 +130,7 @@ def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
 
 
 def _shortened(profile: Profile) -> list[str]:
-    """A note on each field of which a record does not have all names."""
+    """Returns a note on each field of which a record lacks some names."""
     names = {
         "kernels": (len(profile.kernels), KERNELS),
         "phases": (len(profile.phases), NAMES),
@@ -144,15 +144,16 @@ def _shortened(profile: Profile) -> list[str]:
     ]
 
 
-KERNELS = 50  # of a record, by time
-NAMES = 200  # of a record: phases, calls and counters of each
+KERNELS = 50  # most kernels in a record, by time
+NAMES = 200  # most phases, calls and counters in a record, each
 
 
 def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> list[dict]:
-    """Records of a profiled run with what the profiler saw; `unprofiled` are those of the same run without it.
+    """Returns records of a profiled run with what the profiler saw.
 
-    A profiler sees a whole run. Where that is one case, its figures are metrics of the case, called profiled_…, and may
-    be held to references; where it is several, they stand in `profile` of each, with the scope `run`.
+    `unprofiled` are records of the same run without it. A profiler sees a whole run. If the run is one case, the
+    figures are metrics of that case, called profiled_…, and may have references. If it is several, they are only in
+    `profile` of each, with the scope `run`.
     """
 
     def walls(records_):

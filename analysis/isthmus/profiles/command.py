@@ -1,10 +1,10 @@
-"""What profilers wrote, in one form: kernels, copies, migrations, page faults, API calls, counters.
+"""Reads the output of profilers in one form: kernels, copies, migrations, page faults, API calls, counters.
 
-`isthmus profile TOOL FOLDER` prints what any run of a profiler left, and so what `-S profiler=TOOL` left beside a
-record. docs/profiling.md says which figure comes from where.
+`isthmus profile TOOL FOLDER` prints the output of a profiler for any run, including what `-S profiler=TOOL` left next
+to a record. docs/profiling.md says where each figure comes from.
 """
-# read(tool, folder) takes one set of files per rank and gives a Profile, which as_record.amend(records, profile) writes
-# into the records of that run. Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute,
+# read(tool, folder) reads one set of files per rank into a Profile, and as_record.amend(records, profile) writes that
+# into the records of the run. Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute,
 # rocprofv3's csv, json and rocpd outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _READERS: dict[str, tuple[Callable[[pathlib.Path], Profile], tuple[str, ...]]] =
     "perf": (perf.read, (".perf",)),
 }
 TOOLS = tuple(_READERS)
-#: Reports that are read only once the tool has converted them, and how.
+#: Reports that can be read only after the tool has converted them, and the command for it.
 _REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
     "nsys": ((".nsys-rep", ".qdrep", ".qdstrm"), "nsys export --type=sqlite"),
     "ncu": ((".ncu-rep", ".nsight-cuprof-report"), "ncu --import FILE --csv --page raw"),
     "rocprofv3": ((".pftrace", ".otf2"), "rocprofv3 with --output-format rocpd or json"),
 }
-#: Tools that make what is read here from a report; rocprofv3 writes all of its formats in one run, in any order.
+#: Tools that convert reports to what is read here; rocprofv3 writes all its formats in one run, in any order.
 _EXPORTERS = ("nsys", "ncu")
-_COPIED_S = 2.0  # seconds that a report may be newer than its export: copies that keep no times
-_NAMED = 6  # files of one kind that are named
+_COPIED_S = 2.0  # seconds by which a report may be newer than its export: copies need not keep times
+_NAMED = 6  # most files of one kind that are named
 
 
 def _stem(path: pathlib.Path) -> pathlib.Path:
-    """What outputs of one process share: the folder, and the name before what a tool adds."""
+    """Returns the path that outputs of one process share: the folder, and the name without a tool's additions."""
     added = [f"_{ending}" for ending in rocprofv3.CSV] + list(rocprofv3.CSV)
     ending = next(filter(path.name.endswith, added), path.suffix)
     return path.with_name(path.name.removesuffix(ending).removesuffix("_results").rstrip("_") or "results")
@@ -55,7 +55,7 @@ def _stem(path: pathlib.Path) -> pathlib.Path:
 
 @dataclasses.dataclass
 class _Below:
-    """Folders and files below a folder, links followed, and what cannot be looked at."""
+    """Folders and files below a folder, following links, and what cannot be examined."""
 
     folder: pathlib.Path
     folders: list[pathlib.Path] = dataclasses.field(default_factory=list)
@@ -77,7 +77,7 @@ def _look_below(folder: pathlib.Path) -> _Below:
             except OSError as error:
                 why = load.DANGLING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
                 below.unseen.append(load.Skipped(str(path), why))
-    del below.folders[:1]  # the folder itself
+    del below.folders[:1]  # drops the folder itself
     below.files.sort()
     return below
 
@@ -87,7 +87,7 @@ def _real(path: pathlib.Path) -> str:
 
 
 def _once(folder: pathlib.Path, paths: list[pathlib.Path]) -> list[pathlib.Path]:
-    """Paths without those that links give to a file a second time; its own name is kept where it is one of them."""
+    """Returns paths without duplicates through links, keeping a file's own name where it is among them."""
     top = _real(folder)
     own_first = sorted(paths, key=lambda path: os.path.join(top, path.relative_to(folder)) != _real(path))
     first = {_real(path): path for path in reversed(own_first)}
@@ -95,8 +95,10 @@ def _once(folder: pathlib.Path, paths: list[pathlib.Path]) -> list[pathlib.Path]
 
 
 def _outputs(tool: str, below: _Below) -> list[pathlib.Path]:
-    """Files to read, under each of their names; of rocprofv3's formats the fullest of each process, since they say the
-    same."""
+    """Returns the files to read, under each of their names.
+
+    rocprofv3's formats contain the same, so only the fullest of each process is returned.
+    """
     found = below.ending_in(_READERS[tool][1])
     if tool != "rocprofv3":
         return found
@@ -106,14 +108,16 @@ def _outputs(tool: str, below: _Below) -> list[pathlib.Path]:
 
 
 def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
-    """Files of a folder that are read, each once."""
+    """Returns the files of a folder that are read, each once."""
     below = _look_below(folder)
     return _once(folder, _current(_outputs(tool, below), _stale(tool, below)))
 
 
 def read(tool: str, folder: pathlib.Path) -> Profile:
-    """All that a profiler left in a folder, added up; its `missing` says where that is not the whole run. Raises
-    ProfileError where that is nothing."""
+    """Adds up all that a profiler left in a folder; `missing` says why that is not the whole run.
+
+    Raises ProfileError if nothing can be read.
+    """
     if tool not in TOOLS:
         raise ProfileError(f"{tool!r} is no profiler that is known; choose from {', '.join(TOOLS)}")
     below = _look_below(folder)
@@ -141,7 +145,7 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         empty |= {_real(path)} if seen.empty() else set()
         of_ranks[_real(path)] = seen.ranks
         seen.missing = [_in_folder(folder, path, sentence) for sentence in seen.missing]
-        process = _stem(path) if tool == "rocprofv3" else path  # only rocprofv3 writes several files of one
+        process = _stem(path) if tool == "rocprofv3" else path  # only rocprofv3 writes several files for one
         parts.setdefault(process, []).append((path, added(Profile(tool), seen)))
     whole = passes.united(folder, [_process(folder, found) for found in parts.values()])
     _read_logs(whole, below)
@@ -161,18 +165,18 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
 
 
 def _process(folder: pathlib.Path, outputs: list[tuple[pathlib.Path, Profile]]) -> passes.Part:
-    """Outputs of one process as a part of the run."""
+    """Combines the outputs of one process into a part of the run."""
     paths, profiles = zip(*outputs)
     return passes.Part(paths[0], _names(folder, list(paths)), functools.reduce(added, profiles))
 
 
 def _in_folder(folder: pathlib.Path, path: pathlib.Path, sentence: str) -> str:
-    """A sentence on a file with the name that tells it from those of other ranks."""
+    """Replaces a file's name in a sentence with one that tells it from those of other ranks."""
     return sentence.replace(path.name, _names(folder, [path]), 1)
 
 
 def _read_logs(whole: Profile, below: _Below) -> None:
-    """Adds what the profiler admits in the logs next to its output."""
+    """Adds the losses that the profiler admits in the logs next to its output."""
     for path in below.files:
         if path.name == admissions.LOG:
             log = Profile(whole.tool)
@@ -181,14 +185,14 @@ def _read_logs(whole: Profile, below: _Below) -> None:
 
 
 def _unconverted(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[pathlib.Path]:
-    """Reports of which nothing that is read has the name."""
+    """Returns reports without a converted output of the same name."""
     converted = {_stem(path) for path in outputs}
     reports = below.ending_in(_REPORTS[tool][0]) if tool in _REPORTS else []
     return list({_stem(path): path for path in reports if _stem(path) not in converted}.values())
 
 
 def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path]) -> list[str]:
-    """A clause that names reports and what makes them readable; none where there are no reports."""
+    """Returns a clause that names unconverted reports and how to convert them; empty if there are none."""
     if not reports:
         return []
     verb = "was" if len(reports) == 1 else "were"
@@ -199,10 +203,11 @@ def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path]) -> li
 
 
 def _stale(tool: str, below: _Below) -> dict[pathlib.Path, pathlib.Path]:
-    """Exports that are older than the report of their name, and these reports."""
+    """Returns exports that are older than the report of the same name, with these reports."""
     if tool not in _EXPORTERS:
         return {}
-    reports = {_stem(path): path for path in sorted(below.ending_in(_REPORTS[tool][0]), key=_changed)}  # the newest
+    # The last one, the newest, is kept.
+    reports = {_stem(path): path for path in sorted(below.ending_in(_REPORTS[tool][0]), key=_changed)}
     exports = {path: reports.get(_stem(path)) for path in _outputs(tool, below)}
     return {
         path: report
@@ -212,7 +217,7 @@ def _stale(tool: str, below: _Below) -> dict[pathlib.Path, pathlib.Path]:
 
 
 def _changed(path: pathlib.Path) -> float:
-    """When a file was last written, in seconds; 0 where it is gone."""
+    """Returns when a file was last written, in seconds; 0 if it is gone."""
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -220,13 +225,13 @@ def _changed(path: pathlib.Path) -> float:
 
 
 def _current(outputs: list[pathlib.Path], stale: dict[pathlib.Path, pathlib.Path]) -> list[pathlib.Path]:
-    """Outputs without stale exports, whatever the name that a link gives them."""
+    """Returns outputs without stale exports, under any name that a link gives them."""
     old = {_real(path) for path in stale}
     return [path for path in outputs if _real(path) not in old]
 
 
 def _convert_again(tool: str, folder: pathlib.Path, stale: dict[pathlib.Path, pathlib.Path]) -> list[str]:
-    """A clause that names reports whose exports are stale, and what to do; none where there are no such reports."""
+    """Returns a clause that names reports with stale exports and what to do; empty if there are none."""
     if not stale:
         return []
     exports, reports = _names(folder, list(stale)), _names(folder, list(stale.values()))
@@ -239,7 +244,7 @@ def _convert_again(tool: str, folder: pathlib.Path, stale: dict[pathlib.Path, pa
 
 
 def _unseen(below: _Below) -> list[str]:
-    """A clause for each reason why something cannot be looked at."""
+    """Returns a clause for each reason why something cannot be examined."""
     reasons = grouped((each.why, pathlib.Path(each.path)) for each in below.unseen)
     return [
         f"{_names(below.folder, paths)}: {why}" + ("" if ";" in why else f"; {_ADVICE.get(why, _READABLE)}")
@@ -252,7 +257,7 @@ _READABLE = "make it readable, or move it away"
 
 
 def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str]:
-    """A clause for each reason why files that seem to be outputs are not read under their names."""
+    """Returns a clause for each reason why files that seem to be outputs are not read under their names."""
     read = _READERS[tool][1]
     reports = _REPORTS[tool][0] if tool in _REPORTS else ()
     converted = set(map(_stem, outputs))
@@ -265,7 +270,8 @@ def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str
         name = _up_to_ending(path.name, (*read, *reports))
         if name and name.lower().endswith(reports) and _stem(path.with_name(name)) in converted:
             continue
-        if not name and (tool == "rocprofv3" or not _is_sibling(path, known, alike)):  # it numbers processes: _silent()
+        # Names of rocprofv3 have numbers of processes, which _silent() compares.
+        if not name and (tool == "rocprofv3" or not _is_sibling(path, known, alike)):
             continue
         wanted = next((end for end in (*read, *reports) if name and name.lower().endswith(end)), read[0])
         found.append((inputs.unread_because(path.name, wanted, ", or move it away"), path))
@@ -273,8 +279,10 @@ def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str
 
 
 def _up_to_ending(name: str, endings: tuple[str, ...]) -> str | None:
-    """A name up to the first of these endings that it has before its end, or in capitals: stat.perf of stat.perf.gz;
-    None where it has none, and for what SQLite writes beside."""
+    """Returns a name up to the first of these endings, in any case: stat.perf for stat.perf.gz.
+
+    None if it has none, and for files that SQLite writes next to a database.
+    """
     if name.endswith(("-journal", "-wal", "-shm")):
         return None
     found = re.search(rf"({'|'.join(map(re.escape, endings))})(?![a-z])", name, re.IGNORECASE)
@@ -282,13 +290,12 @@ def _up_to_ending(name: str, endings: tuple[str, ...]) -> str | None:
 
 
 def _is_packed_twin(path: pathlib.Path, below: _Below) -> bool:
-    """Whether a packed file is there unpacked, too, as `gzip --keep` leaves it."""
+    """Returns whether the unpacked file exists next to a packed one, as after `gzip --keep`."""
     return inputs.packer(path.name) is not None and path.with_suffix("") in below.files
 
 
 def _is_sibling(path: pathlib.Path, known: set[pathlib.Path], alike: set[pathlib.Path]) -> bool:
-    """Whether a file's name, up to one of its dots, differs in numbers only from what was read, and is none of the
-    `known` names."""
+    """Returns whether a name, up to one of its dots, differs only in numbers from what was read and is not `known`."""
     parts = path.name.split(".")
     names = [path.with_name(".".join(parts[:end])) for end in range(1, len(parts) + 1) if parts[0]]
     return not known & set(names) and any(_numberless(name) in alike for name in names)
@@ -307,13 +314,13 @@ def _names(folder: pathlib.Path, paths: list[pathlib.Path]) -> str:
 def _silent(
     tool: str, below: _Below, outputs: list[pathlib.Path], with_figures: list[pathlib.Path], known: list[pathlib.Path]
 ) -> list[pathlib.Path]:
-    """Folders and files without a figure where others have some, whose names differ in a number only: ranks, nodes.
+    """Returns folders and files without a figure where others, with names that differ in a number, have some.
 
-    Those in which some file is `known` to be missing are not named again.
+    Such names are those of ranks and nodes. Places in which some file is `known` to be missing are left out.
     """
     speaking = {place for path in with_figures for place in (path, *path.parents)}
     places = [*below.folders]
-    if tool != "rocprofv3":  # which writes a file for each kind of event, and for each process that a rank starts
+    if tool != "rocprofv3":  # rocprofv3 writes a file for each kind of event, and for each process of a rank
         places += outputs
     families = grouped((_numberless(place), place) for place in places)
     explained = {place for path in known for place in (path, *path.parents)}
@@ -323,7 +330,7 @@ def _silent(
 
 
 def _lacking(tool: str, below: _Below, outputs: list[pathlib.Path], seen: dict[pathlib.Path, Ranks]) -> list[str]:
-    """Sentences on ranks of which there is nothing; what is there and cannot be read is named elsewhere."""
+    """Returns sentences on ranks without any output; unreadable output is reported elsewhere."""
     reports = below.ending_in(_REPORTS[tool][0]) if tool in _REPORTS else []
     unseen = [pathlib.Path(each.path) for each in below.unseen]
     files = [(path, _stem(path)) for path in [*outputs, *reports]]
@@ -333,9 +340,9 @@ def _lacking(tool: str, below: _Below, outputs: list[pathlib.Path], seen: dict[p
 
 
 def _say_formats(whole: Profile, below: _Below, found: list[pathlib.Path]) -> None:
-    """What of rocprofv3's output was not read, and what may have been read twice."""
+    """Notes which output of rocprofv3 was not read, and which may have been read twice."""
     folder = below.folder
-    held = [_stem(path) for path in found if path.suffix != ".csv"]  # these formats hold it all
+    held = [_stem(path) for path in found if path.suffix != ".csv"]  # these formats contain everything
     read_here = {_real(path) for path in found}
     for path in below.ending_in(("_trace.csv",)):
         mine = any(path.parent == stem.parent and path.name.startswith(f"{stem.name}_") for stem in held)
@@ -357,7 +364,7 @@ _COLUMNS = {
 
 
 def table(seen: Profile) -> output.Table:
-    """Figures, kernels and named phases, the longest first; the text has the first of each."""
+    """Makes a table of figures, kernels and named phases, the longest first; the text has the first of each."""
     figure_rows: list[dict[str, Any]] = [
         {"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in as_record.figures(seen).items()
     ]
@@ -416,11 +423,11 @@ def _lines_of_phases(phases: dict[str, Moved]) -> list[str]:
 
 
 def _seconds(kernel: Kernel) -> str:
-    return f"{kernel.seconds:.6f}" if kernel.seconds else "-"  # nothing takes no time: it is not known
+    return f"{kernel.seconds:.6f}" if kernel.seconds else "-"  # kernels take time, so 0 means unknown
 
 
 def _named(head: str, name: str) -> list[str]:
-    """A line with a name at its end, which may be long: it goes on below."""
+    """Returns lines that end in a name; a long name continues below."""
     text = spelling.printable(spelling.shorten(name, 160))
     room = output.WIDTH - len(head) - 2
     first, *more = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
@@ -438,6 +445,6 @@ def run(asked) -> int:
     if not asked.folder.is_dir():
         raise ProfileError(f"{asked.folder}: no such folder; name the one that the profiler wrote")
     seen = read(asked.tool, asked.folder)
-    asked.doubts = seen.missing  # for the exit code: isthmus.cli
+    asked.doubts = seen.missing  # decides the exit code in isthmus.cli
     output.write(asked, table(seen))
     return exits.PASSED

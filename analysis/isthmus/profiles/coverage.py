@@ -1,4 +1,4 @@
-"""Figures that only some ranks or processes of a run have: they are withheld, and a sentence says who lacks what."""
+"""Coverage of a run: figures that only some ranks or processes have are withheld, and a sentence says who lacks it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from isthmus import spelling
 from isthmus.groups import grouped
 from isthmus.profiles.profile import Figure, Profile, added
 
-_NAMED = 6  # of what is lacking
+_NAMED = 6  # most lacking things that are named
 
 
 def together(parts: Sequence[tuple[str, Profile]]) -> Profile:
-    """Adds the named parts of a run; says what some of them lack and others have, and marks it as withheld."""
+    """Adds up the named parts of a run; reports what only some of them have, and marks it as withheld."""
     whole = functools.reduce(added, (part for _, part in parts))
     lacking = [(name, _lacking(part, whole)) for name, part in parts]
     for _, figures in lacking:
@@ -26,7 +26,7 @@ def together(parts: Sequence[tuple[str, Profile]]) -> Profile:
 
 
 def _sum_of(parts: Sequence[tuple[str, Profile]]) -> str:
-    """How many parts were added, and how far the time in kernels of the slowest lies from that of the fastest."""
+    """Describes how many parts were added, and the kernel time of the fastest and the slowest."""
     said = f"figures are the sum of {spelling.counted(len(parts), 'part')}: {', '.join(n for n, _ in parts[:_NAMED])}"
     said += ", …" if len(parts) > _NAMED else ""
     seconds = sorted((sum(kernel.seconds for kernel in part.kernels.values()), name) for name, part in parts)
@@ -35,15 +35,16 @@ def _sum_of(parts: Sequence[tuple[str, Profile]]) -> str:
 
 
 def _lacking(part: Profile, whole: Profile) -> dict[str, Figure]:
-    """What a part lacks of all that was measured in the run, and the figures that are made of it."""
-    # rocprofv3 measures kernels, and a process may have none; other tools measure the same in each process.
+    """Returns what a part lacks of all that was measured in the run, with the figures that depend on it."""
+    # A process of rocprofv3 may have no kernels, so it has no times of any. Other tools measure the same in each
+    # process.
     concerned = part.kernels or part.counters or part.tool != "rocprofv3"
     found = {what: figure for what, figure in sorted(whole.measured.items()) if what not in part.measured}
     return (found if concerned else {}) | dict(_without_sizes(part, whole))
 
 
 def _without_sizes(part: Profile, whole: Profile) -> Iterator[tuple[str, Figure]]:
-    """Kinds of copies of which the part lacks sizes and the run has some, unless that was said of parts of the part."""
+    """Yields kinds of copies that have sizes in the run but not in this part, unless a part of it reported that."""
     for field in ("copies", "migrations"):
         for kind, moved in sorted(getattr(part, field).items()):
             figure = (field, f"{kind} bytes")
@@ -61,12 +62,12 @@ def _sentence(names: list[str], whats: tuple[str, ...]) -> str:
 
 
 def withhold(whole: Profile) -> None:
-    """Takes what is marked as withheld out of a profile."""
+    """Removes the withheld figures from a profile."""
     for field, key in whole.withheld:
         if field == "kernels" and key:
             for kernel in whole.kernels.values():
                 setattr(kernel, key, 0.0 if key == "seconds" else None)
-        elif key:  # bytes of copies have no key: Moved itself knows whether all have a size
+        elif key:  # bytes of copies have no key: Moved knows whether all have a size
             getattr(whole, field).pop(key, None)
         else:
             getattr(whole, field).clear()

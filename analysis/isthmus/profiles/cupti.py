@@ -1,4 +1,4 @@
-"""What libisthmus-cupti (src/trace/cupti_counts.cpp) writes of a process."""
+"""Reader of the output of libisthmus-cupti (src/trace/cupti_counts.cpp) for a process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 
-#: What every process counts, if only to find none, and the figure of a profile that has it.
+#: Events that every process counts, even if there are none, with the figure of a profile for each.
 _MEASURED = {
     "kernels": ("kernels", ""), "copies": ("copies", ""), "copies between devices": ("copies", "p2p"),
     "runtime calls": ("api_calls", ""), "page faults": ("page_faults", ""), "migrations": ("migrations", ""),
 }  # fmt: skip
 _OF_MEMORY = {"page faults", "migrations"}
-#: What is not counted where CUPTI refused a call; any other refused call is the name of what is not counted.
+#: Events that are not counted if CUPTI refused a call; any other refused call stands for itself.
 _NEEDS = {
     "cuptiSubscribe": {"runtime calls", *_OF_MEMORY},
-    "contexts": _OF_MEMORY,  # whose creation is when unified memory is asked for
+    "contexts": _OF_MEMORY,  # their creation asks for unified memory
     "cuptiActivityRegisterCallbacks": _MEASURED.keys() - {"runtime calls"},
 }
-_MOST = 16 * inputs.MIB  # it has counts by name, not one entry for each event
+_MOST = 16 * inputs.MIB  # it has counts by name rather than an entry for each event
 
 
 def read(path: pathlib.Path) -> Profile:
-    """What libisthmus-cupti wrote of one process."""
+    """Reads the output of libisthmus-cupti for one process. Raises ProfileError for anything else."""
     profile = Profile("cupti")
     try:
         content = json.loads(text_of(path, _MOST))
@@ -75,10 +75,10 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _add_errors(profile: Profile, where: str, errors: list[str]) -> None:
-    """Files what CUPTI refused to count, and what it did count. Where unified memory was refused, its zeros are no
-    figures.
+    """Notes what CUPTI refused to count, and what it did count.
 
-    A machine without such counters is no loss, since then there is no figure of it.
+    If unified memory was refused, its zeros are no figures. A machine without such counters is no loss, since then
+    there is no figure.
     """
     refused: set[str] = set()
     for error in errors:

@@ -1,4 +1,4 @@
-"""SQLite files of profilers."""
+"""Reader of profilers' SQLite files."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from isthmus import inputs
 from isthmus.profiles.profile import ProfileError
 from isthmus.tables import output
 
-#: End of a table's name that tells the process it is of: rocpd_string_00006409_00d1_70d1_a5cb_b5ab88214544.
+#: End of a table's name that identifies its process: rocpd_string_00006409_00d1_70d1_a5cb_b5ab88214544.
 _SUFFIX = re.compile(r"_[0-9a-f_]{8,}$")
 
 
-_ROW = 6  # bytes that a row takes at least: a cell and the pointer to it
-_RECENT = 256  # texts that are kept as they were last asked for
-_STEPS = 1_000_000  # instructions of SQLite from one look at their number to the next
+_ROW = 6  # fewest bytes of a row: a cell and the pointer to it
+_RECENT = 256  # most recent texts that are kept as strings
+_STEPS = 1_000_000  # SQLite instructions between two checks of their number
 
 
 def _locked(error: Exception) -> str | None:
-    """What to say of an error that another program's lock is the cause of."""
+    """Explains an error that another program's lock causes; None for other errors."""
     if isinstance(error, sqlite3.OperationalError) and "is locked" in str(error):
         return "another program writes in it, as the profiler does until it ends; wait for that, or copy the file"
     return None
 
 
 class Texts:
-    """Texts by number, side by side: as a dict of str, a million short ones would take many times their file."""
+    """Texts by number, stored contiguously: a dict of a million short ones would take many times their file's size."""
 
     def __init__(self, numbered: Iterable[tuple[object, object]]):
         self._text = bytearray()
@@ -51,7 +51,7 @@ class Texts:
         return len(self._numbers)
 
     def get(self, number: object, otherwise: str = "") -> str:
-        """Text of a number; where several have it, the last."""
+        """Returns the text of a number; the last if several have it, `otherwise` if none has."""
         if number not in self._recent:
             text = self._find(number) if isinstance(number, int) else None
             if text is None:
@@ -70,27 +70,27 @@ class Texts:
 
 
 class Database:
-    """Tables of an SQLite file that may be absent or lack columns; every value is given as it stands.
+    """Tables of an SQLite file, which may be absent or lack columns; values are returned as they are stored.
 
-    Some tools write each table once for every process, with the process behind its name: `suffixes` lists these ends,
-    and "" for tables without one. A view that joins such tables is not read beside them.
+    Some tools write each table once per process, with the process at the end of its name: `suffixes` lists these ends,
+    and "" for tables without one. A view that joins such tables is not read in addition.
 
-    Whatever the file holds, reading ends: views and virtual tables, which compute their rows, are never asked, and
-    neither the rows of a table nor its texts can be more than the bytes of the file allow.
+    Reading ends whatever the file contains. Views and virtual tables, which compute their rows, are never queried, and
+    neither the rows of a table nor its texts may exceed what the file's size allows.
     """
 
     def __init__(self, path: pathlib.Path):
         self.path = path
-        self._steps = 0  # millions that the statement that is running has done
+        self._steps = 0  # millions of instructions of the current statement
         try:
             inputs.open_file(path).close()  # SQLite would wait for a FIFO
             real = path.resolve()
-            parts = (real, real.with_name(f"{real.name}-wal"))  # what was written last
+            parts = (real, real.with_name(f"{real.name}-wal"))  # the WAL has what was written last
             self._size = sum(part.stat().st_size for part in parts if part.exists())
             self.connection = sqlite3.connect(f"{real.as_uri()}?mode=ro", uri=True)
             self.connection.set_progress_handler(self._goes_on_too_long, _STEPS)
             self.connection.execute("PRAGMA query_only = 1")
-            # SQLite refuses a schema whose type and name are not those of the SQL.
+            # SQLite refuses a schema whose type and name are not those in the SQL.
             found = self.connection.execute(
                 "SELECT name, type = 'table' AND sql LIKE 'CREATE TABLE%' FROM sqlite_master "
                 "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
@@ -115,7 +115,7 @@ class Database:
         self.connection.close()
 
     def unread(self, known, ignored) -> dict[str, int]:
-        """Rows of each table that is not known, nor begins as one that is no list of events; empty tables are none."""
+        """Returns rows by table, of tables that are neither known, nor begin as one without events, nor are empty."""
         found: dict[str, int] = {}
         for table in self.tables:
             plain = _SUFFIX.sub("", table)
@@ -126,7 +126,7 @@ class Database:
         return found
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table. Raises ProfileError for a view or a virtual table of this name."""
+        """Returns whether there is such a table. Raises ProfileError for a view or a virtual table of this name."""
         if table in self._computed:
             raise ProfileError(
                 f"{self.path.name}: {table} is a view or a virtual table, so not what the profiler writes"
@@ -134,7 +134,7 @@ class Database:
         return table in self.tables
 
     def count(self, table: str) -> int:
-        """Rows of a table; 0 where there is no such table."""
+        """Returns the number of rows of a table; 0 if there is no such table."""
         if not self.has(table):
             return 0
         with self._readable(table):
@@ -144,9 +144,9 @@ class Database:
         return rows
 
     def rows(self, table: str, columns) -> Iterator[dict]:
-        """The columns of a table that it has, null for those it lacks; none where there is no such table.
+        """Yields rows with the given columns, None for those the table lacks; nothing if there is no such table.
 
-        One row at a time, so that memory does not grow with the table.
+        Rows come one at a time, so that memory does not grow with the table.
         """
         if not self.has(table):
             return
@@ -162,7 +162,7 @@ class Database:
                 yield dict(zip(columns, row))
 
     def texts(self, table: str, number: str, text: str) -> Texts:
-        """Texts of a table by their number."""
+        """Returns the texts of a table by their number."""
         return Texts((row[number], row[text]) for row in self.rows(table, (number, text)))
 
     def _most_rows(self) -> int:
@@ -178,7 +178,10 @@ class Database:
         return self.connection.execute(statement)
 
     def _goes_on_too_long(self) -> bool:
-        """Counts millions of instructions of one statement: a row takes fewer than 50."""
+        """Counts millions of instructions of one statement, and returns whether they are too many.
+
+        A row takes fewer than 50.
+        """
         self._steps += 1
         return self._steps > 10 + 50 * self._most_rows() // _STEPS
 

@@ -1,4 +1,4 @@
-"""Nsight Compute: the raw page of its report as CSV."""
+"""Reader of Nsight Compute's report, from its raw page as CSV."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from isthmus.profiles import admissions
 from isthmus.profiles.numerals import Numerals
 from isthmus.profiles.profile import Profile, ProfileError, lines_of, whole
 
-LAUNCHES = 200  # that are counted; each is run again and again
-# Metrics that are asked for, and what they are here. Names as in Nsight Compute's table of nvprof's metrics.
+LAUNCHES = 200  # most launches that are counted; each is run again and again
+# Metrics to request, with their names here. Their names in Nsight Compute are from its table of nvprof's metrics.
 _FLOPS = {
     **{f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": times
        for op, times in (("fadd", 1), ("fmul", 1), ("ffma", 2), ("dadd", 1), ("dmul", 1), ("dfma", 2))}
@@ -46,13 +46,14 @@ _UNITS = {
     "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "inst": 1, "cycle": 1, "sector": 1,
     "register/thread": 1, "byte/block": 1, "Kbyte/block": 1e3, "warp": 1, "request": 1, "inst/warp": 1,
 }  # fmt: skip
-_COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", "request")  # units without fractions
+# Units of values without fractions.
+_COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", "request")
 
 
 def read(path: pathlib.Path) -> Profile:
-    """The raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Lines of others before it are left out.
+    """Reads the raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Skips other lines before it.
 
-    Two passes over the file, so that memory does not grow with it: the first learns how its numbers are written.
+    The file is read twice, so that memory does not grow with it: the first pass learns how its numbers are written.
     """
     profile = Profile("ncu")
     page = _Page(path, profile)
@@ -92,7 +93,7 @@ def _measure(profile: Profile, metrics: list[str]) -> None:
 
 
 class _Page:
-    """The table of a file: names of columns, their units, and rows that are read anew each time."""
+    """Table of a file: names of columns, their units, and rows that are read again each time."""
 
     def __init__(self, path: pathlib.Path, profile: Profile):
         self.path, self.profile, self.start = path, profile, 0
@@ -127,7 +128,7 @@ class _Page:
             raise ProfileError(f"{self.path.name}: cut short, or no CSV ({error})") from None
 
     def rows(self) -> Iterator[list[str]]:
-        """One row for each launch, without lines that ncu itself says are none; up to a second table."""
+        """Yields one row per launch, without messages of ncu, up to a second table."""
         for row in itertools.islice(self._table(), 2, None):
             if "ID" in row and "Kernel Name" in row:
                 self.profile.lack(
@@ -149,7 +150,7 @@ def _leave_out(profile: Profile, header: list[str]) -> None:
 def _values(
     profile: Profile, row: dict[str, str], units: dict[str, str], numerals: Numerals, where: str, unread: set[str]
 ) -> dict[str, float]:
-    """The metrics of a launch in base units; what cannot be read is left out, and counted for a note."""
+    """Returns the metrics of a launch in base units; unreadable ones are left out and counted for a note."""
     values = {}
     for metric in METRICS:
         text = row.get(metric, "").strip()
@@ -170,7 +171,7 @@ def _values(
 
 
 def _conclude(profile: Profile, weighted: dict[str, float], rows: int) -> None:
-    """What all kernels together say."""
+    """Sets the counters that are means over all kernels, and notes the limit on launches."""
     cycles = profile.counters.get("cycles")
     for name, total in weighted.items():
         profile.counters[name] = total / cycles if cycles else total / max(1, rows)
@@ -190,7 +191,7 @@ def _add_kernel(profile: Profile, name: str, values: dict, weighted: dict[str, f
             kernel.shared_bytes = round(value)
         elif called == "seconds":
             kernel.seconds += value
-        elif called.startswith("stall_"):  # ratios: averaged by cycles
+        elif called.startswith("stall_"):  # ratios are averaged by cycles
             weighted[called] = weighted.get(called, 0.0) + value * cycles
         else:
             factor = _FLOPS.get(metric, 1)

@@ -1,4 +1,4 @@
-"""Nsight Systems: its SQLite export, by NVIDIA's export schema."""
+"""Reader of Nsight Systems' SQLite export, by NVIDIA's export schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READ = frozenset(
      "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS",
      "DIAGNOSTIC_EVENT", "MPI_RANKS", "MPI_COMMUNICATORS")
 )  # fmt: skip
-#: Beginnings of tables that list no events: names, the machine, what nsys did itself.
+#: Prefixes of tables that list no events: names, the machine, what nsys did.
 _NO_EVENTS = (
     "ENUM_", "META_DATA", "TARGET_INFO", "EXPORT_META", "ANALYSIS_", "ProcessStreams", "PROCESSES", "ThreadNames",
     "UnionValue", "PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
@@ -26,7 +26,7 @@ _NO_EVENTS = (
 
 
 def read(path: pathlib.Path) -> Profile:
-    """An SQLite export of Nsight Systems: `nsys profile --export=sqlite` or `nsys export --type=sqlite`."""
+    """Reads an SQLite export of Nsight Systems: `nsys profile --export=sqlite` or `nsys export --type=sqlite`."""
     profile = Profile("nsys")
     with Database(path) as database:
         strings = database.texts("StringIds", "id", "value")
@@ -54,7 +54,7 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _ranks(database: Database) -> Ranks:
-    """Ranks that were seen and the size of the largest communicator, where MPI was traced."""
+    """Returns the ranks that were seen and the size of the largest communicator, if MPI was traced."""
     numbers = {row["rank"] for table in ("MPI_RANKS", "MPI_COMMUNICATORS") for row in database.rows(table, ("rank",))}
     sizes = {row["size"] for row in database.rows("MPI_COMMUNICATORS", ("size",))}
 
@@ -65,14 +65,14 @@ def _ranks(database: Database) -> Ranks:
 
 
 def _diagnostics(profile: Profile, database: Database) -> None:
-    """What nsys itself said: that it lost events, or a warning."""
+    """Notes what nsys reported: lost events, or a warning."""
     labels = {row["id"]: str(row["label"]) for row in database.rows("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ("id", "label"))}
     for row in database.rows("DIAGNOSTIC_EVENT", ("severity", "text")):
         admissions.say(profile, database.path, str(row["text"]), labels.get(row["severity"], ""))
 
 
 def _graphs(profile: Profile, database: Database) -> None:
-    """Launches of CUDA graphs that were traced as a whole, as nsys does by itself."""
+    """Adds launches of CUDA graphs that were traced as a whole, which is nsys's default."""
     where = f"{database.path.name}, CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
     launches, seconds = 0, 0.0
     for row in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end")):

@@ -1,4 +1,4 @@
-"""Numbers as tools write them in the locale of their user: 1,234.5 and 1.234,5 are the same amount."""
+"""Numbers as tools write them in the user's locale: 1,234.5 and 1.234,5 are the same amount."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from isthmus import spelling
 from isthmus.profiles.profile import ProfileError, real
 
-_BLANKS = "\u00a0\u202f\u2009' ’"  # which group thousands and nothing else
+_BLANKS = "\u00a0\u202f\u2009' ’"  # characters that can only group thousands
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _POINT = {",": ".", ".": ","}
 
 
 def _decimal_sign(text: str) -> str | None:
-    """The sign of a file's fractions, as one of its numbers shows by itself; None where it shows nothing."""
+    """Returns the decimal sign that a number reveals on its own; None if it reveals none."""
     signs = re.findall("[.,]", text)
     if not signs or not re.fullmatch(r"[+-]?[\d.,]+", text):
         return None
@@ -26,16 +26,16 @@ def _decimal_sign(text: str) -> str | None:
 
 
 class Numerals:
-    """Reads the numbers of one file. Some of them show which sign its fractions have; that decides about the others."""
+    """Reader of the numbers of one file. Numbers that reveal the file's decimal sign decide about the others."""
 
     def __init__(self, texts):
         signs = {sign for text in texts if (sign := _decimal_sign(_plain(text)))}
         self.sign = signs.pop() if len(signs) == 1 else None
 
     def number(self, text: str, where: str, *, whole: bool = False) -> float:
-        """The amount; `whole` says that it has no fraction, so that a sign in it groups thousands.
+        """Returns the amount; `whole` says that it has no fraction, so that a sign in it groups thousands.
 
-        Raises ProfileError for what is no number, or can be two.
+        Raises ProfileError for text that is no number, or can be read as two.
         """
         plain = _plain(text)
         sign = _decimal_sign(plain)
@@ -49,7 +49,7 @@ class Numerals:
         return real(f"{re.sub('[.,]', '', integer)}.{fraction or 0}", where)
 
     def _sign_of_ambiguous(self, plain: str, where: str, whole: bool) -> str:
-        """Of a number with one sign and three digits behind it."""
+        """Returns the decimal sign of a number with one sign and three digits behind it."""
         seen = re.findall("[.,]", plain)[0]
         if whole and self.sign == seen:
             raise ProfileError(f"{where}: a count of {plain!r} has a fraction, or its thousands are grouped by the "
@@ -63,6 +63,6 @@ class Numerals:
 
 
 def _plain(text: str) -> str:
-    """Without the blanks that group thousands; other blanks stay, and make it no number."""
+    """Removes blanks that group thousands; other blanks stay, and make the text no number."""
     text = text.strip()
     return re.sub(f"(?<=\\d)[{_BLANKS}](?=\\d{{3}}(?!\\d))", "", text)

@@ -1,6 +1,6 @@
-"""Passes of rocprofv3: it runs a program once for each set of counters, and writes each run to pmc_1, pmc_2, ….
+"""Passes of rocprofv3, which runs a program once for each set of counters and writes each run to pmc_1, pmc_2, ….
 
-The runs are of the same program, so a profile has the counters of all passes, and everything else once.
+All runs are of the same program, so a profile has the counters of all passes, and everything else once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from isthmus.profiles.coverage import together
 from isthmus.profiles.profile import Profile
 
 _PASS = re.compile(r"(?:pmc|pass)_?([0-9]{1,6})", re.IGNORECASE)
-_SAME = ("copies", "migrations", "page_faults", "api_calls", "phases", "busy")  # what every pass sees
+_SAME = ("copies", "migrations", "page_faults", "api_calls", "phases", "busy")  # fields that every pass has
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What one process left: a file of it, the names of all its files, and what they come to."""
+    """Output of one process: a file of it, the names of all its files, and its profile."""
 
     path: pathlib.Path
     name: str
@@ -30,7 +30,7 @@ class Part:
 
 
 def united(folder: pathlib.Path, parts: Sequence[Part]) -> Profile:
-    """What the parts of a run come to together: processes are added, passes of one run are laid over each other."""
+    """Combines the parts of a run: processes are added, and passes of one run are overlaid."""
     runs: dict[tuple, dict[int, list[Part]]] = collections.defaultdict(dict)
     for part in parts:
         run, number = _place(folder, part.path) if part.profile.tool == "rocprofv3" else ((), 0)
@@ -44,7 +44,7 @@ def _name(folder: pathlib.Path, place: pathlib.Path) -> str:
 
 
 def _place(folder: pathlib.Path, path: pathlib.Path) -> tuple[tuple[str, ...], int]:
-    """The folder in which a run's passes are, as parts of its path, and the pass that a file is of; 0: it has none."""
+    """Returns the folder of a run's passes, as parts of its path, and the pass of a file; 0 if it has none."""
     parts = path.relative_to(folder).parts[:-1]
     for depth, part in enumerate(parts):
         if match := _PASS.fullmatch(part):
@@ -85,7 +85,7 @@ def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
 
 
 def _lay_over(result: Profile, each: Profile) -> None:
-    """Adds the counters of a pass, and what it alone knows of kernels."""
+    """Adds the counters of a pass, and what only that pass knows of kernels."""
     for field, add in (("counters", result.add_counter), ("counted", result.count_launch),
                        ("left_out", result.leave_out)):  # fmt: skip
         for name in [name for name in getattr(each, field) if name not in getattr(result, field)]:
@@ -99,7 +99,7 @@ def _lay_over(result: Profile, each: Profile) -> None:
 
 
 def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:
-    """What every pass of a program has as often as the others, and these have not: how often, by pass."""
+    """Returns amounts, by pass, that should be equal in all passes of a program but are not."""
     counts = {
         "processes": {number: len(processes) for number, processes in sorted(passes.items())},
         "kernels": {number: len(each.kernels) for number, each in of.items()},
@@ -108,7 +108,7 @@ def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, 
     }
     found = {}
     for what, amounts in counts.items():
-        # Passes may be told to trace nothing; each is there for its counters.
+        # Passes may be told to trace nothing, but each has counters.
         seen = grouped((n, number) for number, n in amounts.items() if n or what == "launches with counters")
         if len(seen) > 1:
             found[f"unlike numbers of {what}"] = {numbers[0]: n for n, numbers in sorted(seen.items())}

@@ -1,4 +1,4 @@
-"""perf stat: its CSV, as perf-stat(1) has it."""
+"""Reader of perf stat's CSV, as perf-stat(1) describes it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ EVENTS = (
     "dTLB-load-misses", "instructions", "cycles", "LLC-load-misses",
 )  # fmt: skip
 _LETTERS = "[ukhGHIpPSDWebR]+"  # perf-list(1), "Event modifiers"
-#: cycles:u and cpu_core/cycles:u/, as well as cpu_core/cycles/u.
+#: Events with modifiers: cycles:u and cpu_core/cycles:u/, as well as cpu_core/cycles/u.
 _MODIFIER = re.compile(rf"(?P<name>.+):(?P<letters>{_LETTERS})(?P<end>/?)")
 _MODIFIER_OF_UNIT = re.compile(rf"(?P<name>[^/]+/.*)(?P<end>/)(?P<letters>{_LETTERS})")
-#: Modifiers that count a part; without any, all is counted.
+#: Modifiers that restrict counting to a part; without any, everything is counted.
 _MODES = {"u": "in user mode", "k": "in the kernel", "h": "in the hypervisor", "G": "in guests", "H": "on the host"}
-_BEGIN = "# started on"  # how perf begins the output of each run
+_BEGIN = "# started on"  # first line that perf writes for each run
 _UNITS = {"": 1, "msec": 1e-3, "sec": 1, "usec": 1e-6, "ns": 1e-9}
 
 
 def read(path: pathlib.Path) -> Profile:
-    """The CSV of `perf stat -x ';'`: value; unit; event; time it was counted; share of the time; …
+    """Reads the CSV of `perf stat -x ';'`: value; unit; event; time it was counted; share of the time; …
 
-    With `-r` the deviation between runs stands before the time.
-    A line that cannot be read costs its own figure only: a note says which. Raises ProfileError where none can be read.
+    With `-r` the deviation between runs comes before the time. An unreadable line costs only its own figure, and a note
+    names it. Raises ProfileError if no line can be read.
     """
     profile = Profile("perf")
     rows = _lines(path, profile)
@@ -72,11 +72,11 @@ def read(path: pathlib.Path) -> Profile:
 
 
 class _Unknown(ProfileError):
-    """A whole line of which no figure is made."""
+    """Line from which no figure is made."""
 
 
 def _lines(path: pathlib.Path, profile: Profile) -> Iterator[tuple[int, list[str]]]:
-    """Numbers and fields of lines that are no comment, up to a second run."""
+    """Yields numbers and fields of lines that are no comment, up to a second run."""
     begun = False
     for number, line in enumerate(lines_of(path, profile), 1):
         if line.startswith(_BEGIN):
@@ -94,13 +94,13 @@ def _has_deviation(fields: list[str]) -> bool:
 
 
 def _without_modifier(event: str) -> tuple[str, str]:
-    """An event without its modifiers, and their letters."""
+    """Returns an event without its modifiers, and their letters."""
     found = _MODIFIER.fullmatch(event) or _MODIFIER_OF_UNIT.fullmatch(event)
     return (found["name"] + found["end"], found["letters"]) if found else (event, "")
 
 
 def _lack(event: str, value: str, lacking: dict[str, dict[str, None]]) -> None:
-    """Files an event that was not counted by the reason."""
+    """Adds an event that was not counted to `lacking`, under the reason."""
     why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
     events = lacking.setdefault(why, {})
     if len(events) < MOST_NAMES:
@@ -115,8 +115,11 @@ def _check_number(called: str, seen: dict[str, list[set[str]]], where: str) -> N
 def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str,
               lacking: dict[str, dict[str, None]], parts: dict[str, list[str]],
               seen: dict[str, list[set[str]]]) -> None:  # fmt: skip
-    """`lacking`: by the reason, events that were not counted; `parts`: by where, events of which a part was; `seen`: by
-    the figure, modes in which it was counted so far."""
+    """Adds the figure of a line.
+
+    `lacking` has events that were not counted, by reason; `parts` events of which a part was counted, by which part;
+    `seen` the modes in which each figure was counted so far.
+    """
     if len(fields) < 3:
         raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
     value, unit, event = fields[:3]
@@ -129,7 +132,7 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         raise ProfileError(f"{where}: a time or a processor stands before the figures, as perf stat -I and -A write "
                            "them; run it without")  # fmt: skip
     if not event:
-        return  # a figure that perf derives from others, on a line of its own
+        return  # perf derives this figure from others, on a line of its own
     if unit not in _UNITS:
         raise _Unknown(f"{where}: {event} is in {unit!r}, which is not known")
     modes = [_MODES[letter] for letter in letters if letter in _MODES]

@@ -1,4 +1,4 @@
-"""What a profiler saw of a run, in one form: kernels, copies, migrations, page faults, API calls, counters."""
+"""Common form of a profiler's output: kernels, copies, migrations, page faults, API calls, counters."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from collections.abc import Iterator
 
 from isthmus import Error, inputs, spelling
 
-#: Metrics of a record that a profiler's figures become begin so.
+#: Prefix of the metrics that a profiler's figures become in a record.
 PROFILED = "profiled_"
 
 
 class ProfileError(Error):
-    """A profiler's output that cannot be taken; says which file and why."""
+    """Profiler's output that cannot be read; says which file and why."""
 
 
-_NAMED = 12  # things left out that a note names
+_NAMED = 12  # most left-out things that a note names
 _MOST_NOTES = 100
 _MOST_LACKING = 20
-#: Names of a kind that a profile tells apart: a program may name a range after each of a million steps.
+#: Most names of a kind that are told apart: a program may name a range after each of a million steps.
 MOST_NAMES = 10_000
-FURTHER = "(further names)"  # under which all other kernels, phases or calls are added up
+FURTHER = "(further names)"  # name under which all other kernels, phases or calls are added up
 _LONGEST_NAME = 4096
 
 
@@ -49,9 +49,9 @@ class Kernel:
 @dataclasses.dataclass
 class Moved:
     count: int = 0
-    bytes: float | None = None  # null where the profiler reports none
+    bytes: float | None = None  # None where the profiler reports none
     seconds: float = 0.0
-    unsized: int = 0  # of the count, without bytes
+    unsized: int = 0  # part of the count without bytes
 
     def add(self, bytes_: float | None, seconds: float, count: int = 1, unsized: int = 0) -> None:
         self.count += count
@@ -62,12 +62,12 @@ class Moved:
 
     @property
     def whole_bytes(self) -> float | None:
-        """Bytes, where all that was counted has them."""
+        """Bytes, if everything counted has them; otherwise None."""
         return None if self.unsized else self.bytes
 
 
 class Spans:
-    """Begins and ends in seconds, 16 bytes each pair: a long run has millions."""
+    """Begins and ends in seconds, 16 bytes a pair because a long run has millions."""
 
     def __init__(self) -> None:
         self.begins, self.ends = array.array("d"), array.array("d")
@@ -77,7 +77,7 @@ class Spans:
         self.ends.append(end)
 
     def in_order(self) -> Iterator[tuple[float, float]]:
-        """Pairs by their begin; profilers mostly write them so."""
+        """Yields pairs ordered by their begin, as profilers mostly write them."""
         begins = self.begins
         if all(begins[i - 1] <= begins[i] for i in range(1, len(begins))):
             return zip(begins, self.ends)
@@ -87,44 +87,47 @@ class Spans:
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """Ranks of MPI that a report says that it saw, and how many the run had at least; 0 where it says nothing."""
+    """MPI ranks that a report has seen, and the least number of ranks in the run; 0 where it is unknown."""
 
     numbers: set[int] = dataclasses.field(default_factory=set)
     count: int = 0
 
 
-KINDS = ("h2d", "d2h", "d2d", "h2h", "p2p", "other")  # of copies and migrations
-#: A field of a profile and a key of it, or "" for the whole field.
+KINDS = ("h2d", "d2h", "d2d", "h2h", "p2p", "other")  # kinds of copies and migrations
+#: Field of a profile and a key of it, or "" for the whole field.
 Figure = tuple[str, str]
 
 
 @dataclasses.dataclass
 class Profile:
-    """What one profiler saw of one run, all ranks and processes together."""
+    """Everything that one profiler saw of one run, over all ranks and processes."""
 
     tool: str
     kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    copies: dict[str, Moved] = dataclasses.field(default_factory=dict)  # by one of KINDS
+    copies: dict[str, Moved] = dataclasses.field(default_factory=dict)  # keys are of KINDS
     migrations: dict[str, Moved] = dataclasses.field(default_factory=dict)
-    page_faults: dict[str, int] = dataclasses.field(default_factory=dict)  # gpu, cpu
+    page_faults: dict[str, int] = dataclasses.field(default_factory=dict)  # keys are gpu and cpu
     api_calls: dict[str, int] = dataclasses.field(default_factory=dict)
     phases: dict[str, Moved] = dataclasses.field(default_factory=dict)  # ranges that the program names
-    counters: dict[str, float] = dataclasses.field(default_factory=dict)  # summed over kernels, in base units
-    counted: dict[str, int] = dataclasses.field(default_factory=dict)  # launches by counter that was read of them
-    spans: dict[str, Spans] = dataclasses.field(default_factory=dict)  # by kind
-    busy: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # anything, added, longest
+    counters: dict[str, float] = dataclasses.field(default_factory=dict)  # sums over kernels, in base units
+    # Number of launches for which each counter was read.
+    counted: dict[str, int] = dataclasses.field(default_factory=dict)
+    spans: dict[str, Spans] = dataclasses.field(default_factory=dict)  # keys are of KINDS, or "kernel"
+    busy: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # seconds as busy() returns them
     notes: list[str] = dataclasses.field(default_factory=list)
-    left_out: dict[str, int] = dataclasses.field(default_factory=dict)  # what the reader does not know: how many rows
+    # Number of rows of each kind that the reader does not know.
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
     files: list[str] = dataclasses.field(default_factory=list)
     ranks: Ranks = dataclasses.field(default_factory=Ranks)
-    missing: list[str] = dataclasses.field(default_factory=list)  # why these figures are not those of the whole run
-    limits: list[str] = dataclasses.field(default_factory=list)  # what of the run was to be counted, where not all was
-    #: What this measured and every report of the run should, as its profiler calls it (coverage.py finds who lacks it).
+    # Reasons why these figures are not those of the whole run.
+    missing: list[str] = dataclasses.field(default_factory=list)
+    limits: list[str] = dataclasses.field(default_factory=list)  # limits on what was to be counted of the run
+    #: Figures that this measured and every report of the run should, by the profiler's name (see coverage.py).
     measured: dict[str, Figure] = dataclasses.field(default_factory=dict)
-    withheld: set[Figure] = dataclasses.field(default_factory=set)  # which some report lacks
+    withheld: set[Figure] = dataclasses.field(default_factory=set)  # figures that some report lacks
 
     def name_in(self, field: str, name: str) -> str:
-        """Name under which a figure is kept: its own, or FURTHER where there are MOST_NAMES others of this field."""
+        """Returns the name under which a figure is kept: its own, or FURTHER beyond MOST_NAMES names in this field."""
         names = getattr(self, field)
         if name in names:
             return name
@@ -137,7 +140,7 @@ class Profile:
         return self.kernels.setdefault(self.name_in("kernels", name), Kernel())
 
     def add_kernel(self, name: str, span: tuple[float, float]) -> Kernel:
-        """One launch, from begin to end."""
+        """Adds one launch, from begin to end in seconds."""
         kernel = self.kernel(name)
         kernel.count += 1
         kernel.seconds += span[1] - span[0]
@@ -149,7 +152,7 @@ class Profile:
         self.add_span(kind, span)
 
     def add_span(self, kind: str, span: tuple[float, float]) -> None:
-        """Time in which something of this kind ran."""
+        """Adds a time in which something of this kind ran."""
         self.spans.setdefault(kind, Spans()).add(*span)
 
     def add_phase(self, name: str, span: tuple[float, float]) -> None:
@@ -160,46 +163,46 @@ class Profile:
         self.api_calls[name] = self.api_calls.get(name, 0) + count
 
     def add_counter(self, name: str, value: float) -> None:
-        """Adds to a counter; those with further names are left out, since their sum would mean nothing."""
+        """Adds to a counter; further names are left out, since their sum would mean nothing."""
         if (name := self.name_in("counters", name)) == FURTHER:
             self.leave_out(f"counters beyond the first {MOST_NAMES}")
         else:
             self.counters[name] = self.counters.get(name, 0.0) + value
 
     def count_launch(self, counter: str, count: int = 1) -> None:
-        """Launches of which a counter was read."""
+        """Counts launches for which a counter was read."""
         counter = self.name_in("counted", counter)
         self.counted[counter] = self.counted.get(counter, 0) + count
 
     def measure(self, what: str, field: str, key: str = "") -> None:
-        """Notes what this report measured, unless its figure was left out."""
+        """Notes that this report measured `what`, unless its figure was left out."""
         if field == "kernels" or not key or key in getattr(self, field):
             self.measured[what] = (field, key)
 
     def note(self, sentence: str) -> None:
-        """Adds a note of a kind that may come with every line of a file: each once, and _MOST_NOTES of them."""
+        """Adds a note that may come with every line of a file: each sentence once, at most _MOST_NOTES of them."""
         sentence = spelling.shorten(sentence, 300)
         if sentence not in self.notes and len(self.notes) <= _MOST_NOTES:
             self.notes.append(sentence if len(self.notes) < _MOST_NOTES else "there are more such notes")
 
     def lack(self, why: str) -> None:
-        """Adds why these figures are not those of the whole run, each once, and _MOST_LACKING of them."""
+        """Adds a reason why these figures are not those of the whole run: each once, at most _MOST_LACKING of them."""
         if len(self.missing) <= _MOST_LACKING:
             self.missing = _few([*self.missing, f"not the whole run: {why}"])
 
     def limit(self, sentence: str) -> None:
-        """Adds what of the run was to be counted, each once."""
+        """Adds a limit on what was to be counted of the run, each once."""
         if sentence not in self.limits and len(self.limits) < _MOST_NOTES:
             self.limits.append(sentence)
 
     def leave_out(self, what: str, rows: int = 1) -> None:
-        """Counts what is not read, for a note; nothing where there are no rows."""
+        """Counts rows that are not read, for a note."""
         if rows:
             what = self.name_in("left_out", what)
             self.left_out[what] = self.left_out.get(what, 0) + rows
 
     def all_notes(self) -> list[str]:
-        """Notes: first what is missing, last what was left out."""
+        """Returns all notes: first what is missing, last what was left out."""
         first = [*self.missing, *self.limits, *self._further_names(), *self.notes]
         if not self.left_out:
             return first
@@ -211,7 +214,7 @@ class Profile:
         return [*first, f"left out, since no figure here comes from it: {names}{more}"]
 
     def _further_names(self) -> list[str]:
-        """A sentence on each field that has more names than are told apart."""
+        """Returns a sentence on each field that has more names than are told apart."""
         counts = {
             "launches of kernels": self.kernels[FURTHER].count if FURTHER in self.kernels else 0,
             "phases": self.phases[FURTHER].count if FURTHER in self.phases else 0,
@@ -229,14 +232,14 @@ class Profile:
 
 
 def _few(sentences: list[str]) -> list[str]:
-    """Each sentence once, and _MOST_LACKING of them."""
+    """Returns each sentence once, at most _MOST_LACKING of them."""
     once = list(dict.fromkeys(sentences))
     more = ["not the whole run: there are more such sentences"] if len(once) > _MOST_LACKING else []
     return once[:_MOST_LACKING] + more
 
 
 def added(a: Profile, b: Profile) -> Profile:
-    """Two parts of a run as one: ranks, processes, or tables of one process."""
+    """Returns the sum of two parts of a run: ranks, processes, or tables of one process."""
     result = dataclasses.replace(a)
     for field in ("copies", "migrations", "phases"):
         setattr(result, field, {key: dataclasses.replace(moved) for key, moved in getattr(a, field).items()})
@@ -259,13 +262,13 @@ def added(a: Profile, b: Profile) -> Profile:
 
 
 def _add_counts(result: Profile, a: Profile, b: Profile) -> None:
-    """Counts of two parts, by name."""
+    """Sets the result's counts to the sums of two parts, by name."""
     for field in ("page_faults", "api_calls", "counters", "counted", "left_out"):
         setattr(result, field, dict(getattr(a, field)))
     for field, add in (("api_calls", result.add_call), ("counters", result.add_counter),
                        ("counted", result.count_launch), ("left_out", result.leave_out)):  # fmt: skip
         for name, count in getattr(b, field).items():
-            if name.startswith("stall_"):  # a ratio; all else counts
+            if name.startswith("stall_"):  # it is a ratio; all others are counts
                 getattr(result, field)[name] = max(getattr(result, field).get(name, 0), count)
             else:
                 add(name, count)
@@ -274,7 +277,7 @@ def _add_counts(result: Profile, a: Profile, b: Profile) -> None:
 
 
 def _covered(spans: Iterator[tuple[float, float]]) -> float:
-    """Time that these cover together; they are in the order of their begins."""
+    """Returns the seconds that spans cover together; they must be ordered by their begins."""
     total, until = 0.0, -math.inf
     for begin, end in spans:
         if end > until:
@@ -284,7 +287,7 @@ def _covered(spans: Iterator[tuple[float, float]]) -> float:
 
 
 def busy(spans: dict[str, Spans]) -> tuple[float, float, float]:
-    """Seconds in which anything ran; those of each kind by itself, added; the longest of these."""
+    """Returns seconds in which anything ran; the sum of those of each kind; and the longest of these."""
     alone = [_covered(each.in_order()) for each in spans.values()]
     return _covered(heapq.merge(*(each.in_order() for each in spans.values()))), sum(alone), max(alone)
 
@@ -310,13 +313,13 @@ def real(value, where: str) -> float:
 
 
 MOST_OF_TRACE = 1024 * inputs.MIB  # read line by line: a trace of a long run has hundreds of MiB
-MOST_OF_JSON = 128 * inputs.MIB  # held as a whole, which takes some five times as much memory
+MOST_OF_JSON = 128 * inputs.MIB  # read as a whole, which needs about five times as much memory
 _LONGEST_LINE = 4 * inputs.MIB
 
 
 @contextlib.contextmanager
 def _readable(path: pathlib.Path):
-    """Makes a ProfileError of what goes wrong while a file is read."""
+    """Turns errors while a file is read into ProfileError."""
     try:
         yield
     except UnicodeDecodeError:
@@ -326,16 +329,16 @@ def _readable(path: pathlib.Path):
 
 
 def text_of(path: pathlib.Path, most: int = MOST_OF_JSON) -> str:
-    """A file as a whole: for what can be understood only so."""
+    """Reads a file as a whole, for formats that need it."""
     with _readable(path):
         return inputs.read_small(path, most).decode()
 
 
 def lines_of(path: pathlib.Path, profile: Profile | None = None) -> Iterator[str]:
-    """Lines of a file with their ends, one at a time, so that memory does not grow with the file.
+    """Yields lines of a file with their ends, one at a time, so that memory does not grow with the file.
 
-    Raises ProfileError behind a last line without an end, whose last figure may have had more digits; with `profile`,
-    that is what it lacks instead.
+    Raises ProfileError after a last line without an end, since its last figure may have had more digits; with
+    `profile`, that is noted as missing instead.
     """
     with _readable(path), inputs.open_file(path) as file:
         read = 0
@@ -356,7 +359,7 @@ def lines_of(path: pathlib.Path, profile: Profile | None = None) -> Iterator[str
 
 
 def span_of(row: dict, where: str) -> tuple[float, float]:
-    """Begin and end in seconds."""
+    """Returns begin and end in seconds. Raises ProfileError for an end before the begin."""
     begin, end = real(row["start"], where), real(row["end"], where)
     if end < begin:
         raise ProfileError(f"{where}: something ends before it begins")

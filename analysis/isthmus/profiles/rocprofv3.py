@@ -1,4 +1,4 @@
-"""rocprofv3: its CSV files, its JSON, and rocpd databases."""
+"""Reader of rocprofv3's CSV files, JSON, and rocpd databases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.profiles.database import Database
 from isthmus.profiles.profile import Profile, ProfileError, lines_of, real, span_of, text_of, whole
 
 _COPY = {"HOST_TO_DEVICE": "h2d", "DEVICE_TO_HOST": "d2h", "DEVICE_TO_DEVICE": "d2d", "HOST_TO_HOST": "h2h"}
-#: Counters that are asked for, and what they are here; each is of another block of the chip, so one pass reads them.
+#: Counters to request, with their names here; each is of another block of the chip, so one pass reads them all.
 COUNTERS = {
     "SQ_INSTS_VALU": "arithmetic_instructions",
     "SQ_INSTS_SALU": "control_instructions",
@@ -23,7 +23,7 @@ COUNTERS = {
 
 
 def read(path: pathlib.Path) -> Profile:
-    """One output of rocprofv3: a CSV file by its name's end, a JSON file, or a rocpd database."""
+    """Reads one output of rocprofv3: a CSV file recognised by its name's end, a JSON file, or a rocpd database."""
     profile = Profile("rocprofv3")
     if path.suffix == ".db":
         _database(profile, path)
@@ -70,7 +70,7 @@ def _counter(profile: Profile, name, value, where: str) -> None:
 
 
 def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[dict]:
-    """Rows of a CSV file by the column's name in small letters; versions differ in case. Other columns may be there."""
+    """Yields rows of a CSV file by column name in lower case, because versions differ; other columns may be present."""
     rows = csv.reader(lines_of(path), strict=True)
     try:
         header = [name.strip().lower() for name in next(rows, [])]
@@ -107,7 +107,7 @@ def _counter_row(profile: Profile, row: dict, where: str) -> None:
 
 
 _TIMES = ("start_timestamp", "end_timestamp")
-#: By the end of a file's name: the columns that it must have, and what a row adds to the profile.
+#: Required columns, and what a row adds to the profile, by the end of a file's name.
 CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
     "kernel_trace.csv": (("kernel_name", *_TIMES), _kernel_row),
     "memory_copy_trace.csv": (("direction", *_TIMES), _copy_row),
@@ -123,7 +123,7 @@ CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
 
 
 _READ = frozenset(("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region", "rocpd_string", "rocpd_pmc_event"))
-#: Beginnings of tables that list no events: names, the machine, what events have in common.
+#: Prefixes of tables that list no events: names, the machine, what events share.
 _NO_EVENTS = (
     "rocpd_info_",
     "rocpd_metadata",
@@ -136,7 +136,7 @@ _NO_EVENTS = (
 
 
 def _database(profile: Profile, path: pathlib.Path) -> None:
-    """Every process of the database: numbers of names and kernels are each process's own."""
+    """Reads every process of the database: each has its own numbers of names and kernels."""
     with Database(path) as database:
         if not any(database.has(f"rocpd_kernel_dispatch{suffix}") for suffix in database.suffixes or [""]):
             raise ProfileError(f"{path.name}: no rocpd_kernel_dispatch, so not a rocpd database")
@@ -148,7 +148,7 @@ def _database(profile: Profile, path: pathlib.Path) -> None:
 
 
 def _process(profile: Profile, database: Database, suffix: str) -> None:
-    """What the tables of one process hold."""
+    """Reads the tables of one process."""
 
     def rows(table: str, *columns: str) -> Iterator[dict]:
         return database.rows(f"rocpd_{table}{suffix}", columns)
@@ -171,7 +171,7 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
         else:
             profile.add_phase(name, span_of(row, where))
     counters = {row["id"]: row["name"] for row in rows("info_pmc", "id", "name")}
-    last: dict = {}  # by counter the event that was read last: a counter has a row for each part of the chip
+    last: dict = {}  # event read last, by counter: a counter has a row for each part of the chip
     for row in rows("pmc_event", "pmc_id", "value", "event_id"):
         name = counters.get(row["pmc_id"], "(unnamed)")
         _counter(profile, name, row["value"], where)
@@ -184,7 +184,7 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
 
 
 def _json(profile: Profile, path: pathlib.Path) -> None:
-    """Tables of numbers, and names in kernel_symbols and strings."""
+    """Reads tables of numbers, with their names in kernel_symbols and strings."""
     try:
         tools = json.loads(_text(path))["rocprofiler-sdk-tool"]
         for tool in tools if isinstance(tools, list) else [tools]:
@@ -205,7 +205,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _json_tool(profile: Profile, tool: dict, where: str) -> None:
-    """What the tool saw of one process."""
+    """Reads what the tool saw of one process."""
     buffers, names = tool.get("buffer_records") or {}, _operations(tool)
     symbols = {s["kernel_id"]: s for s in tool.get("kernel_symbols") or []}
     for row in buffers.get("kernel_dispatch") or []:
@@ -233,7 +233,7 @@ def _json_tool(profile: Profile, tool: dict, where: str) -> None:
 
 
 def _operations(tool: dict) -> dict[tuple, str]:
-    """Names of (kind, operation), as strings.buffer_records lists them: a kind's place, then its operations'."""
+    """Returns names by (kind, operation), which strings.buffer_records lists by kind and then by operation."""
     names = {}
     for place, kind in enumerate((tool.get("strings") or {}).get("buffer_records") or []):
         for number, operation in enumerate(kind.get("operations") or []):

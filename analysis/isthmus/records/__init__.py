@@ -1,1 +1,1 @@
-"""Records of isthmus-bench: what is one, reading them, one table of many, on what machine they were measured."""
+"""Records of isthmus-bench: validating and reading them, one table of many, and the machines they were measured on."""

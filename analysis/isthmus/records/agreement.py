@@ -1,4 +1,4 @@
-"""What records state that their cases computed: of the same inputs, the same."""
+"""Agreement of results: cases with the same inputs must have computed the same checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS = ("file", "time", "workload", "version", "placement", "staging", "input
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a record says that a case computed; those of one `case` must have one checksum."""
+    """Checksum that a record states for one buffer; all results of one `case` must have the same."""
 
     case: tuple  # workload, version, inputs, buffer
     checksum: str
@@ -21,9 +21,10 @@ class Result:
 
 
 def results(sql) -> list[Result]:
-    """What the records of `measurements` computed, each result with one record; `sql` runs a query over RESULTS.
+    """Returns the results in `measurements`, each once, with one record that states it.
 
-    A case that failed is known to be wrong and says nothing of others.
+    `sql` runs a query over the columns RESULTS. Cases that failed are left out: their results are known to be wrong and
+    say nothing about others.
     """
     found = []
     for *case, checksums, file, time, placement, staging in sql(
@@ -39,7 +40,7 @@ def results(sql) -> list[Result]:
 
 
 def disagreements(found: list[Result]) -> list[str]:
-    """A sentence for each result that two records state differently, naming both."""
+    """Returns one sentence for each case with different checksums in two records, whose names it gives."""
     first: dict[tuple, Result] = {}
     said: dict[tuple, str] = {}
     for result in found:

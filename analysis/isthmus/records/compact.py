@@ -1,9 +1,10 @@
-"""Checks record files and keeps them as one compacted table (Parquet), which commands that compare read by themselves.
+"""Checks record files and stores their records in one compacted table (Parquet), which commands that compare read.
 
-The table lies in DIR/compacted, by family of workloads and month. The files stay as they are. Each is checked once, by
-the record's schema, and what lies beside it by its hash; run it again, and only what is new or has grown is taken. It
-can be interrupted at any moment, and several may run at once: a part counts only when its manifest is there, and
-manifests are written once. Records that state other results for the same inputs are named, and the exit code is 1.
+The table is in DIR/compacted, split by family of workloads and by month. The record files are not changed. Records are
+checked against the schema, and the tables next to a record file by their hashes. A second run reads only files that are
+new or have grown. A run may be interrupted at any moment, and several may run at once: a part counts only when a
+manifest names it, and manifests are written once. Exit code 1: files were skipped or replaced, or records state
+different results for the same inputs; each is named.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from isthmus import Error, spelling, units
 from isthmus.records import agreement, compacted, copies, load, measurements, store, validate
 from isthmus.records.measurements import literal
 
-_BATCH = 1 << 29  # bytes of raw files that are taken at a time
+_BATCH = 1 << 29  # bytes of raw files that are read at a time
 
 
 class Taken(typing.TypedDict):
-    """What compacting did."""
+    """Summary of one run of compact()."""
 
     files: int
     records: int
-    before: int  # files that were taken earlier
+    before: int  # files that an earlier run compacted
     gone: int
-    replaced: list[str]  # files that no longer begin with what was taken of them
+    replaced: list[str]  # files that no longer begin with what was compacted of them
     skipped: list[load.Skipped]
     disagreements: list[str]
 
 
 def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | None]:
-    """What load.check() says of a file and of the tables beside it, and its entry in a manifest."""
+    """Returns what load.check() says of a file and the tables next to it, and the file's entry in a manifest."""
     signature, why = load.check(path, tables=True)
     if signature is None:
         return None, why, None
@@ -51,7 +52,10 @@ def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | Non
 
 
 def _batches(files: list[str]):
-    """Files in their order, about _BATCH bytes at a time; packed ones count tenfold, as what they unpack to."""
+    """Yields the files in order, in batches of about _BATCH bytes.
+
+    Packed files count tenfold, as they unpack to more.
+    """
     batch, size = [], 0
     for path in files:
         batch.append(path)
@@ -64,11 +68,11 @@ def _batches(files: list[str]):
 
 
 def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) -> None:
-    """Adds a manifest under the next free number; a link fails where another writer took that number."""
+    """Writes a manifest under the next free number. Creating the link fails where another writer has that number."""
     source = compacted.source_of(root, folder)
     manifest = {**manifest, "source": source, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
     directory = folder / load.MANIFESTS
-    name = directory / f"{uuid.uuid4().hex}.tmp"  # for all who may read the folder, unlike those of tempfile
+    name = directory / f"{uuid.uuid4().hex}.tmp"  # readable by all who may read the folder; tempfile's files are not
     with name.open("x", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
@@ -87,8 +91,10 @@ def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) ->
 
 
 def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> dict[str, list]:
-    """Writes the table `cases` as parts called `name`, one a family and month; returns them, relative to `folder`,
-    with their seals."""
+    """Writes the table `cases` as parts called `name`, one per family and month.
+
+    Returns their paths relative to `folder`, each with its seal.
+    """
     relative = f"file[{len(str(root)) + 2}:]"
     tables = measurements.tables_with(f"t.{relative}")
     table = measurements.flat("cases", measurements.COLUMNS)
@@ -109,8 +115,10 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
 
 
 def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str], list[str]]:
-    """Of the files that were found: paths of those to be taken, and of those among them that replace what was `done`;
-    and names of those that were `done` and are gone."""
+    """Returns the paths of files to compact, of those that replace earlier files, and the names of files that are gone.
+
+    `found` are the paths of all files, and `done` are the files of the compacted table by name.
+    """
     names = {os.path.relpath(path, root): path for path in found}
     gone = sorted(name for name in set(done) - set(names) if not compacted.hidden(os.path.join(root, name), unreadable))
     new = [path for name, path in names.items() if name not in done or not compacted.unchanged(path, done[name])]
@@ -123,14 +131,17 @@ def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple
 
 
 def _reason(error: Exception) -> str:
-    """The system's word for what is wrong, which DuckDB's message has at its end, behind names of its own files."""
+    """Returns the system's word for an error; DuckDB's message has it at the end, after names of DuckDB's own files."""
     said = str(error)
     known = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
     return next((os.strerror(code) for code in known if os.strerror(code) in said), spelling.shorten(said))
 
 
 def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -> tuple[int, int, list[load.Skipped]]:
-    """Compacts files, by path what _check() says of each. Returns how many files and records, and what was skipped."""
+    """Compacts files, given what _check() returned for each path.
+
+    Returns the numbers of files and records, and what was skipped.
+    """
     good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
     skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
     copies.say(copies.drop_repeated(connection))
@@ -138,7 +149,7 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
     [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
     if taken:
-        name = uuid.uuid4().hex  # whoever else compacts the same files has parts of their own
+        name = uuid.uuid4().hex  # unique: another process that compacts the same files writes parts of its own
         try:
             parts = _write_parts(connection, folder, root, name) if count else {}
             _write_manifest(folder, root, {"files": taken, "parts": parts})
@@ -150,7 +161,7 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
 
 
 def _tables_left_out(met: list[str], folder: pathlib.Path, root: pathlib.Path, found: list[str]) -> list[load.Skipped]:
-    """Other compacted tables in a folder that have records which its table will not have."""
+    """Returns other compacted tables in a folder that have records which its own table will not have."""
     others = [each for each in met if os.path.realpath(each) != os.path.realpath(folder)]
     elsewhere, skipped = compacted.unread(others, [root], found)
     why = "a compacted table of {}, whose records this one does not get; compact that folder, or move the table away"
@@ -158,8 +169,11 @@ def _tables_left_out(met: list[str], folder: pathlib.Path, root: pathlib.Path, f
 
 
 def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | None:
-    """The table that is in this folder before. Raises Error where it is made of another one than `root`, and where
-    records lie in its place."""
+    """Returns the table that is in this folder already, or None.
+
+    Raises Error where that table is made of a folder other than `root`, and where the folder has record files of its
+    own.
+    """
     present = compacted.find(folder)
     if present and present.source and present.source != compacted.source_of(root, folder):
         whose = folder.resolve().parent if present.source == ".." else present.source
@@ -177,8 +191,10 @@ def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | 
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
-    Raises Error where the folder is no folder of records, and where the table is made of another one: files are known
-    by their names below it.
+    `folder` is where the table is, by default the folder COMPACTED in `root`; `processes` is the number that check
+    files; `say` gets a line of progress after each batch. Raises Error where `root` is not a folder or has no records,
+    where the table is made of another folder (files are known by their names below it), and where the table cannot be
+    written.
     """
     root = pathlib.Path(root)
     if not root.is_dir():

@@ -1,4 +1,4 @@
-"""The compacted table of a folder: what its manifests say, and whether its parts are as they were written."""
+"""Compacted table of a folder: what its manifests say, and whether its parts are as they were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.records import load, validate
 from isthmus.records.load import Skipped
 from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 
-COMPACTED = "compacted"  # the folder inside a folder of records where `isthmus compact` keeps its table
+COMPACTED = "compacted"  # folder inside a folder of records where `isthmus compact` keeps its table
 
 
 REPLACED = (
@@ -24,36 +24,40 @@ REPLACED = (
 
 @dataclasses.dataclass
 class Compacted:
-    """What the manifests of a compacted folder say."""
+    """Contents of a compacted folder's manifests."""
 
     folder: pathlib.Path
-    files: dict[str, list]  # bytes, time, inode and SHA-256 of each source file, as they were when it was last taken
+    files: dict[str, list]  # name → bytes, time, inode and SHA-256 of a source file when it was last compacted
     parts: list[str]
-    outdated: list[tuple[str, str]]  # (part, file): rows that a later part has anew, or whose file is gone
-    source: str | None = None  # the folder that it is made of, as source_of() names it; None where none is named
+    outdated: list[tuple[str, str]]  # (part, file): rows that a later part replaces, or whose file is gone
+    source: str | None = None  # folder that it is made of, as source_of() names it; None where no manifest names one
 
 
-_MOST_OF_MANIFEST = 1024 * inputs.MIB  # about 300 bytes a file
-_AT_ONCE = 2_000_000_000  # ns: an edit so soon after the last one may leave the time of a file as it was
+_MOST_OF_MANIFEST = 1024 * inputs.MIB  # an entry has about 300 bytes per file
+_AT_ONCE = 2_000_000_000  # ns; an edit this soon after the last one may leave a file's time as it was
 
 
 def entry(path, signature: list[int]) -> list:
-    """What a manifest keeps of a file of this signature. The time is null where another edit may have had the same."""
+    """Returns a manifest's entry for a file of this signature.
+
+    Its time is null where a later edit could have the same.
+    """
     digest = inputs.sha256(path)
     size, changed, inode = signature
     return [size, changed if time_ns() - changed > _AT_ONCE else None, inode, digest]
 
 
 def seal(path) -> list:
-    """What a manifest keeps of a part, which nobody writes again; unchanged() takes it."""
+    """Returns a manifest's entry for a part, in the form that unchanged() expects; parts are never rewritten."""
     signature = load.signature(path)
     return [*signature, entry(path, signature)[3]]
 
 
 def unchanged(path, known: list) -> bool:
-    """Whether a file is as its entry in a manifest has it; where only time or inode differ, its hash tells.
+    """Returns whether a file is still as its entry in a manifest says.
 
-    An empty file never is, so that it is named whenever it is read.
+    Its hash decides where only time or inode differ. An empty file never counts as unchanged, so that it is named
+    whenever it is read.
     """
     try:
         size, *when = load.signature(path)
@@ -63,21 +67,27 @@ def unchanged(path, known: list) -> bool:
 
 
 def has_grown(path, known: list) -> bool:
-    """Whether a file that changed still begins with what its entry in a manifest has; else it is another file."""
+    """Returns whether a file that changed still begins with what its manifest entry describes.
+
+    Otherwise it is another file under the same name.
+    """
     try:
         return inputs.sha256(path, first=known[0]) == known[3]
     except OSError:
-        return True  # whoever reads it says so
+        return True  # unreadable: whoever reads it reports that
 
 
 def source_of(root, folder) -> str:
-    """How manifests name the folder that a table is made of: ".." for the one that contains it, so both can move."""
+    """Returns a manifest's name for the folder that a table is made of.
+
+    It is ".." for the parent folder, so that both can move together.
+    """
     root = os.path.realpath(root)
     return ".." if os.path.dirname(os.path.realpath(folder)) == root else root
 
 
 def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], list[str], str | None]:
-    """Files, parts with their seals, files that are gone, and the source folder, of a manifest."""
+    """Reads a manifest: files, parts with their seals, files that are gone, and the source folder."""
     try:
         manifest = inputs.json_of(inputs.read_small(path, _MOST_OF_MANIFEST))
         files, gone = dict(manifest["files"]), list(manifest.get("gone", ()))
@@ -99,7 +109,7 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
 
 
 def _refuse_gap(manifests: list[pathlib.Path]) -> None:
-    """Raises Error where the numbers of a table's manifests, which count from 1, do not follow each other."""
+    """Raises Error where the numbers of a table's manifests are not consecutive from 1."""
     for number, path in enumerate(manifests, start=1):
         if path.stem != f"{number:08d}":
             missing = path.with_name(f"{number:08d}.json")
@@ -110,7 +120,7 @@ def _refuse_gap(manifests: list[pathlib.Path]) -> None:
 
 
 def unnamed(table: Compacted) -> list[Skipped]:
-    """Parts in the table's folder that no manifest names, so that nobody reads them."""
+    """Returns the parts in the table's folder that no manifest names and nobody therefore reads."""
     why = (
         "a part that no manifest of this compacted table names; if nobody is compacting, restore the manifest, or "
         "compact the files again and remove this part"
@@ -121,10 +131,14 @@ def unnamed(table: Compacted) -> list[Skipped]:
 
 
 def find(folder) -> Compacted | None:
-    """The compacted table in this folder, or None where there is none."""
+    """Returns the compacted table in this folder, or None where there is none.
+
+    Raises Error where a manifest or a part is missing, altered or unreadable, and where two folders were compacted into
+    the table.
+    """
     folder = pathlib.Path(folder)
     result = Compacted(folder, {}, [], [])
-    held: dict[str, list[list[str]]] = {}  # by file: the parts of each version of it
+    held: dict[str, list[list[str]]] = {}  # file → parts of each of its versions
     seals: dict[str, list] = {}
     try:
         found = load.manifests(folder)
@@ -162,9 +176,10 @@ def find(folder) -> Compacted | None:
 
 
 def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]) -> list[Skipped]:
-    """Files below `path` that the table was made of and that are gone, or do not begin with what they had.
+    """Returns files below `path` that the table was made of and that are gone or no longer begin with what they had.
 
-    `present` are those that are there, by their name below `path`; `skipped` says what cannot be looked at.
+    `present` maps the names of existing files, relative to `path`, to their paths; `skipped` are those that could not
+    be looked at.
     """
     found = []
     for name, known in table.files.items():
@@ -180,10 +195,11 @@ def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]
 def unread(
     met: Iterable[str], tops: Iterable, files: Iterable[str]
 ) -> tuple[list[tuple[Compacted, str]], list[Skipped]]:
-    """Compacted tables that were met below folders that are read, and that have records which no file of these has.
+    """Finds compacted tables with records that none of the files being read has.
 
-    First those that are made of a folder elsewhere, with that folder: nothing else has what they have. Then what to say
-    of the others.
+    `met` are the tables' folders, below the folders `tops` that are read; `files` are the files read from there.
+    Returns first the tables that are made of a folder elsewhere, each with that folder, because nothing else has their
+    records; then what to report of the others.
     """
     folders: dict[str, str] = {}
 
@@ -221,7 +237,7 @@ def unread(
 
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:
-    """SQL over the parts, without what is newer elsewhere; `changed` are files to be read raw instead."""
+    """Returns SQL over the parts, without rows that are newer elsewhere; `changed` are files to be read raw instead."""
     names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted})
     paths = list_of(table.folder / part for part in table.parts)
     query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
@@ -235,5 +251,5 @@ def parts(table: Compacted, changed: list[str], wanted) -> str:
 
 
 def hidden(path: str, skipped: list[Skipped]) -> bool:
-    """Whether a file may well be there, in or as something that could not be looked at."""
+    """Returns whether a file may exist that cannot be looked at: the path is, or is inside, something in `skipped`."""
     return any(path == each.path or path.startswith(each.path + os.sep) for each in skipped)

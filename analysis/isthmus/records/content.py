@@ -1,4 +1,4 @@
-"""What a record says: its metrics by name, and whether its figures count."""
+"""Contents of a record: its metrics by name, and whether its figures count."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import sys
 
 from isthmus.spelling import counted
 
-# Warnings that spoil a whole record where they name no samples: its figures are invalid, not slow.
+# Codes of warnings that invalidate a whole record where they name no samples: its figures are invalid, not slow.
 FOREIGN = "foreign_processes"
 SPOILING = ("throttled", "pcie_downtrained", "ecc_errors", "xid_errors", "shared_node", FOREIGN)
 
 
 def spoiling(record: dict) -> list[dict]:
-    """The record's warnings that make all of its figures invalid; isthmus.records.store has the same as SQL.
+    """Returns the record's warnings that make all of its figures invalid; isthmus.records.store has the same as SQL.
 
-    Ranks see each other's processes on the device, so there a foreign process says nothing.
+    Foreign processes are ignored in a record of several ranks, because ranks see each other's processes on the device.
     """
     return [
         warning
@@ -25,12 +25,15 @@ def spoiling(record: dict) -> list[dict]:
     ]
 
 
-# What verification may come to in a record whose figures count.
+# States of verification with which a record's figures count.
 VERIFIED = ("pass", "not_applicable")
 
 
 def failure(record: dict) -> str | None:
-    """Why a case that was not skipped has no figures that count; isthmus.statistics.series.FAILED has it as SQL."""
+    """Returns why a case that was not skipped has no figures that count, or None.
+
+    isthmus.statistics.series.FAILED has the same as SQL.
+    """
     if record["error"]:
         return record["error"]
     status = record["verify"]["status"]
@@ -40,7 +43,7 @@ def failure(record: dict) -> str | None:
 
 
 def say_left_out(number: int, kind: str) -> None:
-    """How many records were not asked for, which are those that are emulated or profiled, and how to ask for them."""
+    """Prints how many records of a kind ("emulated", "profiled") were left out, and the option that includes them."""
     if number:
         them = "it" if number == 1 else "them"
         print(f"{counted(number, f'{kind} record')} left out; --{kind} takes {them}", file=sys.stderr)
@@ -53,7 +56,7 @@ def say_spoilt(number: int) -> None:
 
 
 def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
-    """Without the emulated, unless they are asked for, and without those that are spoilt; both numbers are printed."""
+    """Returns the cases without invalid records and, unless `emulated`, without emulated ones; prints both numbers."""
     wanted = [case for case in cases if emulated or not case["emulated"]]
     say_left_out(len(cases) - len(wanted), "emulated")
     good = [case for case in wanted if not spoiling(case)]
@@ -62,15 +65,15 @@ def that_count(cases: list[dict], *, emulated: bool) -> list[dict]:
 
 
 def metrics(record: dict) -> dict[str, dict]:
-    """The record's metrics by name; no valid record has two of one name."""
+    """Returns the record's metrics by name; no valid record has two of one name."""
     return {metric["name"]: metric for metric in record["metrics"]}
 
 
 def axes(record: dict) -> dict:
-    """With the number of ranks, which keeps what several processes measured together apart."""
+    """Returns the record's axes and its number of ranks, so that runs of several processes form series of their own."""
     return record["axes"] | ({"ranks": record["ranks"]["count"]} if "ranks" in record else {})
 
 
 def samples(record: dict, metric: str) -> list:
-    """The metric's samples; none where the record has no such metric."""
+    """Returns the metric's samples; an empty list where the record has no such metric."""
     return next((each["samples"] for each in record["metrics"] if each["name"] == metric), [])

@@ -1,8 +1,8 @@
-"""Copies of records, as a backup of a folder inside it has: a record counts once, wherever else it stands.
+"""Copies of records, as in a backup inside the folder that it backs up: each record counts once.
 
-Copies agree in _IDENTITY and in their first metric's median. No two measurements do: a process measures each case once.
-The one with the shortest path counts. Within a compacted table each file keeps its own copy,
-so that a file may be removed.
+Copies agree in _IDENTITY and in the median of their first metric. No two measurements do, since a process measures each
+case once. The copy with the shortest path counts. Within a compacted table each file keeps its own copy, so that a file
+may be removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from isthmus import spelling
 
-#: Columns of `measurements` that copies share, and where a record has what makes each.
+#: Columns of `measurements` in which copies agree, each with the path of its source in a record.
 _IDENTITY = {
     "run_id": "run.id", "process": "run.process", "time": "run.time", "system": "run.system", "node": "run.node",
     "job": "run.job", "boot": "host.boot_id", "gpus": "devices.uuid", "workload": "workload", "version": "version",
@@ -22,15 +22,15 @@ _IDENTITY = {
     "verify": "verify.status", "inputs": "verify.inputs", "checksums": "verify.checksums", "skipped": "skipped",
     "error": "error",
 }  # fmt: skip
-#: Columns that telling copies apart needs.
+#: Columns that are needed to recognise copies.
 WANTED = (*_IDENTITY, "file", "metric", "median")
 _KEY = f"hash({', '.join(_IDENTITY)})"
 
-Pairs = dict[tuple[str, str], int]  # by the file that counts and the other: records that stand in both
+Pairs = dict[tuple[str, str], int]  # (file that counts, other file) → number of records in both
 
 
 def identity(record: dict) -> tuple:
-    """What no other measurement has: _IDENTITY, and the first metric."""
+    """Returns a record's _IDENTITY and first metric, which together no other measurement has."""
     metrics = record["metrics"]
     first = (metrics[0]["name"], metrics[0]["median"]) if metrics else ()
     return *(_hashable(_at(record, path)) for path in _IDENTITY.values()), *first
@@ -49,14 +49,14 @@ def _hashable(found):
 
 
 class Seen:
-    """Records that were read, by a command that reads them one by one."""
+    """Records seen so far by a command that reads them one by one."""
 
     def __init__(self) -> None:
         self._files: dict[tuple, str] = {}
         self.pairs: Pairs = collections.Counter()
 
     def is_copy(self, record: dict, file) -> bool:
-        """Whether the record was seen before; it is counted in `pairs` then."""
+        """Returns whether the record was seen before, and if so counts it in `pairs`."""
         before = len(self._files)
         first = self._files.setdefault(identity(record), str(file))
         if len(self._files) > before:
@@ -66,7 +66,7 @@ class Seen:
 
 
 def drop_repeated(connection) -> Pairs:
-    """Keeps one of the rows of `cases` that are copies in one file."""
+    """Deletes repeated rows of `cases` within one file, and returns how many each file had."""
     key = f"file, {_KEY}, metrics[1].name, metrics[1].median"
     [(surplus,)] = connection.execute(f"SELECT count(*) - count(DISTINCT hash({key})) FROM cases").fetchall()
     if not surplus:
@@ -79,9 +79,10 @@ def drop_repeated(connection) -> Pairs:
 
 
 def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
-    """SQL: the rows of a view without those of copies, and without `_source`, its column that numbers `folders`.
+    """Returns SQL for the rows of a view without copies, and the pairs of files with copies.
 
-    Files of a source are named from its folder; "" stands for one whose files are named as they are.
+    The SQL leaves out `_source`, which is an index into `folders`. Names of a source's files are relative to its
+    folder, and complete where that is "".
     """
     firsts = f"FROM {view} WHERE metric_index = 0"
     all_columns = f"SELECT * EXCLUDE (_source) FROM {view}"
@@ -114,7 +115,7 @@ def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
 
 
 def say(pairs: Pairs) -> None:
-    """A sentence on stderr: how many records stand in several files, and in which."""
+    """Prints one sentence on stderr: how many records are in several files, and in which."""
     total = sum(pairs.values())
     if not total:
         return
@@ -127,5 +128,5 @@ def say(pairs: Pairs) -> None:
 
 
 def _name(file: str) -> str:
-    """The end of a path says more than its beginning."""
+    """Returns a file's name for a message, cut at the beginning, since the end of a path says more."""
     return spelling.printable(file if len(file) <= 80 else f"…{file[-79:]}")

@@ -1,9 +1,9 @@
-"""What casts doubt on a figure, in the few words that stand next to it, and whether the figure is low.
+"""Doubts about a figure, in the few words that are shown next to it, and whether the figure is low.
 
-`text(record, metric)` gives the words for one record. For many, `say()` takes a Doubt of each: `of_record()` makes it
-of a record, `of_row()` of a row of the table of records, whose columns are ROW. schema/doubts.json lists the codes with
-their words, schema/usual_shares.json says what is usual. isthmus-bench reads the same files, and tests/doubts.jsonl
-holds both to the same words.
+`text(record, metric)` returns the words for one record. For many records, `say()` expects a Doubt of each:
+`of_record()` makes it from a record, `of_row()` from a row of the table of records with the columns ROW.
+schema/doubts.json lists the codes with their words, and schema/usual_shares.json the usual shares of limits.
+isthmus-bench reads the same files, and tests/doubts.jsonl makes sure that both use the same words.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Iterable, Sequence
 
 from isthmus.records import validate
 
-#: Stops of metrics that were sampled until a rule ended it; others have as many samples as there can be.
+#: Values of `stop` of metrics that were sampled until a rule ended it; others have all the samples there can be.
 _SAMPLED = ("interval", "samples", "budget", "interrupted")
 
 
 def _read(name: str) -> dict:
-    """One of the files beside the schema."""
+    """Returns the contents of a JSON file next to the schema."""
     return json.loads(validate.beside_schema(name).read_text(encoding="utf-8"))
 
 
@@ -35,13 +35,13 @@ def _known() -> dict:
 
 @functools.cache
 def codes() -> dict[str, dict]:
-    """Each code with its `words` and the figures that it is `of`, in the order in which they are said."""
+    """Returns each code with its `words` and the figures that it is `of`, in the order in which they are shown."""
     return {code: entry for code, entry in _known()["codes"].items() if isinstance(entry, dict)}
 
 
 @functools.cache
 def _ranges() -> dict[str, list[float]]:
-    """Least and most of the metrics whose definition bounds them."""
+    """Returns the least and the largest value of each metric whose definition bounds it."""
     return {name: ends for name, ends in _known()["ranges"].items() if isinstance(ends, list)}
 
 
@@ -49,7 +49,7 @@ def _ranges() -> dict[str, list[float]]:
 
 
 def _is_of(code: str, metric: dict, message: str, spoils: bool) -> bool:
-    """Whether a warning speaks of this metric; an unknown code, of a newer program, speaks of all."""
+    """Returns whether a warning is about this metric; an unknown code, from a newer program, is about every metric."""
     scope = codes().get(code, {"of": "all"})["of"]
     if scope == "named":
         return message.split(" ", 1)[0] == metric["name"]
@@ -63,7 +63,7 @@ def valid_samples(metric: dict) -> int:
 
 
 def out_of_range(name: str, value: float | None) -> bool:
-    """Whether a figure is outside what the definition of its metric allows."""
+    """Returns whether a figure is outside the range that the definition of its metric allows."""
     if value is None or name not in _ranges():
         return False
     (least, most), slack = _ranges()[name], _known()["ranges"]["slack"]
@@ -71,7 +71,7 @@ def out_of_range(name: str, value: float | None) -> bool:
 
 
 def _is_sampled(record: dict, metric: dict) -> bool:
-    """Whether a rule ended the sampling of a metric, or of the time that a rate comes from."""
+    """Returns whether a rule ended the sampling of a metric, or of the time from which a rate was derived."""
     is_rate = metric["stop"] == "derived" and metric["name"].endswith("_rate") and not record["emulated"]
     return metric["stop"] in _SAMPLED or is_rate
 
@@ -81,7 +81,7 @@ def _is_stolen(record: dict) -> bool:
 
 
 def _derived(record: dict, metric: dict) -> Iterable[str]:
-    """Codes that follow from the record without a warning of it."""
+    """Yields the codes that follow from the record's fields rather than from its warnings."""
     known = _known()
     if record["emulated"]:
         yield "emulated"
@@ -89,7 +89,7 @@ def _derived(record: dict, metric: dict) -> Iterable[str]:
         yield "profiled"
     if record.get("fallback"):
         yield "fallback"
-    if _is_stolen(record) and metric["timer"] == "clock":  # what the device times by itself goes on
+    if _is_stolen(record) and metric["timer"] == "clock":  # the device's own timers are not affected
         yield "stolen_time"
     if _is_sampled(record, metric) and 0 < valid_samples(metric) < known["fewest_samples"]:
         yield "few_samples"
@@ -100,7 +100,7 @@ def _derived(record: dict, metric: dict) -> Iterable[str]:
 
 
 def of_metric(record: dict, metric: dict) -> list[str]:
-    """Codes of what casts doubt on a figure of a record, in the order in which they are said."""
+    """Returns the codes of all doubts about a figure of a record, in the order in which they are shown."""
     found = set(_derived(record, metric))
     for warning in record["warnings"]:
         code = warning["code"]
@@ -112,24 +112,27 @@ def of_metric(record: dict, metric: dict) -> list[str]:
 
 
 def in_order(found: Iterable[str]) -> list[str]:
-    """Codes in the order of the list, unknown ones last."""
+    """Returns the codes in the order of schema/doubts.json, unknown ones last."""
     places = {code: place for place, code in enumerate(codes())}
     return sorted(set(found), key=lambda code: (places.get(code, len(places)), code))
 
 
 @dataclasses.dataclass(frozen=True)
 class Doubt:
-    """What one record says against one of its figures."""
+    """Doubts that one record casts on one of its figures."""
 
     codes: tuple[str, ...] = ()
     low: Low | None = None
-    cause: str = ""  # of a low figure, where no code explains it
-    valid: int = 0  # samples that count
+    cause: str = ""  # cause of a low figure that no code explains
+    valid: int = 0  # number of valid samples
     left_out: int = 0
 
 
 def of_record(record: dict, metric: dict, reference: float | None = None) -> Doubt:
-    """What a record says against a figure; `reference`: what equals reach, where that is known."""
+    """Returns the doubts about a figure of a record.
+
+    `reference` is the value that equal machines reach, where that is known.
+    """
     found = tuple(of_metric(record, metric))
     low = low_of(record, metric, reference)
     left_out = len(metric.get("invalid") or [])
@@ -137,31 +140,31 @@ def of_record(record: dict, metric: dict, reference: float | None = None) -> Dou
 
 
 def text(record: dict, metric: dict, reference: float | None = None) -> str:
-    """What stands next to a figure of one record; empty where nothing casts doubt on it."""
+    """Returns the words shown next to a figure of one record; empty without doubts."""
     return say([of_record(record, metric, reference)])
 
 
 #: A record and one of its metrics.
 Figure = tuple[dict, dict]
-_EQUALS = 4  # records of one case, from which on one that is far from the others stands out
+_EQUALS = 4  # least number of records of one case among which an outlier can be recognised
 
 
 def say_of_equals(figures: Sequence[Figure], reference: float | None = None) -> str:
-    """What stands next to the figure of one case on equal machines."""
+    """Returns the words shown next to the figure of one case on equal machines."""
     return say(of_figures(figures, reference))
 
 
 def of_figures(figures: Sequence[Figure], reference: float | None = None) -> list[Doubt]:
-    """What records of one case on equal machines say against their figures."""
+    """Returns the doubts of each record of one case on equal machines."""
     found = [of_record(*each, reference) for each in figures]
     values = [metric["median"] for _, metric in figures]
     return of_equals(found, values, figures[0][1]["better"] if figures else None)
 
 
 def of_equals(found: Sequence[Doubt], values: Sequence[float], better: str | None) -> list[Doubt]:
-    """Doubts of equal records, each judged alone; a value far worse than the median of its equals is low, too.
+    """Returns the doubts of equal records, each judged alone; a value far worse than the median of its equals is low.
 
-    Records are judged before they are pooled: the median over them hides what holds for less than half.
+    Records are judged before they are pooled, because the median over them hides what affects less than half.
     """
     if len(found) < _EQUALS:
         return list(found)
@@ -174,10 +177,10 @@ def of_equals(found: Sequence[Doubt], values: Sequence[float], better: str | Non
 
 
 def say(found: Sequence[Doubt]) -> str:
-    """What stands next to a figure of these records; what holds for some of them says for how many."""
+    """Returns the words shown next to a figure of these records, with a count where only some records are affected."""
     counts = collections.Counter(code for each in found for code in set(each.codes))
     if len(found) > 1:
-        counts.pop("few_samples", None)  # other jobs say how far samples can be off
+        counts.pop("few_samples", None)  # the spread over jobs shows the uncertainty instead
     lows = [each for each in found if each.low]
     explains = next((code for code in _known()["low"]["causes"] if any(code in each.codes for each in lows)), None)
     parts = []
@@ -209,11 +212,11 @@ def _words(code: str, found: Sequence[Doubt]) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    return "(" + ", ".join(f"'{word}'" for word in (*words, "")) + ")"  # SQL knows no empty list here
+    return "(" + ", ".join(f"'{word}'" for word in (*words, "")) + ")"  # never empty, as SQL requires
 
 
 def sql() -> str:
-    """SQL: the codes of what casts doubt on a metric `m` of a record, as of_metric() has them; in no order."""
+    """Returns SQL for the codes of the doubts about a metric `m` of a record: of_metric()'s, unordered."""
     known, scopes = _known(), {code: entry["of"] for code, entry in codes().items()}
     few = " ".join(
         f"WHEN w.code = '{code}' THEN m.name IN {_listed(of)}" for code, of in scopes.items() if isinstance(of, list)
@@ -253,12 +256,12 @@ ROW = (
     "workload", "placement", "metric", "limit_source", "share", "moved", "doubts", "n_samples", "n_invalid", "median",
     "better",
 )  # fmt: skip
-#: SQL: the columns ROW as one value, of which of_rows() reads many.
+#: SQL: the columns ROW as one value, so that a list of them has the rows for of_rows().
 ROW_STRUCT = f"struct_pack({', '.join(f'{name} := {chr(34)}{name}{chr(34)}' for name in ROW)})"
 
 
 def of_row(row: dict) -> Doubt:
-    """What a row of the table of records says against its figure."""
+    """Returns the doubts that a row of the table of records (columns ROW) casts on its figure."""
     found = tuple(in_order(row["doubts"] or ()))
     low = None
     if "emulated" not in found:
@@ -270,7 +273,7 @@ def of_row(row: dict) -> Doubt:
 
 
 def of_rows(rows: Sequence[dict]) -> list[Doubt]:
-    """What rows of one series on equal machines say against their figures."""
+    """Returns the doubts of each row of one series on equal machines."""
     return of_equals([of_row(row) for row in rows], [row["median"] for row in rows], rows[0]["better"])
 
 
@@ -279,7 +282,7 @@ def of_rows(rows: Sequence[dict]) -> list[Doubt]:
 
 @dataclasses.dataclass(frozen=True)
 class Low:
-    """A figure far below what it should be: the part of `usual` that it reaches, and what `usual` is."""
+    """Figure far below what it should be: the part that it reaches of `usual`, which is in words."""
 
     part: float
     usual: str
@@ -294,20 +297,20 @@ def _usual_shares() -> list[dict]:
 
 
 def limit_kind(source: str) -> str:
-    """What a limit is of, without the numbers of this machine: PCIe, NVLink, xGMI, peak device memory bandwidth."""
+    """Returns the kind of a limit without this machine's numbers: PCIe, NVLink, xGMI, peak device memory bandwidth."""
     found = re.match(r"(?:\d+ )?(PCIe|NVLink|xGMI)", source)
     return found[1] if found else source
 
 
 def usual_share(workload: str, placement: str | None, metric: str, limit: str, moved: float) -> float | None:
-    """Share of the limit that kept records of this path reach; None where none says it."""
+    """Returns the share of the limit that is usual for this path and this many bytes; None where it is not known."""
     entries = _entries_of(workload, placement, metric, limit_kind(limit))
     return next((entry["share"] for entry in entries if moved >= entry["bytes_least"]), None)
 
 
 @functools.lru_cache(maxsize=4096)
 def _entries_of(workload: str, placement: str | None, metric: str, limit: str) -> list[dict]:
-    """Entries of usual_shares.json for a path."""
+    """Returns the entries of usual_shares.json for a path."""
     return [
         entry
         for entry in _usual_shares()
@@ -320,7 +323,10 @@ def _entries_of(workload: str, placement: str | None, metric: str, limit: str) -
 def low_share(
     workload: str, placement: str | None, metric: str, limit: str | None, share: float | None, moved: float | None
 ) -> Low | None:
-    """Whether a share of a limit is far below what is usual."""
+    """Returns a Low where a share of a limit is far below the usual one, else None.
+
+    `moved` is in bytes per operation.
+    """
     if share is None or limit is None:
         return None
     usual = usual_share(workload, placement, metric, limit, moved or 0)
@@ -330,7 +336,7 @@ def low_share(
 
 
 def low_value(value: float, reference: float, better: str | None, what: str) -> Low | None:
-    """Whether a figure is far worse than a reference of equals; `what` names the reference."""
+    """Returns a Low where a figure is far worse than that of its equals, else None; `what` names the reference."""
     if better is None or value <= 0 or reference <= 0:
         return None
     part = value / reference if better == "higher" else reference / value
@@ -338,7 +344,7 @@ def low_value(value: float, reference: float, better: str | None, what: str) -> 
 
 
 def low_of(record: dict, metric: dict, reference: float | None = None) -> Low | None:
-    """Whether a figure of a record is low; of an emulated one nothing is known."""
+    """Returns a Low where a figure of a record is low, else None; emulated figures are never judged."""
     if record["emulated"] or metric["median"] is None:
         return None
     if reference is not None:
@@ -353,13 +359,13 @@ def low_of(record: dict, metric: dict, reference: float | None = None) -> Low | 
 
 
 def moved(record: dict, metric: dict) -> float:
-    """Bytes that one operation moved; 0 where that is not known."""
+    """Returns the bytes that one operation moved; 0 where that is not known."""
     bytes_moved = metric.get("bytes_moved") or record["axes"].get("bytes") or 0
     return bytes_moved if isinstance(bytes_moved, (int, float)) else 0
 
 
 def cause_of(record: dict, found: Iterable[str]) -> str:
-    """What may have made a figure low that no code explains; empty where nothing in the record does."""
+    """Returns a likely cause of a low figure, in words, if no code explains it; empty where the record shows none."""
     words = _known()["low"]
     if set(found) & set(words["causes"]):
         return ""
@@ -376,19 +382,22 @@ def cause_of(record: dict, found: Iterable[str]) -> str:
 
 # --- links ---
 
-#: Gigatransfers per second and share of payload of a PCIe lane, by generation; only their ratios are used.
+#: Gigatransfers per second times share of payload of a PCIe lane, by generation; only their ratios are used.
 PCIE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 _LINK = re.compile(r"PCIe (\d+) x(\d+)")
 
 
 def trained_link(source: str) -> tuple[int, int] | None:
-    """Generation and lanes that a limit's source names: those of the link as it was trained."""
+    """Returns the generation and lanes of the link as trained, which a limit's source names.
+
+    None where it names no link.
+    """
     found = _LINK.search(source)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def best_link(record: dict, now: tuple[int, int]) -> tuple[int, int]:
-    """Generation and lanes that device and slot support."""
+    """Returns the generation and lanes that device and slot support, at least those of the trained link `now`."""
     links = [device.get("pcie") or {} for device in record["devices"]]
     generation = max([now[0], *(link.get("gen_max") or 0 for link in links)])
     width = max([now[1], *(link.get("width_max") or 0 for link in links)])
@@ -396,13 +405,16 @@ def best_link(record: dict, now: tuple[int, int]) -> tuple[int, int]:
 
 
 def part_of_link(now: tuple[int, int], best: tuple[int, int]) -> float:
-    """Rate of a link over that of another; 1 where a generation is not known."""
+    """Returns the rate of a link relative to another; 1 where a generation is unknown."""
     if now[0] not in PCIE or best[0] not in PCIE:
         return 1.0
     return PCIE[now[0]] * now[1] / (PCIE[best[0]] * best[1])
 
 
 def part_of_best_link(record: dict, source: str) -> float:
-    """What the link is trained to, of what it could be; a record's limit is of the link as it is trained."""
+    """Returns the rate of the link as trained relative to the best it could be.
+
+    A record's limit is that of the trained link.
+    """
     now = trained_link(source)
     return part_of_link(now, best_link(record, now)) if now else 1.0

@@ -1,8 +1,8 @@
-"""Which records were measured on alike hardware, so that no figure is of a machine that does not exist.
+"""Machines of records: which were measured on equal hardware, so that no figure is of a machine that does not exist.
 
-Machines are told apart by the system's name, the GPU's model and how many of them the *host* has, its processor,
-cores, NUMA nodes and memory, the links between GPUs and to them, MIG and the power limit. A record names only the GPUs
-that its process used, and a record of the CPU alone names none; both belong to the host of its other records.
+Machines differ by the system's name, the GPU's model and the number of GPUs in the *host*, its processor, cores, NUMA
+nodes and memory, the links between GPUs and to them, MIG and the power limit. A record names only the GPUs that its
+process used, and a record of the CPU alone names none; both belong to the host of its other records.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from isthmus import spelling, units
 from isthmus.groups import grouped
 
 if TYPE_CHECKING:
-    from isthmus.records import store  # with DuckDB, which telling machines apart does not need
+    from isthmus.records import store  # imports DuckDB, which telling machines apart does not need
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What one record says of its hardware; counts are of the GPUs that its process used."""
+    """Hardware as one record describes it; counts are of the GPUs that its process used."""
 
     system: str
     node: str
@@ -44,7 +44,7 @@ class Facts:
         return self.device, self.mig, self.power_limit
 
 
-#: The columns of the table of records that facts() needs, in the order of Facts; SQL.
+#: SQL of the columns of the table of records that Facts is made of, in the order of its fields.
 COLUMNS = {
     "system": "coalesce(system, '')",
     "node": "node",
@@ -81,7 +81,7 @@ def _of_devices(devices: list[dict]) -> dict:
 
 
 def facts(case: dict) -> Facts:
-    """Of a record, as COLUMNS have it."""
+    """Returns the facts of a record, equal to those of its row by COLUMNS."""
     host = case["host"]
     return Facts(
         case["run"].get("system") or "",
@@ -96,12 +96,14 @@ def facts(case: dict) -> Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Machine(Facts):
-    """Hosts that are alike: counts are of the host, no node is named, and memory is in steps of 6%, since hosts of one
-    kind differ by some megabytes."""
+    """Hosts with equal hardware. Counts are of the host, and no node is named.
+
+    Memory is in steps of 6%, since hosts of one kind differ by some megabytes.
+    """
 
 
 def machines(found) -> dict[Facts, Machine]:
-    """The machine of each of these facts."""
+    """Returns the machine that each of these facts belongs to."""
     result = {}
     for alike in grouped((each.host, each) for each in found).values():
         kinds = {each.gpu for each in alike if each.device}
@@ -117,7 +119,7 @@ def machines(found) -> dict[Facts, Machine]:
 
 
 def name_machines(opened: store.Store) -> list[Machine]:
-    """Adds the view `measured`: the measurements with the number of the machine that each was measured on."""
+    """Adds the view `measured`, which is the measurements with a column `machine`: an index into the list returned."""
     columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in COLUMNS.items())
     rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
     machine_of = machines([Facts(*row) for row in rows])
@@ -137,7 +139,7 @@ def name_machines(opened: store.Store) -> list[Machine]:
 
 
 def _words(machine: Machine) -> dict[str, str]:
-    """What may tell a machine from another, in words."""
+    """Returns in words whatever may tell one machine from another."""
     return {
         "cpu": machine.cpu if machine.device else "",
         "cores": spelling.counted(machine.cores, "core"),
@@ -151,7 +153,10 @@ def _words(machine: Machine) -> dict[str, str]:
 
 
 def titles(found: list[Machine]) -> dict[Machine, str]:
-    """A name for each: the GPU and how many, the system, and as little else as tells it from the others."""
+    """Returns a name for each machine: the GPU and how many, and the system.
+
+    It also has as little of everything else as tells the machine from the others.
+    """
     names = {}
     for machine in found:
         title = f"{machine.gpus} × {machine.device}" if machine.gpus > 1 else machine.device

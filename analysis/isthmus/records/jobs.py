@@ -1,10 +1,10 @@
-"""Which job a record is of: the scheduler's id with the system's name, or one of several jobs that had the same id.
+"""Jobs of records: the scheduler's id with the system's name, also where several jobs had the same id.
 
-Schedulers count from 1 again at their largest id, and with a new database. Records of one id are of one job while they
-follow each other within a week, as those of its nodes, its steps and the attempts of a requeued job do. After a longer
-gap they are of another job. So they are where each node that is on both sides of a gap was started anew, either after
-a day or where they measure nothing new: an attempt that is requeued was interrupted. Such jobs are called ID@TIME, with
-the minute of their first record.
+Schedulers restart at 1 after their largest id, and with a new database. Records with one id belong to one job while
+they follow each other within a week; so do those of its nodes, its steps and the attempts of a requeued job. After a
+longer gap they belong to another job. After a shorter gap they do if every node with records on both sides of it was
+rebooted, and if the gap is longer than a day or they measure nothing new: a requeued attempt was interrupted and goes
+on with other cases. Such jobs are called ID@TIME, with the minute of their first record.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from isthmus.groups import grouped
 if TYPE_CHECKING:
     import duckdb
 
-#: SQL: the id of a raw record, before name_jobs(). Ids are a scheduler's own, so that two systems may have the same
-#: one; without a scheduler an invocation of the program is the job, whose id is 64 random bits.
+#: SQL: the id of a raw record, before name_jobs(). Ids are unique within one scheduler only, so two systems may have
+#: the same one. Without a scheduler the run is the job, whose id is 64 random bits.
 ID = "coalesce(coalesce(run.system || '#', '') || run.job, run.id)"
-MOST = datetime.timedelta(days=7)  # between records of one job: it lasts some days, and measures more often than that
-RESTARTED = datetime.timedelta(days=1)  # where its nodes were started anew: a job is requeued sooner
+MOST = datetime.timedelta(days=7)  # longest gap within one job, which lasts days and measures more often than that
+RESTARTED = datetime.timedelta(days=1)  # longest gap if nodes were rebooted: jobs are requeued sooner
 _TIME = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}"
-#: SQL: which case a record is of; _case_of() is the same of a record as it was read.
+#: SQL: the case of a record; _case_of() has the same for a record as read from its file.
 _CASE = "hash(workload, placement, staging, size, preset, axes, ranks)"
-#: SQL: the scheduler's id of the column `job`.
+#: SQL: the scheduler's id in the column `job`.
 NUMBER = f"regexp_replace(regexp_extract(job, '[^#]*$'), '{_TIME}$', '')"
-#: SQL: the same as plain(), of the column `job`.
+#: SQL: plain() of the column `job`.
 PLAIN = f"regexp_replace(job, '{_TIME}$', '')"
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """When records of one id, node and boot were made, within a day."""
+    """First and last time of the records of one id, node and boot, within a day."""
 
     job: str
     node: str
@@ -47,7 +47,7 @@ class Trace:
 
 
 def id_of(record: dict) -> str:
-    """The same as ID, of a record as it was read; after name_jobs_of() the column `job`."""
+    """Returns ID of a record as read from its file; after name_jobs_of(), the value of the column `job`."""
     run = record["run"]
     if run.get("job") is None:
         return run["id"]
@@ -55,7 +55,7 @@ def id_of(record: dict) -> str:
 
 
 def begins(traces: list[Trace]) -> dict[str, list[datetime.datetime]]:
-    """When the jobs of each id began, of ids that several jobs had."""
+    """Returns the times at which the jobs of each id began, for ids that several jobs had."""
     found = {}
     for job, of_id in grouped((trace.job, trace) for trace in traces).items():
         ordered = sorted(of_id, key=lambda trace: (trace.first, trace.last))
@@ -73,7 +73,7 @@ def begins(traces: list[Trace]) -> dict[str, list[datetime.datetime]]:
 
 
 def _from(ordered: list[Trace], start: datetime.datetime) -> list[Trace]:
-    """What follows a gap, as far as it is without another."""
+    """Returns the traces from `start` up to the next gap longer than RESTARTED."""
     found: list[Trace] = []
     for trace in ordered:
         if trace.first >= start:
@@ -84,7 +84,7 @@ def _from(ordered: list[Trace], start: datetime.datetime) -> list[Trace]:
 
 
 def _is_another(before: list[Trace], after: list[Trace], gap: datetime.timedelta) -> bool:
-    """Whether what follows a gap is another job, by its boots and by what it measures."""
+    """Returns whether the records after a gap belong to another job, judging by boots and by what they measure."""
     if not _restarted(before, after):
         return False
     repeated = frozenset().union(*(trace.cases for trace in after))
@@ -93,7 +93,7 @@ def _is_another(before: list[Trace], after: list[Trace], gap: datetime.timedelta
 
 
 def _restarted(before: list[Trace], after: list[Trace]) -> bool:
-    """Whether nodes are on both sides of a gap, and none of them ran on."""
+    """Returns whether there are nodes on both sides of a gap and all of them were rebooted in it."""
     boots: list[dict[str, set]] = [{}, {}]
     for of_side, traces in zip(boots, (before, after)):
         for trace in traces:
@@ -108,7 +108,7 @@ def _name(job: str, start: datetime.datetime) -> str:
 
 
 def plain(name: str) -> str:
-    """A job's name without the time that tells it from others of its id."""
+    """Returns a job's name without the time that tells it from others of its id."""
     return re.sub(f"{_TIME}$", "", name, flags=re.ASCII)
 
 
@@ -116,7 +116,7 @@ def plain(name: str) -> str:
 
 
 def name_jobs(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Makes the table `job_of`, with the jobs whose ids others had; returns whether there are any."""
+    """Makes the table `job_of` of jobs that share their id with others; returns whether there are any."""
     rows = connection.execute(
         f"SELECT job, node, boot, min(time), max(time), list(DISTINCT {_CASE}) FROM {table} WHERE metric_index = 0 AND "
         f"job IN (SELECT job FROM {table} WHERE metric_index = 0 GROUP BY job "
@@ -138,7 +138,7 @@ def name_jobs(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def with_names(table: str) -> str:
-    """SQL: the rows of a table, `job` as name_jobs() has found it."""
+    """Returns SQL for the rows of a table with the names of name_jobs() in `job`."""
     return (
         f"SELECT r.* REPLACE (coalesce(j.name, r.job) AS job) FROM {table} r LEFT JOIN job_of j ON j.id = r.job "
         "AND r.time >= j.began AND r.time < j.until"
@@ -151,7 +151,7 @@ def _case_of(record: dict) -> tuple:
 
 
 def name_jobs_of(records: list[dict]) -> None:
-    """The same of records as they were read: `run.job` becomes ID@TIME where several jobs had the id."""
+    """Renames jobs of records as read from their files, like name_jobs(): `run.job` (or `run.id`) becomes ID@TIME."""
     spans: dict[tuple, list] = {}
     times = [datetime.datetime.strptime(record["run"]["time"], "%Y-%m-%dT%H:%M:%SZ") for record in records]
     for record, time in zip(records, times):

@@ -1,9 +1,9 @@
-"""Records: JSON Lines written by isthmus-bench, one measured case a line; files that end in .gz are unpacked.
+"""Record files: JSON Lines written by isthmus-bench, one case per line; files that end in .gz are unpacked.
 
-A line that is no record costs that line alone. The others are used, and the file is named as used in part, with
-the line and what is wrong with it. So nothing is dropped without a word, and no command passes: a crashed run is no
-shorter, better-looking one. A file of another version of the record is refused whole. What is too long for a line lies
-in tables beside the file: see read_table().
+A line that is no record is left out; the other lines count, and the file is reported as used in part, with the line and
+what is wrong with it. Nothing is dropped silently, and no command passes with such a file, so a crashed run cannot look
+like a shorter, better one. A file of another version of the record is refused whole. What is too long for a line is in
+tables next to the file: see read_table().
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from isthmus.records import validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten
 
-_LONGEST = 1 << 23  # bytes of a line; DuckDB takes twice as many
-_ENDLESS = 1 << 26  # bytes after which a line that has no end is given up, and the file with it
-_MOST_BAD = 10_000  # lines of a file that are no records; after so many, the rest of it is not read
-#: What is wrong with a file without a line: the program makes it before the first case ends.
+_LONGEST = 1 << 23  # bytes of a line; DuckDB needs twice as many
+_ENDLESS = 1 << 26  # bytes after which a line without an end is given up, together with the rest of the file
+_MOST_BAD = 10_000  # lines of a file that are no records; after this many the rest of it is not read
+#: Reason for skipping a file without a line: isthmus-bench creates the file before its first case ends.
 EMPTY = "holds no record, since its run was killed before its first case ended, or is still going"
-MANIFESTS = "manifests"  # the folder that marks a compacted table, and says what its parts are made of
+MANIFESTS = "manifests"  # folder that marks a compacted table and says what its parts are made of
 
 # --- files ---
 
 
 @dataclasses.dataclass
 class Skipped:
-    """A file, or a folder, of which nothing or only a part was taken, and why."""
+    """File or folder that was not read, or only in part, and why."""
 
     path: str
     why: str
-    newer: str = ""  # the schema that it has, where that is another version of the record
-    has_part: bool = False  # what is whole of it was taken
+    newer: str = ""  # its schema, if that is another version of the record
+    has_part: bool = False  # its valid records were read
 
 
 def _no_name(path: str) -> str | None:
@@ -62,21 +62,27 @@ def _no_name(path: str) -> str | None:
 
 
 def signature(path) -> list[int]:
-    """Bytes, time of the last change in ns, inode: another one after an edit, unless that came at once."""
+    """Returns size in bytes, time of the last change in ns, and inode.
+
+    An edit changes them unless it follows at once.
+    """
     status = os.stat(path)
     return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def parse(line: str, *, where: str, last: bool = False) -> dict:
-    """One line as a record; `where` names it in the error, `last` says that it may have been cut."""
+    """Returns the record in one line; `where` names the line in an error, and `last` says that it may have been cut.
+
+    Raises RecordError for a line that is no record.
+    """
     return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
 
 
 def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
-    """Lines of a file, without their ends: number, bytes, whether it had an end.
+    """Yields the lines of a file as (number, bytes without the end of line, whether it had one).
 
-    Raises RecordError, also where there is no line; with `bad`, a line that is too long is added there instead, and the
-    next one is read.
+    Raises RecordError where the file cannot be read or has no line, and for a line that is too long. With `bad`, the
+    error of such a line is added there instead, and reading goes on.
     """
     try:
         with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
@@ -97,7 +103,7 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
                             bad[-1] = RecordError(f"{path}:{number}: {why}")
                             return
                     continue
-                # Only \n ends a line: a record's strings may hold U+2028.
+                # Only \n ends a line: a record's strings may contain U+2028.
                 whole = line.endswith(b"\n")
                 yield number, line[:-1] if whole else line, whole
             if not number:
@@ -109,16 +115,16 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
 
 
 def iterate(path):
-    """Records of a file, one by one in its order. Raises RecordError for a file, or a line, that cannot be taken."""
+    """Yields the records of a file in order. Raises RecordError where the file or one of its lines is not valid."""
     path = pathlib.Path(path)
     for number, line, whole in lines(path):
         yield validate.line(line, where=f"{path}:{number}", last=not whole)
 
 
 def sound_lines(path, bad: list[RecordError]):
-    """Lines of a file that are records, without their ends, and these records; adds to `bad` why others are none.
+    """Yields each line of a file that is a record, without its end, and that record.
 
-    Reads no further than _MOST_BAD of these.
+    Adds the errors of other lines to `bad`. Reading stops after _MOST_BAD errors.
     """
     path = pathlib.Path(path)
     try:
@@ -139,9 +145,9 @@ def sound_lines(path, bad: list[RecordError]):
 
 
 def in_part(path, bad: list[RecordError], records: int) -> Skipped:
-    """What to say of a file of which these lines are no records, and so many are.
+    """Returns what to report of a file with the errors `bad` and this many valid records.
 
-    A file of another version of the record is not used in part: `Skipped.newer` says which it is.
+    A file of another version of the record is not used in part: `Skipped.newer` names the version.
     """
     reasons = (skipped_for(path, error) for error in bad)
     first = next(reasons)
@@ -152,10 +158,10 @@ def in_part(path, bad: list[RecordError], records: int) -> Skipped:
 
 
 def find(path, tables: list[str] | None = None) -> tuple[list[str], list[Skipped]]:
-    """Record files of a folder and its folders, in order, and what in it cannot be looked at.
+    """Returns the record files in a folder and its subfolders, in order, and what could not be looked at.
 
-    A file given by name is taken whatever it is called. `tables` gets the compacted tables that are met. Raises Error
-    where there is none of that name.
+    A path that is a file is returned whatever its name. `tables` gets the folders of compacted tables that are met.
+    Raises Error where there is no such file or folder, or it cannot be read.
     """
     try:
         status = os.stat(path)
@@ -190,22 +196,22 @@ def find(path, tables: list[str] | None = None) -> tuple[list[str], list[Skipped
 
 
 def without_files(path, files: list[str], skipped: list[Skipped]) -> list[Skipped]:
-    """What to say of a folder that a user named among others, and in which nothing was found."""
+    """Returns what to report of a folder in which nothing was found, if a user named it among others."""
     if files or skipped:
         return []
     return [Skipped(str(path), "a folder without any .jsonl or .jsonl.gz file; leave it out, or name another")]
 
 
-_MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # how `isthmus compact` begins one
-_MANIFEST_HEAD = 64  # bytes in which that stands
+_MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # beginning of a file by `isthmus compact`
+_MANIFEST_HEAD = 64  # bytes of a file that are matched against that
 DANGLING = "a link whose target is missing"
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_MOST_ROWS = 1_000_000  # of a table; isthmus-bench writes 65,536 at most
-_LOOKED_AT = 2000  # files of other names in a folder that are looked into; of more, only those called like JSON
+_MOST_ROWS = 1_000_000  # limit on the rows of a table; isthmus-bench writes 65,536 at most
+_LOOKED_AT = 2000  # files of other names that are looked into; beyond that, only those with JSON-like names
 
 
 def _passed_over(file: str, *, any_name: bool) -> str | None:
-    """Why a file that is not read under its name may hold records, or lead to some; None where it does not."""
+    """Returns why a file that is not read under its name may contain or lead to records; None where it does not."""
     name = os.path.basename(file).lower()
     if os.path.islink(file) and not os.path.exists(file):
         return DANGLING
@@ -224,13 +230,16 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
 
 
 def _form_of_records(file: str) -> str | None:
-    """What inputs.form_of_records() says; None of a manifest, which names the schema of the records."""
+    """Returns inputs.form_of_records(), but None for a manifest, which names the schema of the records."""
     form = inputs.form_of_records(file)
     return None if form and _MANIFEST.match(inputs.first_bytes(file, _MANIFEST_HEAD)) else form
 
 
 def manifests(folder) -> list[pathlib.Path]:
-    """Manifests of a compacted folder, oldest first; their names count up. Raises OSError where they cannot be seen."""
+    """Returns the manifests of a compacted folder, oldest first, by their numbers.
+
+    Raises OSError where they are unreadable.
+    """
     place = pathlib.Path(folder, MANIFESTS)
     try:
         names = os.listdir(place)
@@ -240,20 +249,20 @@ def manifests(folder) -> list[pathlib.Path]:
 
 
 def is_table(folder) -> bool:
-    """Whether a folder is a compacted table: it has a manifest, by its name and how it begins, that can be read."""
-    with contextlib.suppress(OSError):  # of which walk() says so
+    """Returns whether a folder is a compacted table: it has a readable manifest with the right name and beginning."""
+    with contextlib.suppress(OSError):  # walk() reports it
         return any(_MANIFEST.match(inputs.first_bytes(path, _MANIFEST_HEAD)) for path in manifests(folder))
     return False
 
 
 def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True, tables: list[str] | None = None):
-    """Each folder below one, itself first, and the names of its files, sorted; compacted tables only if asked for.
+    """Yields each folder, `top` first, and the sorted names of its files; compacted tables only if asked for.
 
-    Links to folders are followed, unless `links` is false, after all that is there without them, and no folder is
-    entered twice. Not followed is a link to a folder above, and not entered what shows the system's state, as /proc;
-    nor more than _MOST_BEHIND_LINKS folders behind links. Each is added to `skipped`. So are folders that cannot be
-    read, as those whose path is longer than the system takes; any other depth is read. So are files of records in a
-    table that is left out; `tables` gets such tables.
+    Links to folders are followed after everything that is reachable without them, unless `links` is false. No folder is
+    entered twice. Four things are not entered and are added to `skipped`: a link to a folder above, a file system that
+    shows the system's state (/proc), folders behind links beyond _MOST_BEHIND_LINKS, and folders that cannot be read,
+    for instance because their path is longer than the system allows. Depth is not limited otherwise. Record files in a
+    table that is left out are added to `skipped`, and the table to `tables`.
     """
     walker = _Walk(skipped, links)
     left_out = [] if tables is None else tables
@@ -263,20 +272,20 @@ def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = 
 
 
 def strays(table) -> list[Skipped]:
-    """Files of records in a compacted table, where nobody reads them, and what in it cannot be looked at."""
+    """Returns the record files in a compacted table, where nobody reads them, and what in it cannot be looked at."""
     walker = _Walk([], links=True)
     walker.name_strays(os.fspath(table))
     return walker.skipped
 
 
 class _Walk:
-    """What walk() has seen, and what it says of what it leaves out."""
+    """State of walk(): the folders it has seen, and what it reports as left out."""
 
     def __init__(self, skipped: list[Skipped], links: bool) -> None:
         self.skipped = skipped
         self._links = links
         self._seen: set[tuple[int, int]] = set()
-        self._left = _MOST_BEHIND_LINKS  # folders; negative when it was said that there are more
+        self._left = _MOST_BEHIND_LINKS  # folders; negative once the excess has been reported
         self._state = _shows_state()
 
     def name_strays(self, table: str) -> None:
@@ -287,8 +296,10 @@ class _Walk:
                     self.skipped.append(Skipped(file, why))
 
     def below(self, top: str, tables: list[str] | None):
-        """Folders that were not seen, and their files; adds compacted tables to `tables` instead of entering them,
-        unless that is None."""
+        """Yields folders not seen before, and their files.
+
+        Adds compacted tables to `tables` instead of entering them, unless that is None.
+        """
         starts = [(top, False)]
         for start, behind_link in starts:
             pending = [start]
@@ -319,12 +330,12 @@ class _Walk:
                 yield folder, names
 
     def _closed(self, status: os.stat_result) -> str | None:
-        """Why a folder is not entered, by the file system that it is in."""
+        """Returns why a folder is not entered because of its file system, or None."""
         kind = self._state.get(status.st_dev)
         return kind and f"it is in {kind}, which shows the system's state and has no records; remove it, or its link"
 
     def _is_spent(self, link: str) -> bool:
-        """Counts a folder behind this link; whether it is one too many, which is said once."""
+        """Counts a folder behind this link; returns whether that is too many, and reports it the first time."""
         self._left -= 1
         if self._left == -1:
             why = (
@@ -335,13 +346,13 @@ class _Walk:
         return self._left < 0
 
 
-_MOST_BEHIND_LINKS = 10_000  # folders; a link may lead to all that a machine has
+_MOST_BEHIND_LINKS = 10_000  # folders; a link may lead to everything on a machine
 _OF_STATE = {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "devpts", "devtmpfs",
              "mqueue", "bpf", "pstore", "efivarfs", "selinuxfs", "binfmt_misc", "fusectl"}  # fmt: skip
 
 
 def _shows_state() -> dict[int, str]:
-    """File systems that have no files but the state of the system, which never ends: their kinds by their devices."""
+    """Returns the kinds, by device, of file systems that only show the system's state, whose files never end."""
     found = {}
     with contextlib.suppress(OSError, ValueError), open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -354,7 +365,10 @@ def _shows_state() -> dict[int, str]:
 
 
 def _leads_above(link: str, top: str) -> str | None:
-    """Why a link to a folder is not followed: all that is read, or the link, is below that folder."""
+    """Returns why a link to a folder is not followed: `top`, or the link, is inside that folder.
+
+    None where it is followed.
+    """
     target = os.path.realpath(link)
     if not any(is_below(place, target) for place in (os.path.realpath(top), os.path.realpath(os.path.dirname(link)))):
         return None
@@ -362,17 +376,17 @@ def _leads_above(link: str, top: str) -> str | None:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this folder or in it; both are real paths."""
+    """Returns whether a path is this folder or inside it; both are real paths."""
     return os.path.commonpath([path, folder]) == folder
 
 
 def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Names of the folders in a folder, and whether each is a link; names of its other files. Sorted."""
+    """Returns the sorted names of a folder's subfolders, each with whether it is a link, and of its other files."""
     folders, names = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
             is_folder = False
-            with contextlib.suppress(OSError):  # a link that leads to itself
+            with contextlib.suppress(OSError):  # a link to itself
                 is_folder = entry.is_dir()
             if is_folder:
                 folders.append((entry.name, entry.is_symlink()))
@@ -382,12 +396,15 @@ def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def read(path) -> list[dict]:
-    """All records of a file, in its order. Raises RecordError for a file, or the first line, that cannot be taken."""
+    """Returns all records of a file in order.
+
+    Raises RecordError where the file is not valid, or for its first bad line.
+    """
     return list(iterate(path))
 
 
 def skipped_for(path, error: RecordError) -> Skipped:
-    """A file that was refused; its reason names the line."""
+    """Returns a file as skipped because of an error, with the number of the line in its reason."""
     why = str(error).removeprefix(f"{path}:").removeprefix(f"{pathlib.Path(path)}:").lstrip()
     why = re.sub(r"\A(\d+): ", r"line \1: ", why)
     newer = re.search(r"another schema \('(isthmus[.]record/[0-9]+)'\)", why)
@@ -395,9 +412,12 @@ def skipped_for(path, error: RecordError) -> Skipped:
 
 
 def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | None]:
-    """The signature of a file of which every line is a record, or why not; with `tables`, those beside it, too."""
+    """Returns the signature of a file whose lines are all records, or else why it is skipped.
+
+    With `tables`, the tables next to the file are checked as well.
+    """
     collecting = gc.isenabled()
-    gc.disable()  # records have no cycles, and it would look at each of them
+    gc.disable()  # records have no cycles, and the collector would visit each of them
     try:
         before = signature(path)
         for number, line, whole in lines(pathlib.Path(path)):
@@ -421,31 +441,31 @@ _ALONE = 1 << 25  # bytes that are checked faster than other processes start
 
 @contextlib.contextmanager
 def checker(paths, processes: int | None = None):
-    """A function that applies another to paths, in several processes where that pays; use it before threads start.
+    """Provides a function like map() that uses several processes where that pays; enter it before any thread starts.
 
-    The processes end when this one does, however it ends. Where one of them is killed, or none can be started, what is
-    left is done in this process.
+    The processes end when this one does, however it ends. Where one of them is killed, or none can be started, the rest
+    is done in this process.
     """
     size = sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths if os.path.exists(path))
     processes = processes or min(len(os.sched_getaffinity(0)), 8)
     if size < _ALONE or processes < 2 or len(paths) < 2:
         yield map
         return
-    # Forked: another way of starting would run a script that has no `if __name__ == "__main__"` once more.
+    # Forked: any other start method would run a script without `if __name__ == "__main__"` a second time.
     with concurrent.futures.ProcessPoolExecutor(
         processes, multiprocessing.get_context("fork"), _end_with, (os.getpid(), _process_control())
     ) as pool:
         chunk = max(1, min(8, len(paths) // (4 * processes)))
         try:
-            pool.submit(int).result()  # they start now
-        except (OSError, concurrent.futures.BrokenExecutor):  # as under `ulimit -u`
+            pool.submit(int).result()  # starts the processes
+        except (OSError, concurrent.futures.BrokenExecutor):  # such as under `ulimit -u`
             yield map
         else:
             yield functools.partial(_apply, pool, chunk)
 
 
 def _apply(pool, chunk: int, function, paths):
-    """What `function` gives for each path, in their order, from the processes of a pool as long as all of them live."""
+    """Yields `function` of each path, in order, computed by a pool of processes for as long as all of them live."""
     paths, done = list(paths), 0
     try:
         for result in pool.map(function, paths, chunksize=chunk):
@@ -457,26 +477,26 @@ def _apply(pool, chunk: int, function, paths):
         yield from map(function, paths[done:])
 
 
-_PARENT_ENDS = 1  # prctl's PR_SET_PDEATHSIG
+_PARENT_ENDS = 1  # PR_SET_PDEATHSIG of prctl()
 
 
 def _process_control():
-    """prctl() of the C library, looked up before a fork; None on systems that have none."""
-    import ctypes  # here: most commands start no process
+    """Returns the C library's prctl(), looked up before a fork; None on systems without it."""
+    import ctypes  # imported here because most commands start no process
 
     return getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def _end_with(parent: int, control) -> None:
-    """Has the system end this process when its parent ends: it waits for work, and would for ever."""
+    """Has the system end this process when its parent ends, since it would otherwise wait for work for ever."""
     if control is not None:
         control(_PARENT_ENDS, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # the parent had ended before
         os._exit(1)
 
 
 def no_record(paths) -> str:
-    """Why there is none where every file was read: a sentence that says what to do."""
+    """Returns why there is no record although every file was read: a sentence that says what to do."""
     where = ", ".join(map(str, paths))
     if all(map(os.path.isfile, paths)):
         return f"{where}: no record in {'it' if len(paths) == 1 else 'them'}; name files that isthmus-bench wrote"
@@ -486,7 +506,7 @@ def no_record(paths) -> str:
 
 
 def nothing_taken(paths, absent: list[Skipped]) -> str:
-    """Why there is no record at all, where files were found: a sentence that names the first, and what to do."""
+    """Returns why no file that was found has a record: a sentence that names the first file and what to do."""
     first = f"{absent[0].path}: {absent[0].why}"
     advice = "" if "--resume" in absent[0].why or EMPTY in absent[0].why else "; name files that isthmus-bench wrote"
     if len(absent) == 1:
@@ -499,9 +519,9 @@ _NAMED = 10
 
 
 def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
-    """Names what could not be read on stderr, and counts it, first of all, where people read it.
+    """Names on stderr the files that were not read, or only in part, and counts them.
 
-    `asked` are the arguments of the command whose output follows.
+    Text for people starts with the count. `asked` are the arguments of the command whose output follows.
     """
     for each in absent[:_NAMED]:
         done = "used in part" if each.has_part else "skipped"
@@ -522,7 +542,7 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
 
 
 def _for_people(asked) -> bool:
-    """Whether a command's output is text for people, rather than a list or table for a program."""
+    """Returns whether a command's output is text for people, not a list or table for a program."""
     if getattr(asked, "drain", False):
         return False
     if hasattr(asked, "format"):
@@ -531,11 +551,15 @@ def _for_people(asked) -> bool:
     return where is None or streams.descriptor(where) is None
 
 
-# --- tables beside a record file ---
+# --- tables next to a record file ---
 
 
 def table_path(record_path, table: dict) -> pathlib.Path:
-    """Where the side file lies that an entry of a record's `tables` names, if it is there and as it was written."""
+    """Returns the path of the file that an entry of a record's `tables` names.
+
+    Raises RecordError where the file is missing, unreadable, outside of the record's folder, or altered since it was
+    written.
+    """
     path = pathlib.Path(record_path).parent / table["file"]
     named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
     if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
@@ -552,9 +576,10 @@ def table_path(record_path, table: dict) -> pathlib.Path:
 
 
 def read_table(record_path, record: dict, name: str) -> list[dict[str, float | None]]:
-    """The rows of a record's table; `record_path` is the file that the record was read from.
+    """Returns the rows of a record's table, by column; an empty cell is None.
 
-    Raises RecordError, one sentence, for a table that is missing, altered, or not what the record says.
+    `record_path` is the file that the record was read from. Raises RecordError, one sentence, for a table that is
+    missing, altered, or different from what the record says.
     """
     found = [table for table in record["tables"] if table["name"] == name]
     if len(found) != 1:
@@ -569,7 +594,7 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
                 raise ValueError(f"its columns are {shorten(', '.join(columns))}")
             if found[0]["rows"] > _MOST_ROWS:
                 raise ValueError(f"it has {found[0]['rows']} rows, and at most {_MOST_ROWS} are read")
-            first = itertools.islice(lines, found[0]["rows"] + 1)  # a packed file may go on for ever
+            first = itertools.islice(lines, found[0]["rows"] + 1)  # a packed file may never end
             rows = [dict(zip(columns, map(_number, line), strict=True)) for line in first]
         if len(rows) != found[0]["rows"]:
             raise ValueError(f"it has {len(rows)} rows instead of {found[0]['rows']}")

@@ -1,8 +1,8 @@
-"""The table `measurements`, a row for each metric of each record: its columns, and the SQL that makes them.
+"""Table `measurements`, a row for each metric of each record: its columns, and the SQL that makes them.
 
 Times are in seconds, rates in B/s, sizes in bytes. A record without a metric (skipped, failed) has one row. `tables`
-names the tables beside a record, each `file` from where `file` of the record starts: the working folder for raw
-records, the folder that was compacted for compacted ones.
+names the tables next to a record. Their `file` is relative to the same folder as the record's `file`: the working
+folder for raw records, the folder that was compacted for compacted ones.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 
 from isthmus.records import content, copies, doubts, jobs, withheld
 
-# What is read of each record; everything else in it is passed over by the reader. A dictionary is an object, or, in a
-# list, the objects of a list, of which only the fields are read that a query needs.
+# Fields that are read of each record, with their types; the reader passes over all others. A dictionary is an object,
+# and a dictionary in a list is a list of objects. Only the fields that a query needs are read of either.
 _STATE = (
     "STRUCT(pcie STRUCT(gen BIGINT, width BIGINT), ecc BOOLEAN, ecc_uncorrected BIGINT, xids BIGINT[], mig BOOLEAN, "
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
@@ -65,7 +65,7 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "error": "VARCHAR",
 }  # fmt: skip
 
-# What content.spoiling() says.
+# SQL: whether content.spoiling() has any warnings.
 _SPOILT = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
     f"w.code IN {content.SPOILING} AND (w.code <> '{content.FOREIGN}' OR ranks IS NULL))) > 0"
@@ -73,21 +73,21 @@ _SPOILT = (
 
 
 def _of_all(expression: str) -> str:
-    """What the devices d of a record have, each once, joined; one value where they are alike."""
+    """Returns SQL for the distinct values over a record's devices `d`, sorted and joined by +."""
     one = re.sub(r"\bd\.", "devices[1].", expression)  # lambdas cost four times as much
     several = f"array_to_string(list_sort(list_distinct(list_transform(devices, lambda d: {expression}))), '+')"
     return f"CASE WHEN len(devices) = 1 THEN coalesce({one}, '') ELSE {several} END"
 
 
 def tables_with(file: str) -> str:
-    """SQL: a record's tables t, each with another `file`."""
+    """Returns SQL for a record's tables `t`, with another `file` in each."""
     return (
         "list_transform(coalesce(tables, []), lambda t: struct_pack(name := t.name, columns := t.columns, "
         f"file := {file}, rows := t.rows, sha256 := t.sha256))"
     )
 
 
-# Fields of the fingerprint, in the order in which differences are named: what may explain a figure.
+# Fields of the fingerprint, which may explain a figure, in the order in which differences are named.
 FINGERPRINT = {
     "device": _of_all("d.name"),
     "arch": _of_all("d.arch"),
@@ -95,7 +95,7 @@ FINGERPRINT = {
     "runtime": _of_all("d.runtime"),
     "vbios": _of_all("d.state.vbios"),
     "gsp_firmware": _of_all("d.state.gsp_firmware"),
-    # The generation falls when the link idles: the higher of the readings is what the case had.
+    # The generation falls when the link idles; the highest sampled value is what the case had.
     "pcie_gen": "list_min(list_transform(devices, lambda d: greatest(d.state.pcie.gen, d.state_after.pcie.gen, "
     "d.pcie.gen)))",
     "pcie_width": "list_min(list_transform(devices, lambda d: coalesce(d.state_after.pcie.width, d.state.pcie.width, "
@@ -126,7 +126,8 @@ FINGERPRINT = {
     "package": "build.package",
     "mpi": "ranks.library",
 }
-# Of these, JSON objects; one parameter of the module, or one variable, is asked for as uvm.NAME or environment.NAME.
+# Fields of it that are JSON objects; a single module parameter or variable is addressed as uvm.NAME or
+# environment.NAME.
 OBJECTS = ("uvm", "environment")
 _CASE = {
     "file": "filename",
@@ -134,8 +135,8 @@ _CASE = {
     "partition": "coalesce(run.partition, '')",
     "node": "run.node",
     "gpus": _of_all("d.uuid"),
-    "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places tells hosts of one name apart by them
-    "job": jobs.ID,  # the unit of experiment; records.jobs tells jobs of one id apart
+    "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places uses them to tell hosts of one name apart
+    "job": jobs.ID,  # unit of experiment; records.jobs tells jobs of one id apart
     "run_id": "run.id",
     "process": "run.process",
     "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
@@ -165,13 +166,13 @@ _CASE = {
     "spoilt": _SPOILT,
     "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
     "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
-    # Of the host: what it was like, in figures. They vary, so they are no part of the fingerprint.
+    # Figures of the host's own speed. They vary, so they are no part of the fingerprint.
     "integer_rate": "host.speed.integer_rate",
     "touch_rate": "host.speed.touch_rate",
     "copy_rate": "host.speed.copy_rate",
     "stolen_share": "run.stolen_share",
     "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
-    # Since the process began: the most of its records is what came up in all of them.
+    # Counted since the process began: the largest count over its records is the total.
     "xids": "list_max(list_transform(devices, lambda d: len(d.state_after.xids)))",
     "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
 }
@@ -195,26 +196,26 @@ _METRIC = {
     "doubts": "m.doubts",
 }
 COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
-# Same case, same metric: what may be compared. The node and the GPU are left to the comparison.
+# Columns that define a series: same case, same metric. Whether node and GPU must agree is left to each comparison.
 SERIES = (
     "workload", "version", "placement", "staging", "size", "preset", "axes", "ranks", "metric", "unit",
 )  # fmt: skip
-#: The same, for SQL.
+#: SQL: the columns SERIES.
 SERIES_COLUMNS = ", ".join(f'"{name}"' for name in SERIES)
 
 
 def literal(text: object) -> str:
-    """A string as SQL; DuckDB knows no escapes but the doubled quote."""
+    """Returns a string as an SQL literal; the doubled quote is DuckDB's only escape."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def list_of(paths) -> str:
-    """Paths as a list for DuckDB, which takes each for a pattern: here it means only itself."""
+    """Returns SQL for a list of paths, escaped because DuckDB reads each as a pattern."""
     return "[" + ", ".join(literal(glob.escape(str(path))) for path in paths) + "]"
 
 
 def _read_columns(used: str) -> dict[str, str]:
-    """Columns and their types as DuckDB reads them, with the fields whose names stand in the expressions `used`."""
+    """Returns the columns to read and their DuckDB types, with only those fields that the expressions `used` name."""
     words = set(re.findall(r"\w+", used))
     columns = {}
     for name, kind in _READ.items():
@@ -236,7 +237,7 @@ def _expressions(wanted) -> str:
 
 
 def _metrics(wanted) -> str:
-    """SQL: the list of a record's metrics, each with what casts doubt on it where that is wanted."""
+    """Returns SQL for the list of a record's metrics, each with its doubts where those are wanted."""
     metrics = withheld.sql_metrics()
     if "doubts" not in wanted:
         return metrics
@@ -248,13 +249,13 @@ def _selected(columns: dict) -> str:
 
 
 def columns_of(wanted) -> dict[str, str]:
-    """Of a record's own columns, those that are wanted or needed to judge it."""
+    """Returns the columns of a record, with their SQL, that are wanted or needed to recognise copies."""
     needed = copies.WANTED
     return {name: expression for name, expression in {**_CASE, **FINGERPRINT}.items() if name in {*wanted, *needed}}
 
 
 def cases_of(paths, wanted) -> str:
-    """SQL that reads raw files: a row per record, its metrics as a list `metrics`."""
+    """Returns SQL that reads raw files: a row per record, with its metrics as the list `metrics`."""
     columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
     return (
         f"SELECT {_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics FROM read_json({list_of(paths)}, "
@@ -263,7 +264,7 @@ def cases_of(paths, wanted) -> str:
 
 
 def flat(cases: str, wanted) -> str:
-    """SQL that gives each metric of `cases` a row of its own, and a record without one row."""
+    """Returns SQL with a row for each metric of `cases`, and one row for a record without metrics."""
     names = ", ".join(f'"{name}"' for name in columns_of(wanted))
     metric = {name: expression for name, expression in _METRIC.items() if name in wanted}
     return (
@@ -274,7 +275,7 @@ def flat(cases: str, wanted) -> str:
 
 
 def of_metrics(condition: str, wanted) -> str:
-    """SQL: all columns, those of a metric null where it does not fulfil a condition."""
+    """Returns SQL for all columns, those of a metric null where it does not meet the condition."""
     if condition == "true":
         return "*"
     names = ", ".join(f'CASE WHEN {condition} THEN "{name}" END AS "{name}"' for name in _METRIC if name in wanted)
@@ -282,7 +283,7 @@ def of_metrics(condition: str, wanted) -> str:
 
 
 def nothing(wanted) -> str:
-    """The columns of `cases` without a row."""
+    """Returns SQL for the columns of `cases` without a row."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
     selected = f"{_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics"
     return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"

@@ -1,10 +1,10 @@
-"""Where a record was measured: its node, or one of several hosts that have the same name.
+"""Hosts of records: the node, or one of several hosts that have the same name.
 
-Virtual machines and containers often share a name (`vm`, `localhost`). Records are of one host where they share a boot
-or a GPU. Hosts of one name are told apart where they cannot be one machine: another GPU in the same PCIe slot, boots
-that ran at the same time, another processor, or another system. Such a host is called NAME#GPU, with the first digits
-of its GPU's UUID, or NAME@SYSTEM without a GPU where systems differ. What is not known to be of one of them, such as a
-record of the CPU alone, keeps the name.
+Virtual machines and containers often share a name (`vm`, `localhost`). Records belong to one host where they share a
+boot or a GPU. Hosts of one name are told apart where they cannot be one machine: another GPU in the same PCIe slot,
+boots that ran at the same time, another processor, or another system. Such a host is called NAME#GPU, with the first
+digits of its GPU's UUID, or NAME@SYSTEM without a GPU where systems differ. Records that fit no particular one of them,
+such as those of the CPU alone, keep the name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 #: Columns of the table of records that name_hosts() needs.
 WANTED = ("node", "gpus", "slots", "boot", "job", "cpu", "system", "time")
-_DIGITS = 8  # of a UUID, at least
+_DIGITS = 8  # least number of digits of a UUID in a name
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """What the records of one node name, boot, set of GPUs and, where neither is known, job say of their host."""
+    """Signs of the host in the records of one node name, boot, set of GPUs and, where neither is known, job."""
 
     node: str
     gpus: str  # UUIDs, joined by +
@@ -43,13 +43,13 @@ class Trace:
 
     @property
     def anchors(self) -> frozenset:
-        """What no other host has: the boot, and the GPUs."""
+        """Boot and GPUs, which no other host has."""
         found = {("GPU", uuid) for uuid in self.uuids} | ({("boot", self.boot)} if self.boot else set())
         return frozenset(found)
 
 
 def hosts(traces: list[Trace]) -> dict[Trace, str]:
-    """The host of each trace whose node name several hosts have: NAME#GPU, or NAME where it is not known which."""
+    """Returns the host of each trace whose node name is shared: NAME#GPU, or NAME where the host is unknown."""
     result: dict[Trace, str] = {}
     for node, found in grouped((trace.node, trace) for trace in traces).items():
         anchored = [trace for trace in found if trace.anchors]
@@ -73,7 +73,7 @@ def hosts(traces: list[Trace]) -> dict[Trace, str]:
 
 
 def _are_several(parts: list[list[Trace]]) -> bool:
-    """Whether traces that share no boot and no GPU cannot be of one machine."""
+    """Returns whether traces that share neither boot nor GPU cannot all be of one machine."""
     taken: dict[str, str] = {}
     for slot, uuid in (pair for part in parts for pair in _slots(part)):
         if taken.setdefault(slot, uuid) != uuid and not _together(parts, taken[slot], uuid):
@@ -88,24 +88,24 @@ def _systems(traces: list[Trace]) -> set[str]:
 
 
 def _slots(part: list[Trace]) -> set[tuple[str, str]]:
-    """(slot, UUID) of the GPUs of traces."""
+    """Returns (slot, UUID) of the GPUs of the traces."""
     pairs = (pair.rpartition("@") for trace in part for pair in trace.slots.split("+"))
     return {(slot, uuid) for uuid, _, slot in pairs if uuid and slot}
 
 
 def _together(parts: list[list[Trace]], *uuids: str) -> bool:
-    """Whether these GPUs were in one host: then one has replaced the other."""
+    """Returns whether these GPUs were in one host, so that one may have replaced the other in a slot."""
     return any(set(uuids) <= {uuid for trace in part for uuid in trace.uuids} for part in parts)
 
 
 def _overlap(parts: list[list[Trace]]) -> bool:
-    """Whether boots of different parts ran at the same time."""
+    """Returns whether boots of different parts ran at the same time."""
     spans = []
     for number, part in enumerate(parts):
         for boot, traces in grouped((trace.boot, trace) for trace in part).items():
             if boot is not None:
                 spans.append((min(t.first for t in traces), max(t.last for t in traces), number))
-    open_until: list = [None, None]  # the latest end so far, and its part; then the latest of any other part
+    open_until: list = [None, None]  # latest end so far with its part, and latest end of any other part
     for first, last, number in sorted(spans):
         for before in filter(None, open_until):
             if before[1] != number and first < before[0]:
@@ -118,7 +118,7 @@ def _overlap(parts: list[list[Trace]]) -> bool:
 
 
 def _names(node: str, parts: list[list[Trace]], of_systems: bool) -> list[str]:
-    """A name for each part; without a GPU NAME@SYSTEM where there are several systems, else NAME."""
+    """Returns a name for each part; without a GPU NAME@SYSTEM where there are several systems, else NAME."""
     firsts = [min((uuid for trace in part for uuid in trace.uuids), default="") for part in parts]
     short = [uuid.partition("-")[2] or uuid if uuid.startswith(("GPU-", "MIG-")) else uuid for uuid in firsts]
     longest = max(map(len, short), default=0)
@@ -133,7 +133,7 @@ def _names(node: str, parts: list[list[Trace]], of_systems: bool) -> list[str]:
 
 
 def name_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
-    """Makes the table `host_of`, with the hosts of node names that several have; returns their node names by host."""
+    """Makes the table `host_of` of hosts that share their node name with others; returns the node name of each host."""
     key = (
         "node, coalesce(gpus, ''), coalesce(slots, ''), boot, CASE WHEN boot IS NULL THEN job END, coalesce(cpu, ''), "
         "coalesce(system, '')"
@@ -156,7 +156,7 @@ def name_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, s
 
 
 def with_hosts(table: str) -> str:
-    """SQL: the rows of a table, `node` as name_hosts() has found it."""
+    """Returns SQL for the rows of a table with the hosts of name_hosts() in `node`."""
     return (
         f"SELECT r.* REPLACE (coalesce(h.host, r.node) AS node) FROM {table} r LEFT JOIN host_of h ON h.node = r.node "
         "AND h.gpus = coalesce(r.gpus, '') AND h.boot IS NOT DISTINCT FROM r.boot "
@@ -165,7 +165,7 @@ def with_hosts(table: str) -> str:
 
 
 def name_hosts_of(records: list[dict]) -> None:
-    """The same of records as they were read: `run.node` becomes the host where several have one name."""
+    """Renames the nodes of records as read from their files, as name_hosts() does: `run.node` becomes the host."""
     traces: dict[tuple, list] = {}
     for record in records:
         key = _key(record)
@@ -181,7 +181,7 @@ def name_hosts_of(records: list[dict]) -> None:
 
 
 def _key(record: dict) -> tuple:
-    """Of a record: what a Trace has before its times."""
+    """Returns the fields of a record's Trace except its times."""
     run, boot = record["run"], record["host"].get("boot_id")
     gpus = sorted({device["uuid"] or "" for device in record["devices"]})
     slots = sorted({f"{d['uuid']}@{d['pci_bus']}" for d in record["devices"] if d["uuid"] and d.get("pci_bus")})

@@ -1,4 +1,4 @@
-"""Records of files and folders as they were written, for commands that need more of them than their table has."""
+"""Reading of whole records from files and folders, for commands that need more than the table of records has."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus.records import compacted, copies, jobs, load, places, validate
 
 
 def read_files(paths, asked=None) -> tuple[list[dict], int]:
-    """Records of files and folders for a command, their texts printable, and its exit code.
+    """Returns the records in files and folders, with their texts made printable, and a command's exit code.
 
-    What cannot be taken is named before anything else; `asked` are the command's arguments. Raises Error where that
-    leaves no record.
+    Files that cannot be read are reported before anything else; `asked` are the command's arguments. Raises Error where
+    no record is left.
     """
     cases, absent, total = [], [], 0
     seen = copies.Seen()
@@ -39,8 +39,10 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
 
 
 def _find(paths):
-    """For each path its files, and what cannot be read of it; last what lies in compacted tables alone, which have no
-    samples."""
+    """Yields, for each path, its files and what cannot be read of it.
+
+    The last pair is what only compacted tables have, which keep no samples.
+    """
     met, found = [], []
     for path in paths:
         if compacted.find(path):

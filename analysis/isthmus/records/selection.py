@@ -1,4 +1,4 @@
-"""Which records are meant: the options of commands that read the table of records, and the store that they ask for."""
+"""Selection of records: options of commands that read the table of records, and the store that they ask for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.records.store import Store, open_store, stranger
 
 
 def add_arguments(parser) -> None:
-    """Options that say which records are meant."""
+    """Adds the paths and the options that select records."""
     parser.add_argument("paths", nargs="+", metavar="DIR", help="folder with record files, or a file")
     add_selection(parser)
 
@@ -35,7 +35,7 @@ def add_selection(parser) -> None:
 
 
 def moment(text: str) -> str:
-    """A day or time as SQL; refuses what is neither."""
+    """Returns a day or time as SQL. Raises Error for what is neither."""
     try:
         return f"TIMESTAMP {literal(datetime.datetime.fromisoformat(text).isoformat(sep=' '))}"
     except ValueError:
@@ -53,7 +53,7 @@ WITHOUT = (
 
 
 def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
-    """Patterns by field, of one value FIELD=PATTERN,… of an option. Raises Error for what is none."""
+    """Parses one value FIELD=PATTERN,… of an option into patterns by field. Raises Error where that is not possible."""
     found = {}
     for part in text.split(","):
         field, equals, pattern = part.strip().partition("=")
@@ -70,9 +70,9 @@ def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
 
 
 def left_out(text: str) -> dict[str, str]:
-    """Patterns by field, of one --without. Raises Error for what is none."""
+    """Parses the value of one --without into patterns by field. Raises Error where that is not possible."""
     found = patterns("--without", text, WITHOUT)
-    # A case may have used several GPUs: their names are joined by a plus.
+    # A case may have used several GPUs, whose names are joined by a plus.
     return {field: f"*{pattern}*" if field == "gpus" else pattern for field, pattern in found.items()}
 
 
@@ -81,23 +81,23 @@ _OPTIONS = ("workload", "metric", "system", "since", "until", "without", "emulat
 
 
 def refuse_unused(asked, used) -> None:
-    """Raises Error for an option that would choose nothing, where no records are read."""
+    """Raises Error for an option that selects records where no records are read."""
     for option in _OPTIONS:
         if option not in used and getattr(asked, option):
             raise Error(f"--{option} chooses records, and none are named; name their folder (DIR), or leave it out")
 
 
 def _all_of(those: dict[str, str]) -> str:
-    """The condition of one --without, as SQL."""
+    """Returns the condition of one --without as SQL."""
     return " AND ".join(f'coalesce("{field}" GLOB {literal(pattern)}, false)' for field, pattern in those.items())
 
 
 class _LeftOut:
-    """Every --without of a command, each of which must leave out a record of one of the folders that it reads."""
+    """Values of --without; each must leave out a record in at least one of the folders that a command reads."""
 
     def __init__(self, asked):
         self.all = {text: left_out(text) for text in getattr(asked, "without", None) or ()}
-        self._idle = dict(self.all)  # no record so far has all of its fields
+        self._idle = dict(self.all)  # those that no record has matched so far
         self._known: dict[tuple[str, str], dict[str, bool]] = {}
 
     def look_at(self, opened: Store) -> None:
@@ -108,7 +108,7 @@ class _LeftOut:
                 self._known.setdefault(each, {}).update(opened.known(*each))
 
     def refuse_idle(self, paths) -> None:
-        """Raises Error for the first that left out nothing."""
+        """Raises Error for the first value that left out nothing."""
         for text, those in self._idle.items():
             for each in those.items():
                 if not any(self._known[each].values()):
@@ -118,9 +118,9 @@ class _LeftOut:
 
 
 def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:
-    """A store of each folder that a command names, as from_arguments() makes it; it is closed when the next one opens.
+    """Yields a store of each folder that a command names, as from_arguments() makes it.
 
-    What --without leaves out must be in one of the folders, not in all.
+    Each is closed before the next opens. A value of --without need leave out records of only one folder.
     """
     without = _LeftOut(asked)
     for path in asked.paths:
@@ -132,9 +132,10 @@ def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:
 
 
 def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
-    """The store that the options of add_selection() ask for; names on stderr what was left out, and what disagrees.
+    """Returns the store that the options of add_selection() ask for.
 
-    With `agreeing`, raises Error for records that state different results of the same inputs.
+    Reports on stderr what was left out and what disagrees. With `agreeing`, raises Error where records state different
+    results for the same inputs.
     """
     paths, without = paths or asked.paths, _LeftOut(asked)
     opened = _opened(asked, paths, wanted, without)
@@ -179,8 +180,8 @@ def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
 
 
 def _say(opened: Store, asked, *, agreeing: bool) -> None:
-    """Names on stderr what was left out of a store, and which of its results disagree."""
-    asked.absent = [*getattr(asked, "absent", []), *opened.skipped]  # for the exit code: isthmus.cli
+    """Reports on stderr what was left out of a store, and which of its results disagree."""
+    asked.absent = [*getattr(asked, "absent", []), *opened.skipped]  # isthmus.cli makes the exit code of it
     say_left_out(opened, asked)
     opened.results = agreement.results(opened.sql)
     wrong = agreement.disagreements(opened.results)
@@ -190,7 +191,7 @@ def _say(opened: Store, asked, *, agreeing: bool) -> None:
 
 
 def say_left_out(store: Store, asked=None) -> None:
-    """The same, and how many records were left out, and why."""
+    """Reports on stderr what could not be read, and how many records were left out and why."""
     store.say_absent(asked)
     for kind, count in store.left_out.items():
         content.say_left_out(count, kind)

@@ -1,12 +1,12 @@
 """One table of all records of a folder, by DuckDB: raw record files, compacted ones, or both.
 
-`open_store(paths)` gives a Store whose view `measurements` has the columns of measurements.COLUMNS. Emulated and
-profiled records are left out unless asked for; the view `watched` has those of `--observe uvm` in any case. Whichever
-metrics are asked for, each record keeps its row of metric_index 0, by which cases are counted.
+`open_store(paths)` returns a Store whose view `measurements` has the columns of measurements.COLUMNS. Emulated and
+profiled records are left out unless asked for; the view `watched` always has those of `--observe uvm`. Each record
+keeps its row of metric_index 0 whichever metrics are asked for, and cases are counted by these rows.
 
-Of a file of which a line is no record the other lines are used; it is named once, with the line, and counted
-(records/validate.py judges). It is not compacted. A file that is gone since it was compacted, or changes while it is
-read, is skipped as a whole. Both change the exit code of every command: isthmus.exits.
+A file with lines that are no records (records/validate.py decides) is used in part: it is reported once, with the first
+such line, and is not compacted. A file that is gone since it was compacted, or that changes while it is read, is
+skipped whole. Both change the exit code of every command: see isthmus.exits.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from isthmus import Error, spelling
 from isthmus.records import agreement, compacted, copies, jobs, load, measurements, places, validate
 from isthmus.records.load import Skipped
 
-_MEMORY = "1500MB"  # DuckDB's own limit; what is larger goes to temporary files
-#: Errors of a query; that of a text which is not UTF-8 is no duckdb.Error.
+_MEMORY = "1500MB"  # limit within which DuckDB keeps its own memory; more goes to temporary files
+#: Errors of a query; text that is not UTF-8 raises something other than duckdb.Error.
 _FAILURES = (duckdb.Error, UnicodeError, RuntimeError)
-_THREADS = 8  # at most: each has buffers of its own, and login nodes are shared
+_THREADS = 8  # largest number: each has buffers of its own, and login nodes are shared
 
 
 @dataclasses.dataclass
 class Store:
-    """The table `measurements`, and what is not in it."""
+    """Table `measurements`, and what was left out of it."""
 
     connection: duckdb.DuckDBPyConnection
     _folder: tempfile.TemporaryDirectory
-    files: int  # that were read
+    files: int  # number of files, with those that were skipped
     skipped: list[Skipped]
-    left_out: dict[str, int]  # records that were not asked for: emulated, profiled
-    spoilt: int  # records of which no figure counts, where the column is wanted
-    names: dict[str, str]  # by host: the node name that it shares with others (records.places)
-    in_two_files: copies.Pairs = dataclasses.field(default_factory=dict)  # records that stand in several files
-    results: list[agreement.Result] = dataclasses.field(default_factory=list)  # of from_arguments() alone
+    left_out: dict[str, int]  # records that were not asked for, by kind: emulated, profiled
+    spoilt: int  # records without a valid figure, counted where the column is wanted
+    names: dict[str, str]  # host → node name that it shares with others (records.places)
+    in_two_files: copies.Pairs = dataclasses.field(default_factory=dict)  # records that are in several files
+    results: list[agreement.Result] = dataclasses.field(default_factory=list)  # set by from_arguments() alone
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
-        """Runs a query over `measurements`; parameters stand for its question marks."""
+        """Runs a query over `measurements`, with parameters for its question marks. Raises Error where it fails."""
         try:
             return self.connection.execute(query, parameters)
         except _FAILURES as error:
             raise Error(_why_unread(error)) from None
 
     def rows(self, query: str, parameters=()) -> list[dict]:
-        """The result of a query as dictionaries by column."""
+        """Returns the result of a query as dictionaries by column. Raises Error where it fails."""
         result = self.sql(query, parameters)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row)) for row in result.fetchall()]
 
     def known(self, column: str, pattern: str) -> dict[str, bool]:
-        """Names that any record has in a column, whatever else was asked for, and whether the pattern fits them."""
+        """Returns all names in a column, whatever else was asked for, each with whether the pattern matches it."""
         return _known(self.connection, column, pattern)
 
     def has(self, condition: str) -> bool:
-        """Whether any record, whatever else was asked for, meets a condition over the columns that are wanted."""
+        """Returns whether any record, whatever else was asked for, meets a condition over the wanted columns."""
         return bool(self.sql(f"SELECT 1 FROM everything WHERE {condition} LIMIT 1").fetchall())
 
     def say_absent(self, asked=None) -> None:
-        """Names what could not be read, as load.say_absent() does, and which records stand in several files."""
+        """Reports what could not be read, as load.say_absent() does, and which records are in several files."""
         load.say_absent(self.skipped, self.files, asked)
         copies.say(self.in_two_files)
 
@@ -94,7 +94,7 @@ def _why_unread(error: Exception) -> str:
 
 
 def _take(connection, paths: list[str], wanted) -> list[Skipped]:
-    """Adds the records of files to `cases`; a file that stops DuckDB is found by halves and skipped."""
+    """Adds the records of files to `cases`; finds a file that stops DuckDB by bisection, and skips it."""
     if not paths:
         return []
     try:
@@ -108,7 +108,10 @@ def _take(connection, paths: list[str], wanted) -> list[Skipped]:
 
 
 def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMNS) -> list[Skipped]:
-    """Reads files that were checked, by their signatures then, into the table `cases` and says which were skipped."""
+    """Reads files into the table `cases` and returns those skipped.
+
+    `files` has the signature of each as it was checked.
+    """
     connection.execute(f"CREATE OR REPLACE TABLE cases AS {measurements.nothing(wanted)}")
     skipped = _take(connection, list(files), wanted)
     left = {each.path for each in skipped}
@@ -124,7 +127,7 @@ def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMN
 
 
 def _read_in_part(connection, refused: list[Skipped], folder: str, wanted) -> list[Skipped]:
-    """Adds the good lines of files that were refused to `cases`; says of each file what is missing."""
+    """Adds the valid lines of refused files to `cases`; returns, for each file, what is missing."""
     result = []
     for number, why in enumerate(refused):
         bad: list[validate.RecordError] = []
@@ -148,9 +151,9 @@ def _read_in_part(connection, refused: list[Skipped], folder: str, wanted) -> li
 
 @dataclasses.dataclass
 class _Sources:
-    """Of some paths: raw files that no compacted table has as they are now, and what cannot be read.
+    """Sources of records below some paths: raw files that no compacted table has as they are now, and tables.
 
-    Beside each table stand the files that are not read from it.
+    `tables` pairs each table with the files that are not read from it.
     """
 
     raw: list[str] = dataclasses.field(default_factory=list)
@@ -178,7 +181,7 @@ class _Sources:
         self.raw += [file for file in files if file not in self.raw]
 
     def add_tables_met(self) -> None:
-        """Adds tables that lie in the folders that were added and are made of others, which nothing else reads."""
+        """Adds tables met in these folders that are made of others and have records that nothing else has."""
         named = {os.path.realpath(table.folder) for table, _ in self.tables}
         met = [folder for folder in self._met if os.path.realpath(folder) not in named]
         elsewhere, skipped = compacted.unread(met, self._tops, self._found)
@@ -186,7 +189,7 @@ class _Sources:
         self.skipped += skipped
 
     def _newer(self, table: compacted.Compacted, path, files: list[str], skipped: list[Skipped]) -> list[str]:
-        """Takes the table that lies in a folder; returns those of the folder's files that are not in it as they are."""
+        """Adds the table in a folder; returns the folder's files that the table does not have as they are now."""
         present, known = {os.path.relpath(file, path): file for file in files}, table.files
         if known and not present:
             raise Error(
@@ -199,7 +202,10 @@ class _Sources:
 
 
 def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
-    """A DuckDB in memory that may spill into a folder of its own, and has no way to the network."""
+    """Returns an in-memory DuckDB and its temporary folder.
+
+    The database may spill into that folder, and cannot reach the network.
+    """
     folder = tempfile.TemporaryDirectory(prefix="isthmus-")
     connection = duckdb.connect(
         config={
@@ -226,10 +232,10 @@ def open_store(
 ) -> Store:
     """Opens folders and files as one table.
 
-    `wanted` names the columns that will be asked for: raw files are read faster for fewer. `where` is SQL over them
-    that chooses records. `metric` chooses metrics, and takes no record out of those that are counted. `named` has
-    (column, pattern) of what a user wrote: a pattern that no record fits is a mistake. `timely` leaves out records of
-    times that cannot be, and names them: for whoever puts records in order. Raises Error for such a pattern, and where
+    `wanted` names the columns that will be asked for; reading raw files is faster with fewer. `where` is SQL over them
+    that selects records. `metric` selects metrics and leaves the number of records unchanged. `named` has the (column,
+    pattern) pairs that a user wrote; a pattern that matches no record is an error. `timely` leaves out and reports
+    records with impossible times, for callers that put records in order. Raises Error for such a pattern, and where
     there is no record.
     """
     tells_hosts = "node" in wanted
@@ -301,13 +307,13 @@ def open_store(
 
 
 def _possible() -> str:
-    """SQL for a record's time that can be: since 2020, and at most a day ahead of this machine's clock."""
+    """Returns SQL for whether a record's time is possible: since 2020, and at most a day ahead of this clock."""
     latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
     return f"time BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '{latest:%Y-%m-%d %H:%M:%S}'"
 
 
 def _untimely(connection, kept: str) -> list[Skipped]:
-    """Files with records of a time that cannot be."""
+    """Returns the files that have records with an impossible time."""
     found = connection.execute(
         f"SELECT file, count(*), strftime(min(time), '%Y-%m-%d') FROM everything "
         f"WHERE metric_index = 0 AND {kept} AND NOT ({_possible()}) GROUP BY ALL ORDER BY ALL"
@@ -324,7 +330,7 @@ def _untimely(connection, kept: str) -> list[Skipped]:
 
 
 def _known(connection, column: str, pattern: str) -> dict[str, bool]:
-    """Names that any record has in a column, whatever else was asked for, and whether the pattern fits them."""
+    """Returns all names in a column, whatever else was asked for, each with whether the pattern matches it."""
     found = connection.execute(
         f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
         "WHERE name <> '' ORDER BY name"
@@ -333,7 +339,7 @@ def _known(connection, column: str, pattern: str) -> dict[str, bool]:
 
 
 def stranger(paths, column: str, pattern: str, known) -> Error:
-    """The error of a name that no record has, of those that there are."""
+    """Returns the error for a name that no record has, with some of the known names."""
     few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
     return Error(
         f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"

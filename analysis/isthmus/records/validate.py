@@ -1,8 +1,8 @@
-"""What is a record: the one judgement of a line, for every command and for `isthmus compact`.
+"""Validation of records: one judgement of a line for every command and for `isthmus compact`.
 
-The schema says what a record looks like; `_beyond()` adds what a schema cannot say. A line that msgspec shows to be
-good, by types made of that schema, is taken at once; any other is judged by jsonschema, slowly, which also says why.
-Without msgspec every line takes that way. Both ways give the same verdict: tests/python/test_hostile.py.
+The schema says what a record looks like; `_beyond()` adds what a schema cannot say. A line that msgspec accepts, with
+types made from the schema, is valid at once. Any other line is judged by jsonschema, which is slow but says what is
+wrong. Without msgspec every line is judged that way. Both methods give the same verdict: tests/python/test_hostile.py.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ from isthmus.spelling import shorten
 
 SCHEMA = "isthmus.record/3"
 
-LARGEST = 1e30  # of figures: what is beyond is no quantity, and what is reckoned from it soon not finite
-SMALLEST = 1e-30  # but for zero
-_WHOLE = 2**63 - 1  # what a table's integers hold
+LARGEST = 1e30  # largest figure: nothing real is larger, and arithmetic on larger ones overflows
+SMALLEST = 1e-30  # smallest figure other than zero
+_WHOLE = 2**63 - 1  # largest integer of a table
 _SEED = 2**64 - 1
-_DEEPEST = 32  # objects and lists within each other; a record has six
+_DEEPEST = 32  # levels of objects and lists within each other; a record has six
 
 
 class RecordError(Error):
-    """A record file, or a line of it, that cannot be taken; says which line and why."""
+    """Invalid record file, or line of it; the message says which line and why."""
 
 
 def schema_path() -> pathlib.Path:
-    """The one definition of a record: $ISTHMUS_SCHEMA, else schema/ of the source tree, else beside this package."""
+    """Returns the path of the record's schema.
+
+    It is $ISTHMUS_SCHEMA, else in schema/ of the source tree, else next to this package. Raises RecordError where it is
+    in none of these places.
+    """
     given = os.environ.get("ISTHMUS_SCHEMA")
     here = pathlib.Path(__file__).resolve()
     places = [pathlib.Path(given)] if given else [here.parents[3] / "schema", here.parent]
@@ -48,7 +52,7 @@ def schema_path() -> pathlib.Path:
 
 
 def beside_schema(name: str) -> pathlib.Path:
-    """A file of the folder that the definition of a record lies in."""
+    """Returns the path of a file in the folder of the schema. Raises RecordError where there is none."""
     path = schema_path().with_name(name)
     if not path.is_file():
         raise RecordError(f"{path}: no such file; keep the files of the folder schema together")
@@ -59,7 +63,7 @@ def beside_schema(name: str) -> pathlib.Path:
 
 
 def _bounded(schema, name: str = ""):
-    """The schema with bounds for every number, and patterns that Python reads as the schema means them."""
+    """Returns the schema with bounds for every number, and its patterns as Python needs them to mean the same."""
     if isinstance(schema, list):
         return [_bounded(each) for each in schema]
     if not isinstance(schema, dict):
@@ -71,7 +75,7 @@ def _bounded(schema, name: str = ""):
         result = {"minimum": -LARGEST, "maximum": LARGEST, **result}
     elif "integer" in kinds:
         result = {"minimum": -_WHOLE, "maximum": _SEED if name == "seed" else _WHOLE, **result}
-    if isinstance(schema.get("pattern"), str):  # `$` would let a line feed pass
+    if isinstance(schema.get("pattern"), str):  # `$` would accept a line feed
         result["pattern"] = re.sub(r"\$\Z", r"\\Z", schema["pattern"])
     return result
 
@@ -83,7 +87,7 @@ def _schema() -> dict:
 
 @functools.lru_cache(maxsize=1)
 def _validator():
-    import jsonschema  # here, so that reading names needs no third-party package
+    import jsonschema  # imported here so that reading names needs no third-party package
 
     return jsonschema.Draft202012Validator(_schema())
 
@@ -96,14 +100,17 @@ def _either(kinds):
 
 
 def _type(schema: dict, name: str):
-    """A schema as a type for msgspec: what has this type fulfils it. Raises KeyError for what is not known here."""
+    """Returns a type for msgspec all values of which fulfil the schema.
+
+    Raises KeyError for keywords that are not known here.
+    """
     import msgspec
 
     known = {"type", "description", "enum", "const", "oneOf", "pattern", "minLength", "minimum", "exclusiveMinimum",
              "maximum", "items", "minItems", "maxItems", "properties", "required", "additionalProperties"}  # fmt: skip
     if strange := set(schema) - known - {"$schema", "$id", "title"}:
         raise KeyError(f"the schema of {name} has {sorted(strange)}")
-    if "oneOf" in schema:  # as written, no value fulfils two of them
+    if "oneOf" in schema:  # no value fulfils two of them in this schema
         return _either(_type(each, f"{name}_{i}") for i, each in enumerate(schema["oneOf"]))
     if "const" in schema or "enum" in schema:
         return typing.Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -153,7 +160,7 @@ def _object(schema: dict, name: str):
 
 @dataclasses.dataclass
 class _Decoders:
-    """What msgspec makes of the schema: each raises one of `refusals` for what does not fulfil it."""
+    """Decoders that msgspec makes of the schema; each raises one of `refusals` for a line that does not fulfil it."""
 
     anything: typing.Callable  # bytes to dictionaries and lists
     whole: typing.Callable
@@ -162,7 +169,7 @@ class _Decoders:
 
 @functools.lru_cache(maxsize=1)
 def _decoders() -> _Decoders | None:
-    """None where msgspec is not installed."""
+    """Returns the decoders, or None where msgspec is not installed."""
     try:
         import msgspec
     except ModuleNotFoundError:
@@ -177,7 +184,7 @@ def _decoders() -> _Decoders | None:
 
 
 def _wrong_figures(samples: list, median, invalid) -> str | None:
-    """What is wrong with a metric's median, given its samples and the places of those that do not count."""
+    """Returns what is wrong with a metric's median, or None; `invalid` has the indices of samples that do not count."""
     if invalid:
         if max(invalid) >= len(samples):
             return f"sample {max(invalid)} is invalid, but there are {len(samples)}"
@@ -198,7 +205,10 @@ def _wrong_figures(samples: list, median, invalid) -> str | None:
 
 
 def _beyond(time: str, axes: dict, metrics: list[tuple]) -> str | None:
-    """What is wrong with a record that fulfils the schema, or None; metrics are (name, samples, median, invalid)."""
+    """Returns what is wrong with a record that fulfils the schema, or None.
+
+    `metrics` has (name, samples, median, invalid) of each metric.
+    """
     try:
         datetime.datetime.fromisoformat(time[:-1])
     except ValueError as error:
@@ -222,7 +232,7 @@ def _beyond_of(record: dict) -> str | None:
 
 
 def problem(record) -> str | None:
-    """Why `record` (parsed JSON) is no valid record, in one sentence, or None."""
+    """Returns why `record` (parsed JSON) is not valid, in one sentence, or None."""
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not a record"
     if record.get("schema") != SCHEMA:
@@ -244,7 +254,7 @@ def problem(record) -> str | None:
 
 
 def _keys(value, left: int = _DEEPEST) -> int:
-    """How many keys an object or list holds, with all within it; RecursionError where it is too deep."""
+    """Counts the keys in an object or list and everything within it. Raises RecursionError beyond _DEEPEST levels."""
     if not left:
         raise RecursionError
     if type(value) is list:
@@ -254,23 +264,24 @@ def _keys(value, left: int = _DEEPEST) -> int:
         value = value.values()
     for each in value:
         kind = type(each)
-        # A list of figures is passed over; were an object in it, the count would be too low, which is safe.
+        # Lists of figures are passed over. An object in one would only lower the count, and the line is then judged
+        # slowly.
         if kind is dict or (kind is list and each and type(each[0]) is not float):
             number += _keys(each, left - 1)
     return number
 
 
 def _once(data: bytes, keys: int) -> bool:
-    """Whether JSON of this text has no key twice for certain, given how many keys were left of it.
+    """Returns whether JSON text certainly has no key twice, given the number of keys after parsing.
 
-    Where one stands twice, one of the two is left, so the text has more `":` than keys were left. What is in strings
-    can only add to that count; white space before a colon could take from it.
+    Parsing keeps one of two equal keys, so the text then contains `":` more often than there are keys. Strings can only
+    add to that count. White space before a colon could lower it, so text with any is not certain.
     """
     return data.count(b'":') == keys and not (b" :" in data or b"\t" in data or b"\r" in data or b"\n" in data)
 
 
 def _shown_good(data: bytes) -> dict | None:
-    """The record of a line that is one for certain; None where that takes a closer look."""
+    """Returns the record of a line that is certainly valid; None where the line needs the slow judgement."""
     decoders = _decoders()
     if decoders is None:
         return None
@@ -285,7 +296,7 @@ def _shown_good(data: bytes) -> dict | None:
 
 
 def good(data: bytes, *, tables: bool = True) -> bool:
-    """Whether a line is a record for certain, and, without `tables`, names no tables; faster than line()."""
+    """Returns whether a line is certainly a record and, without `tables`, names no tables; faster than line()."""
     record = _shown_good(data)
     return record is not None and (tables or not record.get("tables"))
 
@@ -311,7 +322,7 @@ def _no_duplicates(pairs):
 
 
 def _no_json(text: str, error: Exception, last: bool) -> str:
-    """Why a line is no JSON and, where it is half of a record, what to do."""
+    """Returns why a line is not JSON and, where it is half of a record, what to do."""
     why = shorten(str(error))
     if not isinstance(error, json.JSONDecodeError) or not text.lstrip().startswith("{"):
         return f"no JSON ({why})"
@@ -323,9 +334,9 @@ def _no_json(text: str, error: Exception, last: bool) -> str:
 
 
 def line(data: bytes, *, where: str, last: bool = False) -> dict:
-    """A line as a record; `where` names it in the error, `last` says that it may have been cut.
+    """Returns the record in a line; `where` names the line in an error, and `last` says that it may have been cut.
 
-    Raises RecordError.
+    Raises RecordError for a line that is no valid record.
     """
     record = _shown_good(data)
     if record is None:

@@ -1,17 +1,17 @@
 """Figures that a record's own samples do not support, which no reader shows: `overlap` where there is little to hide.
 
-overlap is (sum of the phases - what they took together) / (sum - longest). Where the divisor is no larger than the
-error of what is divided, the quotient is anything. isthmus-bench leaves such a figure out (report.cpp has the same
-rule), records from before that have it. docs/method.md says why the numbers are these.
+overlap is (sum of the phases - time of all together) / (sum - longest phase). Where the divisor is no larger than the
+error of the dividend, the quotient is meaningless. isthmus-bench leaves such a figure out (report.cpp has the same
+rule), but older records have it. docs/method.md gives the reasons for the constants.
 """
 
 from __future__ import annotations
 
 import math
 
-#: Largest error of overlap that is shown: a tenth of what could be hidden.
+#: Largest error of an overlap that is shown, as a share of the time that could be hidden.
 MOST_ERROR = 0.1
-#: Share of a reading by which two readings of the same phase differ, whatever the scatter within one of them.
+#: Share by which two measurements of the same phase differ, whatever the scatter within each.
 _BETWEEN_READINGS = 0.01
 _TICKS = {"event": 0.5e-6, "clock": 0.1e-6, "none": 0.0}  # seconds
 _PHASES = ("in", "kernel", "out")
@@ -19,7 +19,7 @@ _READINGS = (*_PHASES, "overlapped")
 
 
 def _error(metric: dict) -> float:
-    """Half the interval of a reading; of a single sample nothing is known."""
+    """Returns half the interval of a metric in seconds; infinity for a single sample, whose scatter is unknown."""
     within, samples = metric.get("within_job"), metric["samples"]
     if within:
         scatter = (within[1] - within[0]) / 2
@@ -31,7 +31,7 @@ def _error(metric: dict) -> float:
 
 
 def has_unsure_overlap(metrics: list[dict]) -> bool:
-    """Whether a record states an overlap that its samples do not support."""
+    """Returns whether a record states an overlap that its samples do not support."""
     if not any(metric["name"] == "overlap" for metric in metrics):
         return False
     found = {each["name"]: each for each in metrics if each["name"] in _READINGS and each["median"] is not None}
@@ -41,7 +41,7 @@ def has_unsure_overlap(metrics: list[dict]) -> bool:
 
 
 def without_unsure(record: dict) -> dict:
-    """A record without the figures that its samples do not support."""
+    """Returns the record without figures that its samples do not support."""
     if not has_unsure_overlap(record["metrics"]):
         return record
     return {**record, "metrics": [metric for metric in record["metrics"] if metric["name"] != "overlap"]}
@@ -64,7 +64,7 @@ def _sql_list(names: tuple[str, ...], expression: str) -> str:
 
 
 def sql_metrics() -> str:
-    """SQL: the list `metrics` of a record without the figures that its samples do not support."""
+    """Returns SQL for a record's list `metrics` without figures that its samples do not support."""
     phases = _sql_list(_PHASES, "m.median")
     error = f"sqrt(list_sum({_sql_list(_READINGS, f'power({_sql_error()}, 2)')}))"
     together = "len(list_filter(metrics, lambda m: m.name = 'overlapped' AND m.median IS NOT NULL)) > 0"

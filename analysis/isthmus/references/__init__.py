@@ -1,1 +1,1 @@
-"""What figures are held to: a site's references, papers' figures, and the tree that sites are kept in."""
+"""References that figures are compared with: a site's references, usual shares of limits, and the tree of sites."""

@@ -1,4 +1,4 @@
-"""How wide a reference is: as jobs of one state of the machine vary, for a stated rate of false alarms."""
+"""Width of a reference: as much as jobs of one state of the machine vary, for a stated rate of false alarms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from isthmus.profiles import profile
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import judging
 
-FEWEST = 8  # jobs of a reference
+FEWEST = 8  # jobs that a reference needs
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """What one metric was in so many jobs; tolerances are fractions of the value, None is open."""
+    """Value and tolerances of one metric over `n` jobs; tolerances are fractions of the value, and None is open."""
 
     value: float
     lower: float | None
@@ -29,10 +29,11 @@ class Reference:
 
 
 def of(each: series.Series, tail: float, floor: float = judging.FLOOR) -> Reference | str:
-    """The reference of a series (side A), or why there can be none.
+    """Returns the reference of a series (side A), or a sentence that says why there can be none.
 
-    One more job like these is outside by chance with probability `tail`: on the bad side where one is better, else on
-    both sides together. Never tighter than the worst of these jobs, nor than `floor` for times and rates.
+    One more job like these is outside by chance with probability `tail`: on the bad side where one side is better, else
+    on both sides together. The bound is never tighter than the worst of these jobs, nor, for times and rates, than
+    `floor`.
     """
     values, nodes = each.all("A"), series.apart(each.of("A"))
     found_in = functools.partial(Reference, unit=each.unit, n=len(values), nodes=len(nodes))
@@ -47,7 +48,8 @@ def of(each: series.Series, tail: float, floor: float = judging.FLOOR) -> Refere
     distance = found.distance(tail / 2 if both else tail)
     extremes = found.mean - float(np.log(values.min())), float(np.log(values.max())) - found.mean
     floor = 0.0 if counted else floor
-    # Six digits are written, so leave the last of them room; near -1 they say little of what is left, so round outward.
+    # Six digits are written, so leave room for an error in the last. Near -1 they say little about what remains, so
+    # round outward.
     lower, upper = (max(distance, extreme * 1.00001, math.log1p(floor)) for extreme in extremes)
     half = found.mean_spread * rank_test.student_quantile((1 - rank_test.CONFIDENCE) / 2, found.freedom)
     return found_in(

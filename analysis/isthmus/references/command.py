@@ -1,8 +1,8 @@
-"""References: what a site's figures are held to. `update` makes them from kept records, `check` says what has none.
+"""References that a site's figures are compared with: `update` makes them from records, `check` lists what has none.
 
-`update` prints what would change as a diff; a person reads it, and --write applies it. A bound is as wide as jobs of
-one state of the machine vary, so that all figures of a night together raise a stated number of false alarms. A
-reference needs 8 jobs or more; spread them over some days. docs/references.md explains files and bounds.
+`update` prints the changes as a diff; a person reads it, and --write applies it. A bound is as wide as jobs of one
+state of the machine vary, so that all figures of a night together raise a stated number of false alarms. A reference
+needs 8 jobs or more; spread them over some days. docs/references.md explains files and bounds.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from isthmus.statistics import series
 from isthmus.tables import output
 from isthmus.verdicts import outlying
 
-FALSE_ALARMS = 0.1  # of all figures of a night together
+FALSE_ALARMS = 0.1  # number per night, over all figures together
 
 
 def _places(site: pathlib.Path) -> list[pathlib.Path]:
-    """Folders with references of a site, by its folder."""
+    """Returns the folders with a site's references, given the site's folder."""
     return lookup.folders(site / "reframe.py")
 
 
 def _entries(site: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[lookup.Entry, ...]:
-    """References of a site, by its folder; adds the files that were read to `opened`."""
+    """Returns a site's references, given its folder; adds the files that were read to `opened`."""
     return lookup.load(*_places(site), opened=opened)
 
 
 def _own_entries(site: pathlib.Path) -> list[lookup.Entry]:
-    """References of the site that people wrote."""
+    """Returns those of the site's references that people wrote."""
     return [entry for entry in _entries(site) if not entry.path.name.startswith(measured.PREFIX)]
 
 
@@ -121,7 +121,7 @@ def check(asked) -> int:
         *lookup.problems(entries, catalogue), *lookup.idle(entries, site_tree.partitions(folder)),
         *lookup.never_read(_places(folder), opened),
     ]  # fmt: skip
-    missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, as it names what cannot be read
+    missing = _missing_of_records(asked, entries) if asked.paths else 0  # first, since it reports unreadable files
     for line in output.fold_each(problems):
         print(line)
     held = [entry for entry in entries if entry.metrics]
@@ -142,7 +142,10 @@ def _catalogue(path) -> dict:
 
 
 def _selected(asked, catalogue: dict) -> list[dict]:
-    """Workloads of the catalogue that --workload and --metric choose. Raises Error where an option chooses none."""
+    """Returns the workloads of the catalogue that --workload and --metric select.
+
+    Raises Error where an option selects none.
+    """
     workloads = catalogue["workloads"]
     if asked.workload:
         for pattern in asked.workload:
@@ -165,13 +168,16 @@ def _fits(name: str, patterns) -> bool:
 
 
 def _may_report(workload: dict, patterns) -> bool:
-    """Whether a workload reports such a metric, or it is not known what it reports."""
+    """Returns whether a workload reports such a metric, or its metrics are not known."""
     reported = lookup.reported(workload)
     return reported is None or any(_fits(name, patterns) for name in reported)
 
 
 def _missing_of_catalogue(asked, folder, entries, workloads: list[dict]) -> int:
-    """Workloads of the catalogue that no entry holds, by partition; with --metric, one for such a metric."""
+    """Prints, by partition, the catalogue's workloads without a reference, and returns their number.
+
+    With --metric, only references for such a metric count.
+    """
     missing = 0
     held = [e for e in entries if any(not asked.metric or _fits(name, asked.metric) for name in e.metrics)]
     chosen = "selected workloads" if asked.workload or asked.metric else "workloads of the catalogue"
@@ -192,7 +198,10 @@ def _missing_of_catalogue(asked, folder, entries, workloads: list[dict]) -> int:
 
 
 def _missing_of_records(asked, entries) -> int:
-    """Figures of these records that no reference holds, by workload; limits that bound some are named."""
+    """Prints, by workload, the figures of these records without a reference, and returns their number.
+
+    Figures that a limit bounds are marked.
+    """
     fields = ("workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", *measured.KEYS)
     with selection.from_arguments(asked, wanted=making.WANTED) as opened:
         rows = opened.rows(

@@ -1,8 +1,9 @@
-"""References: what figures are held to. Reading site-configs/<site>/references/ and finding what holds for a case.
+"""Lookup of references: reading site-configs/<site>/references/ and finding the bounds of a case.
 
-`load(folder)` reads and checks a site's files, `find(entries, case, axes)` gives the bounds of one case, `problems()`
-holds entries against the catalogue of workloads. docs/references.md describes the files. What cannot be understood is
-refused: an entry that is skipped would leave a figure without its bound. The command is in reference_command.py.
+`load(folder)` reads and checks a site's files, `find(entries, case, axes)` returns the bounds of one case, and
+`problems()` checks entries against the catalogue of workloads. docs/references.md describes the files. Anything that
+cannot be understood is refused, since a skipped entry would leave a figure without its bound. The command is in
+isthmus.references.command.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from isthmus.records import doubts, validate
 from isthmus.records import load as load_records
 from isthmus.references import selectors
 
-#: What an entry may choose cases by, beside `axes`: whole-string regular expressions.
+#: Fields, besides `axes`, by which an entry can select cases; each is a regular expression for the whole string.
 SELECTORS = (
     "workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", "partition", "arch", "driver",
     "compiler", "profiler",
 )  # fmt: skip
 _SHARES_ONLY = ("limit", "bytes_least")
-#: What was known when a reference was made; nothing is chosen by it.
+#: Fields that record how a reference was made; they select nothing.
 _PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint", "left_out")
-_MOST_BOUNDS = 50_000  # of a file and those that it names; a machine has some 1,000 for each driver and compiler
-_MOST_NAMED = 2_000  # times that a file, and those that it names, name one
-_MOST_SHARE = 2  # of a limit: what is above 1.05 is red anyway
-_MOST_NESTED = 20  # files that name each other in a row
-_MOST_MOVED = 2**44  # bytes of one sample: more than any memory has
-_MOST_UNFOLDED = 100_000  # values that the aliases of a file may add to those that are written
+_MOST_BOUNDS = 50_000  # bounds of a file and those that it names; a machine has some 1,000 for each driver and compiler
+_MOST_NAMED = 2_000  # references to files by $ref in a file and those that it names
+_MOST_SHARE = 2  # shares of a limit from here on are percentages by mistake; above 1.05 everything fails anyway
+_MOST_NESTED = 20  # length of a chain of files that name each other
+_MOST_MOVED = 2**44  # bytes of one sample; no memory has more
+_MOST_UNFOLDED = 100_000  # values that a file's aliases may add to those that are written
 
 
 class BadReference(Error):
-    """A reference file that cannot be taken, or two references for one figure."""
+    """Invalid reference file, or two references for one figure."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people expect it: 55.5e9 is a number, and a key that stands twice is refused."""
+    """YAML loader that reads 55.5e9 as a number and refuses a key that occurs twice."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -70,7 +71,7 @@ _Loader.add_implicit_resolver(
 
 
 class Bound(NamedTuple):
-    """What one metric is held to; `lower` and `upper` are fractions of the value, None is open."""
+    """Value and tolerances of one metric; `lower` and `upper` are fractions of the value, and None is open."""
 
     value: float
     lower: float | None
@@ -80,11 +81,11 @@ class Bound(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One entry of a file, with the selectors of the `$index` it stands under."""
+    """One entry of a file, with the selectors of the `$index` levels above it."""
 
-    where: str  # file and number, for messages
+    where: str  # file and number of the entry, for messages
     path: pathlib.Path
-    selectors: dict[str, str]  # the patterns of SELECTORS that it has
+    selectors: dict[str, str]  # field of SELECTORS → pattern
     axes: dict
     metrics: dict[str, Bound]
     shares: dict[str, tuple[float, float | None] | None]
@@ -92,7 +93,7 @@ class Entry:
     bytes_least: float = 0
 
     def holds(self, case: dict[str, str | None]) -> bool:
-        """Whether the selectors fit; a field that `case` lacks altogether is not known and may be anything."""
+        """Returns whether the selectors match; a field that `case` lacks is unknown and matches anything."""
         return all(
             field not in case or re.fullmatch(pattern, case[field] or "") for field, pattern in self.selectors.items()
         )
@@ -103,21 +104,23 @@ class Entry:
 
 @functools.cache
 def units() -> tuple[str, ...]:
-    """Units that a metric of a record may have."""
+    """Returns the units that a metric of a record may have."""
     with validate.schema_path().open(encoding="utf-8") as file:
         schema = json.load(file)
     return tuple(schema["properties"]["metrics"]["items"]["properties"]["unit"]["enum"])
 
 
 def folders(configuration: pathlib.Path) -> list[pathlib.Path]:
-    """references/ next to a site's configuration file; where that is a link, also next to the file that it leads to."""
+    """Returns the folders references/ next to a site's configuration file and, for a link, next to its target."""
     places = (configuration.parent.resolve(), configuration.resolve().parent)
     return [place / "references" for place in dict.fromkeys(places)]
 
 
 def listed(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What is in a folder of references, nothing where there is none. Raises BadReference for a link that leads
-    nowhere, and for what is no folder or cannot be read."""
+    """Returns the contents of a folder of references, sorted; nothing where there is none.
+
+    Raises BadReference for a dangling link, for what is not a folder, and for a folder that cannot be read.
+    """
     try:
         return sorted(folder.iterdir())
     except FileNotFoundError:
@@ -130,9 +133,9 @@ def listed(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def load(*places: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[Entry, ...]:
-    """All entries of the files of these folders; folders below are read through `$ref`. Raises BadReference.
+    """Reads all entries in the files of these folders; files in subfolders are read only through `$ref`.
 
-    Adds the files that were read to `opened`: see never_read().
+    Adds the files that were read to `opened`: see never_read(). Raises BadReference.
     """
     entries: list[Entry] = []
     for path in (path for folder in places for path in listed(folder)):
@@ -144,7 +147,10 @@ def load(*places: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tupl
 
 
 def load_file(path: pathlib.Path, opened: set[pathlib.Path] | None = None) -> list[Entry]:
-    """The entries of one file, and of those that it names. Adds all of these files to `opened`, by their own paths."""
+    """Reads the entries of one file and of those that it names; adds the resolved paths of all of them to `opened`.
+
+    Raises BadReference.
+    """
     reader = _Reader()
     entries = reader.file(pathlib.Path(path), {}, ())
     if opened is not None:
@@ -153,7 +159,7 @@ def load_file(path: pathlib.Path, opened: set[pathlib.Path] | None = None) -> li
 
 
 def never_read(places: Iterable[pathlib.Path], opened: set[pathlib.Path]) -> list[str]:
-    """A sentence for each file below these folders that was not `opened`, and for what there cannot be looked at."""
+    """Returns a sentence for each file below these folders that was not `opened`, or cannot be looked at."""
     found: dict[str, None] = {}
     for place in places:
         unseen: list[load_records.Skipped] = []
@@ -170,7 +176,10 @@ def never_read(places: Iterable[pathlib.Path], opened: set[pathlib.Path]) -> lis
 
 
 def read_yaml(path: pathlib.Path):
-    """The contents of a file as they stand. Raises BadReference for what is no YAML, or unfolds to far more."""
+    """Returns the contents of a YAML file, unchecked.
+
+    Raises BadReference for invalid YAML and for aliases that expand to far more.
+    """
     try:
         data = inputs.read_small(path)
         content = yaml.load(data.decode(), Loader=_Loader)
@@ -187,7 +196,7 @@ def read_yaml(path: pathlib.Path):
 
 
 class _Reader:
-    """Reads one file and those that it names by $ref, each once, and counts what comes of them."""
+    """Reader of a file and those that it names by $ref; it parses each once, and counts references and bounds."""
 
     def __init__(self) -> None:
         self._contents: dict[pathlib.Path, Any] = {}
@@ -197,7 +206,10 @@ class _Reader:
         return set(self._contents)
 
     def _content(self, path: pathlib.Path, within: tuple[pathlib.Path, ...]):
-        """The contents of a file; the last of those that it is `within` is the file itself."""
+        """Returns the contents of a file.
+
+        `within` is the chain of files that name each other and ends with this one.
+        """
         *above, real = within
         if real in above:
             raise BadReference(f"{path.name}: it names itself by $ref, directly or by another file")
@@ -213,7 +225,7 @@ class _Reader:
         return self._contents[real]
 
     def file(self, path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
-        """The entries of a file that stands under the selectors `above`, in files that are `within` each other."""
+        """Returns the entries of a file below the selectors `above`; `within` is the chain of files that led to it."""
         within = (*within, path.resolve())
         content = self._content(path, within)
         index, fingerprints = [], None
@@ -275,7 +287,7 @@ def _index(index, where: str) -> list[str]:
 
 
 def _refuse_nothing(where: str) -> NoReturn:
-    """What was cut where a level begins would bound nothing, without a word."""
+    """Raises BadReference for an empty level, as of a file that was cut short, which would silently bound nothing."""
     raise BadReference(f"{where}: holds nothing, as a file that was cut short; write what it holds, or remove it")
 
 
@@ -289,7 +301,7 @@ def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
 
 
 def _pattern(value, where: str) -> str:
-    """A selector as a regular expression; null is 'has none'."""
+    """Returns a selector as a regular expression; null selects cases without a value."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
         raise BadReference(f"{where}: {value!r} is no word or regular expression")
     text = "" if value is None else str(value)
@@ -320,7 +332,7 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
     chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
     axes = item.get("axes", {})
     for field, patterns in above.items():
-        # All levels must fit: a string that matches each of several patterns.
+        # The string must match the patterns of all levels.
         terms = [*patterns, *([chosen[field]] if field in chosen else [])]
         chosen[field] = terms[0] if len(terms) == 1 else "".join(f"(?=(?:{t})\\Z)" for t in terms) + ".*"
     metrics = {name: _bound(name, bound, where, fingerprints or {}) for name, bound in item.get("metrics", {}).items()}
@@ -332,7 +344,10 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
 
 
 def _limit(given, where: str) -> str | None:
-    """`limit` as a regular expression; one that is of no limit is refused, for another share would hold silently."""
+    """Returns `limit` as a regular expression.
+
+    Raises BadReference where it matches no limit: another share would silently hold instead.
+    """
     if given is None:
         return None
     pattern = _pattern(given, f"{where}, limit")
@@ -360,9 +375,9 @@ def _metric_name(name, where: str):
 
 
 def _bound(name, given, where: str, fingerprints: dict) -> Bound:
-    """[value, lower, upper, unit], or the same by name with its provenance."""
+    """Parses [value, lower, upper, unit], or a mapping of the same names with its provenance."""
     _metric_name(name, where)
-    is_measured = isinstance(given, dict) and "n" in given  # jobs can have varied by more than their value
+    is_measured = isinstance(given, dict) and "n" in given  # made of jobs, which can vary by more than their value
     if isinstance(given, dict):
         given = _listed(name, given, where, fingerprints)
     if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
@@ -372,14 +387,14 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     _refuse_tolerances(name, value, lower, upper, where)
     if not is_measured:
         _refuse_percent(name, lower, upper, where)
-    unit = "1" if unit == 1 else unit  # as YAML reads it
+    unit = "1" if unit == 1 else unit  # YAML reads it as a number
     if unit not in units():
         raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
     return Bound(value, lower, upper, unit)
 
 
 def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
-    """[value, lower, upper, unit] of a bound that names them."""
+    """Returns [value, lower, upper, unit] of a bound that is a mapping."""
     unknown, lacking = set(given) - {*Bound._fields, *_PROVENANCE}, set(Bound._fields) - set(given)
     if unknown or lacking:
         word = sorted(map(str, unknown or lacking))[0]
@@ -406,7 +421,7 @@ def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
 
 
 def _refuse_percent(name, lower, upper, where: str) -> None:
-    """Raises BadReference for tolerances that were written in percent: they bound next to nothing."""
+    """Raises BadReference for tolerances that were written in percent, which would bound next to nothing."""
     for what, fraction in (("lower", lower), ("upper", upper)):
         if fraction is not None and (why := amounts.no_margin(fraction)):
             raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; {why}")
@@ -414,7 +429,7 @@ def _refuse_percent(name, lower, upper, where: str) -> None:
 
 def _share(name, given, where: str):
     _metric_name(name, where)
-    if given is None:  # not held
+    if given is None:  # explicitly unbounded
         return None
     low, high = given if isinstance(given, list) and len(given) == 2 else (given, None)
     _number(low, f"{where}: {name}'s share")
@@ -433,7 +448,7 @@ def _share(name, given, where: str):
 
 
 def case_of(record: dict, partition: str) -> dict[str, str]:
-    """What a record is chosen by."""
+    """Returns the fields of a record by which references are selected."""
     device = record["devices"][0] if record["devices"] else {}
     fields = {field: record.get(field) for field in ("workload", "mode", "placement", "staging", "size", "preset")}
     fields |= {"version": record["version"], "ranks": record.get("ranks", {}).get("count", 1), "partition": partition}
@@ -443,8 +458,10 @@ def case_of(record: dict, partition: str) -> dict[str, str]:
 
 
 def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, Bound]:
-    """Bounds for one case by metric. Axes are compared by value; two entries for one metric are refused, since which
-    of them holds would be chance."""
+    """Returns the bounds of one case by metric; axes are compared by value.
+
+    Raises BadReference for two entries with one metric, since it would be chance which of them holds.
+    """
     found: dict[str, Bound] = {}
     origin: dict[str, str] = {}
     for entry in entries:
@@ -458,7 +475,10 @@ def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, B
 
 
 def _at_axes(entry: Entry, axes: dict) -> bool:
-    """Whether a case has these values; an axis or a kind of value that it cannot have is refused, not passed over."""
+    """Returns whether a case has these values of axes.
+
+    Raises BadReference for an axis or a type of value that it cannot have.
+    """
     for axis, value in entry.axes.items():
         if axis not in axes:
             choices = ", ".join(axes) or "none"
@@ -475,15 +495,15 @@ _LINKS = re.compile(r"^(\d+) (NVLink|xGMI)")
 
 @functools.cache
 def default_shares() -> tuple[Entry, ...]:
-    """What any machine should reach of its limits: shares.yaml of this package."""
+    """Returns the shares of limits that any machine should reach: shares.yaml of this package."""
     return tuple(load_file(pathlib.Path(__file__).with_name("shares.yaml")))
 
 
 def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[float, str] | None:
-    """Share of what the link is meant to do, and that link in words; None without a limit.
+    """Returns the share of what the link is meant to do, and that link in words; None without a limit.
 
-    A record's limit is of the link as it is trained now. The nominal one is the best that device and slot support, or
-    what the site states: {'pcie': '5 x16', 'links': 18}.
+    A record's limit is that of the link as it is trained now. The nominal limit is the best that device and slot
+    support, or what the site states: {'pcie': '5 x16', 'links': 18}.
     """
     limit, share = metric.get("limit"), metric.get("share")
     if not limit or share is None:
@@ -511,14 +531,17 @@ def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int
 
 
 def pcie_of(text: str) -> tuple[int, int] | None:
-    """Generation and lanes of "5 x16"; None where it is no such link."""
+    """Parses "5 x16" into generation and lanes; returns None where that is no such link."""
     match = re.fullmatch(r"([0-9]+) x([0-9]+)", text)
     return (int(match[1]), int(match[2])) if match and int(match[1]) in doubts.PCIE and int(match[2]) else None
 
 
 def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None = None) -> str | None:
-    """Why a figure without a reference cannot be right: its share of the nominal limit is below what any machine
-    reaches, or above what a site allows. The site's own `shares` come before those of this package."""
+    """Returns why a figure without a reference cannot be right, or None.
+
+    Its share of the nominal limit is then below what any machine reaches, or above what a site allows. The site's own
+    `shares` come before those of this package.
+    """
     found = nominal(metric, record, stated)
     if found is None or record["emulated"]:
         return None
@@ -548,8 +571,10 @@ def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None 
 
 
 def passed_over(entries, metric: dict, record: dict, case: dict) -> list[Entry]:
-    """Entries whose share would be that of a figure but for their `limit` alone, where none of them has its share: a
-    limit of another generation or number of links than this machine's, or a slip."""
+    """Returns entries that would give a figure its share but for their `limit`, if no entry does.
+
+    Their limit is of another generation or number of links than this machine's, or is a mistake.
+    """
     if record["emulated"] or not metric.get("limit") or metric.get("share") is None:
         return []
     source, moved = metric["limit"]["source"], doubts.moved(record, metric)
@@ -567,10 +592,10 @@ def passed_over(entries, metric: dict, record: dict, case: dict) -> list[Entry]:
 
 
 def problems(entries, catalogue: dict) -> list[str]:
-    """What in these entries can hold nothing, by reframe/checks/catalogue.json: names with typing errors.
+    """Returns a sentence for each part of these entries that can hold nothing, such as a misspelt name.
 
-    Families of which each machine has workloads of its own (transfer/*) are not in the catalogue and are taken as they
-    are, but for their modes and sizes.
+    `catalogue` is reframe/checks/catalogue.json. It lacks families of which each machine has workloads of its own
+    (transfer/*); their entries are checked only for selectors and metrics that no record can have.
     """
     families = {workload["name"].partition("/")[0] for workload in catalogue["workloads"]}
     return [sentence for entry in entries for sentence in _problems_of(entry, catalogue, families)]
@@ -609,23 +634,23 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
 
 
 def _wrong_axes(entry: Entry, fitting: list[dict]) -> list[str]:
-    """What none of these workloads of the catalogue has as an axis or as a kind of its values."""
+    """Returns the axes, or types of their values, that none of these workloads of the catalogue has."""
     axes = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), dict)]
-    if not entry.axes or len(axes) < len(fitting):  # the program's own list has more of each axis
+    if not entry.axes or len(axes) < len(fitting):  # the program's own list says more about each axis
         return []
     found = [selectors.wrong_kinds(entry.axes, known) for known in axes]
     return [] if [] in found else found[0]
 
 
 def reported(workload: dict) -> set[str] | None:
-    """Metrics that a workload of the catalogue reports; None where that is not known."""
-    # Workloads that measure by themselves report what they list; metrics of the others are the harness's.
+    """Returns the metrics that a workload of the catalogue reports; None where that is not known."""
+    # Workloads that measure for themselves report what they list; metrics of the others are the harness's.
     names = {*workload["metrics"], *workload.get("observed", ())}
     return names if names and "observed" in workload else None
 
 
 def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
-    """Metrics that none of the workloads reports, where that is known of all of them."""
+    """Returns the metrics that none of the workloads reports; none where one of them has unknown metrics."""
     known = [names for w in workloads if (names := reported(w)) is not None]
     if len(known) < len(workloads):
         return []
@@ -634,8 +659,10 @@ def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
 
 
 def idle(entries, partitions) -> list[str]:
-    """Entries that can hold nothing at a site, by its partitions (site_tree.partitions_of()): no partition has their
-    name, or the GPU that they are for."""
+    """Returns a sentence for each entry that can hold nothing at a site with these partitions.
+
+    No partition then has the name that it selects, or the GPU that it is for. See site_tree.partitions_of().
+    """
     return [sentence for entry in entries if (sentence := _idle(entry, partitions))]
 
 
@@ -649,7 +676,7 @@ def _idle(entry: Entry, partitions) -> str | None:
     arch = entry.selectors.get("arch")
     if arch is None or not all(p.is_known for p in fitting):
         return None
-    # A CPU's own figures name no GPU. Records may have more than a site states: gfx90a:sramecc+:xnack-.
+    # Figures of a CPU name no GPU. Records may say more than a site states: gfx90a:sramecc+:xnack-.
     archs = sorted({name for p in fitting for name in p.archs})
     if re.fullmatch(arch, "") or any(re.fullmatch(arch, name) or arch.startswith(f"{name}:") for name in archs):
         return None

@@ -1,4 +1,4 @@
-"""References from kept records: groups of jobs of one state of the machine, and a bound for each of their series."""
+"""Making of references from kept records: groups of jobs of one state of the machine, and a bound for each series."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from isthmus.references import bounds, lookup, measured
 from isthmus.statistics import series
 from isthmus.verdicts import outlying
 
-# Fields of the fingerprint that must not differ among the jobs of one reference. The others are keys, differ by nature
-# between equal nodes (memory, VBIOS), sleep with an idle link (pcie_gen), or come with each build (git).
+# Fields of the fingerprint in which the jobs of one reference must agree. The others are keys, differ by nature between
+# equal nodes (memory, VBIOS), fall when a link idles (pcie_gen), or change with each build (git).
 _ONE = (
     "device", "runtime", "gsp_firmware", "pcie_width", "links", "ecc", "mig", "persistence", "compute_mode",
     "power_limit", "cpu", "cores", "kernel", "os", "governor", "iommu", "thp", "numa_nodes", "numa_balancing",
@@ -30,7 +30,10 @@ WANTED = (
 
 
 def groups_of(opened: store.Store, condition: str) -> list[dict]:
-    """Which partitions, architectures, drivers and compilers the jobs are of. Raises Error for several systems."""
+    """Returns the combinations of partition, architecture, driver and compiler of the jobs.
+
+    Raises Error for several systems, and for records without a partition.
+    """
     rows = opened.rows(
         f"SELECT DISTINCT {', '.join(measured.KEYS)}, system FROM measurements WHERE {condition} AND {series.COUNTS} "
         "AND metric IS NOT NULL ORDER BY ALL"
@@ -49,7 +52,7 @@ def within(group: dict) -> str:
 
 
 def _settings(text: str) -> str:
-    """Variables of a runtime that are no matter of which job it was."""
+    """Returns a runtime's variables as text, without those that differ between jobs of one environment."""
     settings = {
         name: value
         for name, value in (json.loads(text) or {}).items()
@@ -59,7 +62,7 @@ def _settings(text: str) -> str:
 
 
 def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
-    """The fields that all jobs of a group share. Raises Error for one in which they differ."""
+    """Returns the fields that all jobs of a group share. Raises Error for one in which they differ."""
     lists = ", ".join(f'list_sort(list(DISTINCT nullif("{name}"::VARCHAR, \'\'))) AS "{name}"' for name in _ONE)
     (row,) = opened.rows(f"SELECT {lists} FROM measurements WHERE {condition} AND {within(group)} AND {series.COUNTS}")
     found = {}
@@ -67,7 +70,7 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
         values = [value for value in row[name] or [] if value is not None]
         if name == "environment":
             values = sorted({_settings(value) or "none set" for value in values})
-        if name == "uvm":  # sixty parameters: their hash
+        if name == "uvm":  # sixty parameters, shown as their hash
             values = [hashlib.sha256(value.encode()).hexdigest()[:8] for value in values]
         if len(values) > 1:
             shown = " and ".join(spelling.shorten(spelling.printable(value), 40) for value in values[:2])
@@ -85,14 +88,14 @@ def fingerprint(opened: store.Store, condition: str, group: dict) -> dict:
 
 @dataclasses.dataclass
 class Made:
-    """What the records give: references by keys, and what got none."""
+    """References that the records give, and what got none."""
 
-    trees: dict[str, dict] = dataclasses.field(default_factory=dict)  # by partition
+    trees: dict[str, dict] = dataclasses.field(default_factory=dict)  # partition → keys → cases
     fingerprints: dict[str, dict] = dataclasses.field(default_factory=dict)
-    few: dict[str, int] = dataclasses.field(default_factory=dict)  # series that have too few jobs, and how many
-    left: dict[str, str] = dataclasses.field(default_factory=dict)  # other series, and why
-    out: list[tuple[outlying.Outlying, str]] = dataclasses.field(default_factory=list)  # and the series' label
-    wide: dict[str, float] = dataclasses.field(default_factory=dict)  # bounds that let so large a loss pass
+    few: dict[str, int] = dataclasses.field(default_factory=dict)  # series with too few jobs → number of jobs
+    left: dict[str, str] = dataclasses.field(default_factory=dict)  # other series without a reference → reason
+    out: list[tuple[outlying.Outlying, str]] = dataclasses.field(default_factory=list)  # with the series' label
+    wide: dict[str, float] = dataclasses.field(default_factory=dict)  # label → loss above WIDE that its bound allows
     one_day: int = 0
     bounds: int = 0
     figures: int = 0
@@ -100,22 +103,22 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class _Figure:
-    """A series that has enough jobs for a reference."""
+    """Series with enough jobs for a reference."""
 
     each: series.Series
     label: str
     group: dict
     profiler: str
     fingerprint: str
-    without: tuple[str, ...]  # nodes, GPUs and jobs that have no part in it
-    occurring: dict[str, set]  # what the cases of its workload have in the fields of _OPTIONAL
+    without: tuple[str, ...]  # nodes, GPUs and jobs that were left out
+    occurring: dict[str, set]  # field of _OPTIONAL → its values in the cases of the workload
 
 
 _OPTIONAL = ("placement", "staging", "size", "preset", "ranks")
 
 
 def _entry(figure: _Figure) -> dict:
-    """Selectors of a series; a field that no case of the workload has is left out."""
+    """Returns the selectors of a series, without fields that no case of the workload has."""
     key = dict(zip(measurements.SERIES, figure.each.key))
     entry = {
         "workload": re.escape(key["workload"]).replace(r"\-", "-").replace(r"\.", "[.]"),
@@ -131,7 +134,10 @@ def _entry(figure: _Figure) -> dict:
 
 
 def _figures(opened: store.Store, made: Made, condition: str, group: dict, profiler: str) -> list[_Figure]:
-    """The series of a group that have enough jobs; `made` takes what they share, and the series that have not."""
+    """Returns the series of a group that have enough jobs.
+
+    Adds their fingerprint, and series that have too few, to `made`.
+    """
     wanted = f"{condition} AND {within(group)} AND coalesce(profiler, '') = {literal(profiler)}"
     every = series.load(opened, f"CASE WHEN {wanted} THEN 'A' END")
     if profiler:
@@ -163,9 +169,9 @@ def _figures(opened: store.Store, made: Made, condition: str, group: dict, profi
 def _without_outlying(
     opened: store.Store, made: Made, every: list[series.Series], names: dict[tuple, str], wanted: str
 ) -> tuple[list[series.Series], dict[tuple, tuple[str, ...]]]:
-    """The series without places and jobs that are not what their equals are, and by series what these are.
+    """Returns the series without outlying places and jobs, and the names of those by series.
 
-    Counts vary for reasons of their own, and keep every job.
+    Counts vary for reasons of their own, so they keep every job.
     """
     places = outlying.Places(opened, wanted)
     left, without = [], {}
@@ -178,18 +184,18 @@ def _without_outlying(
     return left, without
 
 
-WIDE = 0.30  # a loss that no bound of a figure of one state lets pass
+WIDE = 0.30  # loss that a bound never allows if the figure is of one state of the machine
 
 
 def _loss(each: series.Series, reference: bounds.Reference) -> float:
-    """The largest loss of speed that is within a bound; 0 where neither side is better."""
+    """Returns the largest loss of speed that is within a bound; 0 where neither side is better."""
     if each.better == "higher":
         return -(reference.lower or 0.0)
     return 1 - 1 / (1 + (reference.upper or 0.0)) if each.better == "lower" else 0.0
 
 
 def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
-    """Adds the bound of a figure to `made`, or why it gets none."""
+    """Adds the bound of a figure to `made`, or the reason for having none."""
     each, group = figure.each, figure.group
     reference = bounds.of(each, tail)
     if isinstance(reference, str):
@@ -214,7 +220,12 @@ def _hold(made: Made, figure: _Figure, tail: float, own, today: str) -> None:
 
 
 def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | None, runs: int, own=()) -> Made:
-    """References from all jobs that fulfil a condition. Raises Error where no series has enough of them."""
+    """Makes references from all jobs that meet a condition.
+
+    `alarms` is the number of false alarms per night over all figures, of which there are `metrics` (default: those
+    found), each measured `runs` times; figures that the entries `own` bound are left out. Raises Error where no series
+    has enough jobs, and where `alarms` is out of range.
+    """
     made = Made()
     groups = groups_of(opened, condition)
     profilers = [row[0] for row in opened.sql(
@@ -230,7 +241,7 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
         raise Error(
             f"no series has {bounds.FEWEST} jobs of one state of the machine{without} (the most is {most}); run more"
         )
-    # A night has one driver and compiler, whichever; a figure that was measured with several counts once.
+    # A night has only one driver and compiler, so a figure that was measured with several counts once.
     made.figures = len({(figure.group["partition"], figure.profiler, figure.each.key) for figure in figures})
     tail = alarms / ((metrics or made.figures) * runs)
     if not 1e-8 <= tail <= 0.25:

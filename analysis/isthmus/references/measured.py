@@ -1,4 +1,4 @@
-"""Files of references that `isthmus references update` writes: measured-<partition>.yaml, by KEYS, then by case."""
+"""Reference files that `isthmus references update` writes: measured-<partition>.yaml, by KEYS and then by case."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import yaml
 from isthmus import Error
 from isthmus.references import lookup, selectors
 
-PREFIX = selectors.MEASURED  # files that `update` writes begin so
-KEYS = ("partition", "arch", "driver", "compiler")  # levels of such a file, as its $index says
-# What identifies an entry below them.
+PREFIX = selectors.MEASURED  # first part of the names of files that `update` writes
+KEYS = ("partition", "arch", "driver", "compiler")  # levels of such a file, which its $index names
+# Fields that identify an entry below those levels.
 CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks", "profiler")
 
 
@@ -24,10 +24,13 @@ def case_key(entry: dict) -> tuple:
 
 
 def read(path: pathlib.Path) -> tuple[dict, dict]:
-    """Entries of a file of ours by keys and case, and its fingerprints. Raises Error for another's file."""
+    """Returns the entries of a file of ours by keys and case, and its fingerprints.
+
+    Raises Error for a file that is not ours.
+    """
     if not path.exists():
         return {}, {}
-    lookup.load_file(path)  # every mistake in it has its sentence there
+    lookup.load_file(path)  # raises a sentence for every mistake
     content = lookup.read_yaml(path)
     if not isinstance(content, dict) or content.get("$index") != list(KEYS):
         raise Error(f"{path}: not written by `isthmus references update`; rename it, this name is for those that are")
@@ -62,7 +65,7 @@ def _word(value) -> str:
 
 
 def _name(key: str) -> str:
-    """The name of a metric, an axis or a part of the fingerprint; YAML takes `no` and `on` for something else."""
+    """Returns the name of a metric, axis or field as YAML, quoted where YAML would misread it (`no`, `on`)."""
     plain = re.fullmatch(r"[A-Za-z_][\w.-]*", key, re.ASCII) and yaml.safe_load(key) == key
     return key if plain else _word(key) if _word(key) != key else f'"{key}"'
 
@@ -77,7 +80,7 @@ def _flow(mapping: dict) -> str:
 
 
 def render(tree: dict, fingerprints: dict) -> str:
-    """The file: the same references give the same text."""
+    """Returns the text of the file; it depends on the references only."""
     used = {
         str(bound["fingerprint"])
         for cases in tree.values() for entry in cases.values() for bound in entry["metrics"].values()
@@ -114,12 +117,12 @@ def render(tree: dict, fingerprints: dict) -> str:
 
 
 def exactly(text: str) -> str:
-    """The regular expression of just this text, with as few backslashes as can be."""
+    """Returns a regular expression that matches just this text, with as few backslashes as possible."""
     return re.sub(r"[.*+?{}|()$]", lambda match: f"[{match[0]}]", re.sub(r"([\\^\[\]])", r"\\\1", text))
 
 
 def merged(path: pathlib.Path, tree: dict, fingerprints: dict) -> str:
-    """The text of a file with these references in it; what is there of other cases and metrics stays."""
+    """Returns the text of a file with these references added; its other cases and metrics are kept."""
     old, known = read(path)
     for keys, cases in tree.items():
         for key, entry in cases.items():

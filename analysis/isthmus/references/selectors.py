@@ -1,7 +1,7 @@
-"""What the selectors of a reference can meet: one that meets nothing leaves a figure without its bound.
+"""Selectors of references, and whether they can match: one that matches nothing leaves a figure without its bound.
 
-The values that records have are known by name (placements, profilers) or by their form: of versions and rates any
-number is as good as another, so these are compared with the pattern's own numbers replaced.
+The values that records have are known by name (placements, profilers) or by form. In versions and rates any number is
+as good as another, so a pattern's own numbers are also tried as any number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from isthmus import spelling
 from isthmus.records import doubts
 
-#: Families whose workloads each machine has of its own, so that no catalogue lists them, and what their metrics match.
+#: Families whose workloads differ between machines, so that no catalogue lists them → pattern of their metrics.
 MADE = {
     "accounting": r"ballast|[a-z_]+_(allocated|touched)",
     "atomics": "pairs|latency|rate|nearest|farthest|[cg]pu_(alone|rate|relative)",
@@ -24,10 +24,10 @@ MADE = {
 }
 _OBSERVED = r"|uvm_\w+"
 
-#: How names of files begin that `isthmus references update` made of records: their selectors have been met.
+#: First part of the names of files that `isthmus references update` made from records, whose selectors have matched.
 MEASURED = "measured-"
 
-#: Kinds of limits, as `limit` may name them.
+#: Kinds of limits that `limit` may name.
 LIMITS = ("PCIe", "NVLink", "xGMI", "peak device memory bandwidth", "peak fp32 rate")
 
 _COMPILERS = ("GNU", "Clang", "Intel", "IntelLLVM", "NVHPC", "ROCMClang", "Cray", "CrayClang", "FujitsuClang",
@@ -38,7 +38,7 @@ _DEVICES = ("sm_90", "sm_100", "sm_90a", "sm_103f", "gfx942", "gfx90a", "gfx1100
 
 @functools.cache
 def _limits() -> tuple[list[str], list[str]]:
-    """Sources of limits: those that are known to the letter, and those whose numbers differ from machine to machine."""
+    """Returns sources of limits: those that are known literally, and those whose numbers differ between machines."""
     pcie = [f"PCIe {generation} x{lanes}" for generation in doubts.PCIE for lanes in (1, 2, 4, 8, 12, 16, 32)]
     whole = [*pcie, "peak device memory bandwidth", "peak fp32 rate", "PCIe 5 x16 and PCIe 5 x16",
              "peak device memory bandwidth, half of it to read and half to write"]  # fmt: skip
@@ -50,12 +50,12 @@ def _limits() -> tuple[list[str], list[str]]:
 
 
 def meets_limit(pattern: str, source: str) -> bool:
-    """Whether `limit: pattern` is of a limit: its source, or the kind of that, begins so."""
+    """Returns whether `limit: pattern` matches the beginning of a limit's source, or of its kind."""
     return bool(re.match(pattern, source) or re.match(pattern, doubts.limit_kind(source)))
 
 
 def wrong_limit(pattern: str) -> str | None:
-    """Why `limit: pattern` is of no limit that a record can have; None where it is."""
+    """Returns why `limit: pattern` matches no limit that a record can have; None where it matches one."""
     whole, forms = _limits()
     if any(meets_limit(pattern, source) for source in (*whole, *forms)):
         return None
@@ -68,7 +68,7 @@ def wrong_limit(pattern: str) -> str | None:
 
 
 def _loosened(pattern: str) -> str:
-    """A pattern with each number that it spells out replaced by any number."""
+    """Returns a pattern in which each literal number is replaced by any number."""
     parts = re.compile(r"\\.|\{[\d,]+\}|\[[^\]]*\]|\d+")
     loose = parts.sub(lambda part: r"\d+" if part[0].isdigit() else _any_digit(part[0]), pattern)
     try:
@@ -85,7 +85,7 @@ def _any_digit(part: str) -> str:
 
 @functools.cache
 def _values(field: str) -> list[str]:
-    """Values of a field that stand for all that a record may have there."""
+    """Returns values of a field that stand for all that a record may have."""
     if field == "compiler":
         versions = ("13.3.0", "13.0", "17.0.0.1")
         hosts = [f"{name} {version}" for name, version in itertools.product(_COMPILERS, versions)]
@@ -101,13 +101,13 @@ def _values(field: str) -> list[str]:
     }[field]  # fmt: skip
 
 
-#: Fields whose values have numbers of which any is as good as another.
+#: Fields whose values contain numbers that may be any.
 _FORMS = ("compiler", "arch")
 FIELDS = ("version", "placement", "staging", "ranks", "profiler", "compiler", "arch")
 
 
 def wrong(field: str, pattern: str) -> str | None:
-    """Why a selector meets nothing that a record can have; None where it may."""
+    """Returns why a selector matches nothing that a record can have; None where it may match."""
     if field == "driver":
         return _wrong_driver(pattern)
     values = _values(field)
@@ -118,13 +118,16 @@ def wrong(field: str, pattern: str) -> str | None:
     return f"no {field} matches {pattern!r}{hint}"
 
 
-#: A driver's version, the kernel's where the driver is part of that, or the API's where neither is known.
+#: Examples of `driver`: its version, the kernel's if the driver is part of that, or the API's if neither is known.
 _DRIVERS = ("580.159.04", "580.82", "6.12.12", "kernel 6.8.0-45-generic", "kernel 5.14.0-427.13.1.el9_4.x86_64",
             "CUDA 13.0", "HIP 6.4.43484")  # fmt: skip
 
 
 def _wrong_driver(pattern: str) -> str | None:
-    """Why a selector matches no driver; releases of kernels have endings of their own."""
+    """Returns why a selector matches no driver, or None.
+
+    Patterns for kernels pass, as their releases have many endings.
+    """
     tried = (pattern, _loosened(pattern))
     known = any(re.fullmatch(each, value) for each in tried for value in _DRIVERS)
     if not pattern or known or re.match(r"[\^(]*kernel\b", pattern):
@@ -139,12 +142,12 @@ def _such_as(values: list[str]) -> str:
 
 
 def unknown_metrics(family: str, names) -> list[str]:
-    """Of these the metrics that no workload of a made family reports."""
+    """Returns those of the metrics that no workload of a family in MADE reports."""
     return [name for name in names if not re.fullmatch(MADE[family] + _OBSERVED, name)]
 
 
 def wrong_kinds(axes: dict, known: dict) -> list[str]:
-    """What is wrong with axes that are chosen by, where a workload has the axes `known`, each with a value."""
+    """Returns what is wrong with selected `axes`, given the axes of a workload, each with an example value."""
     found = []
     for axis, value in axes.items():
         if axis not in known:

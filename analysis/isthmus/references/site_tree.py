@@ -1,4 +1,4 @@
-"""The tree that site configurations lie in, and reading them."""
+"""Tree of site configurations: finding it, and reading a site's file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from isthmus import Error, inputs, spelling
 
-#: The tree that this package lies in.
+#: Tree that contains this package.
 OWN = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -25,7 +25,11 @@ def add_root(parser):
 
 
 def root_of(given: pathlib.Path | None) -> pathlib.Path:
-    """The tree with site-configs/: as given, else the nearest above the working directory, else this package's own."""
+    """Returns the tree with site-configs/.
+
+    It is `given`, else the nearest above the working directory, else this package's own. Raises Error where there is
+    none.
+    """
     here = pathlib.Path.cwd()
     for place in [given] if given else [here, *here.parents, OWN]:
         if (place / "site-configs").is_dir():
@@ -38,7 +42,7 @@ def sites(root: pathlib.Path) -> list[str]:
 
 
 def configuration_of(root: pathlib.Path, site: str) -> pathlib.Path:
-    """The site's file. Raises Error for an unknown site."""
+    """Returns the path of a site's file. Raises Error for an unknown site."""
     path = root / "site-configs" / site / "reframe.py"
     if not path.is_file():
         known = sites(root)
@@ -48,14 +52,14 @@ def configuration_of(root: pathlib.Path, site: str) -> pathlib.Path:
 
 
 class Loaded(NamedTuple):
-    """A site's file that was executed once: its configuration, and what it registered with ReFrame."""
+    """Result of executing a site's file once: its configuration, and what it registered with ReFrame."""
 
     configuration: dict
-    backends: dict[str, dict]  #: launchers and schedulers of the file itself, by ReFrame's registry
+    backends: dict[str, dict]  #: registry of ReFrame → launchers or schedulers that the file itself defines
 
 
-_MOST_VALUES = 1_000_000  # of a configuration; that of a machine has some hundreds
-_REGISTRIES = ("_launchers", "_schedulers")  # of reframe.core.backends
+_MOST_VALUES = 1_000_000  # values in a configuration; that of a machine has some hundreds
+_REGISTRIES = ("_launchers", "_schedulers")  # names in reframe.core.backends
 
 
 def _registries() -> dict[str, dict]:
@@ -64,13 +68,16 @@ def _registries() -> dict[str, dict]:
 
 
 def load(path: pathlib.Path) -> dict:
-    """`site_configuration` of a file, which is executed, as ReFrame does. Raises Error, in one sentence."""
+    """Executes a file, as ReFrame does, and returns its `site_configuration`. Raises Error, in one sentence."""
     return execute(path).configuration
 
 
 def execute(path: pathlib.Path) -> Loaded:
-    """Executes a site's file and leaves no trace: what it registered with ReFrame, and the modules that it brought from
-    its own folder, are taken away again, or a copy of the site could not be read. Raises Error, in one sentence."""
+    """Executes a site's file and leaves no trace of it.
+
+    What it registered with ReFrame, and the modules that it imported from its own folder, are removed again; a copy of
+    the site could not be read otherwise. Raises Error, in one sentence.
+    """
     path = path.resolve()
     added, modules = list(sys.path), set(sys.modules)
     name = f"isthmus_site_{path.parent.name}"
@@ -103,7 +110,7 @@ def execute(path: pathlib.Path) -> Loaded:
 
 
 def unwieldy(configuration: dict) -> str | None:
-    """Says why nothing can go through a configuration, and what to do; None where all can."""
+    """Returns why a configuration cannot be walked, and what to do; None where it can."""
     for section, content in configuration.items():
         if why := inputs.unwieldy(content, _MOST_VALUES):
             return f"{section!r} of site_configuration {why}; write out the plain values that ReFrame is to read"
@@ -111,13 +118,13 @@ def unwieldy(configuration: dict) -> str | None:
 
 
 def _of_folder(folder: pathlib.Path, names) -> set[str]:
-    """Of these modules those that lie in a folder, as files or packages, and what is in the packages."""
+    """Returns those of the modules that are files or packages in a folder, and what is in the packages."""
     tops = {name for name in names if "." not in name and _place(name) in (folder / f"{name}.py", folder / name)}
     return {name for name in names if name.partition(".")[0] in tops}
 
 
 def _place(name: str) -> pathlib.Path | None:
-    """The file of a module, or the folder of a package."""
+    """Returns the file of a module, or the folder of a package."""
     file = getattr(sys.modules[name], "__file__", None)
     place = pathlib.Path(file).resolve() if file else None
     return place.parent if place and place.name == "__init__.py" else place
@@ -125,7 +132,7 @@ def _place(name: str) -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def registered(loaded: Loaded):
-    """ReFrame knows the launchers and schedulers of this site's file here."""
+    """Registers the launchers and schedulers of this site's file with ReFrame for the duration of the context."""
     registries = _registries()
     try:
         for name, entries in registries.items():
@@ -138,7 +145,7 @@ def registered(loaded: Loaded):
 
 
 def site_folder(site: str) -> pathlib.Path:
-    """site-configs/<site>, or the folder that is named. Raises Error for what is neither."""
+    """Returns site-configs/<site>, or the folder that `site` is the path of. Raises Error where it is neither."""
     named = pathlib.Path(site)
     if os.sep in site or site in (".", ".."):
         if (named / "reframe.py").is_file():
@@ -147,20 +154,20 @@ def site_folder(site: str) -> pathlib.Path:
     return configuration_of(root_of(None), site).parent
 
 
-#: Features that say that there is a GPU.
+#: Features that imply a GPU.
 _OF_GPUS = {"gpu", "cuda", "nvidia", "hip", "rocm", "amd"}
 
 
 class Partition(NamedTuple):
-    """What references can choose a partition by."""
+    """Properties of a partition by which references can be selected."""
 
     name: str
-    archs: frozenset[str]  #: of the GPUs that it states
-    is_known: bool  #: whether these are all: not where a GPU is stated without its architecture
+    archs: frozenset[str]  #: architectures of the GPUs that it states
+    is_known: bool  #: true if these are all: no GPU is stated without its architecture
 
 
 def partitions(folder: pathlib.Path) -> list[Partition]:
-    """Partitions of a site's reframe.py."""
+    """Returns the partitions of a site's reframe.py. Raises Error where that is no configuration."""
     try:
         return partitions_of(load(folder / "reframe.py"))
     except (AttributeError, KeyError, TypeError) as error:
@@ -168,7 +175,7 @@ def partitions(folder: pathlib.Path) -> list[Partition]:
 
 
 def partitions_of(configuration: dict) -> list[Partition]:
-    """Partitions of all systems of a configuration."""
+    """Returns the partitions of all systems of a configuration."""
     found = []
     for system in configuration["systems"]:
         for partition in system["partitions"]:

@@ -1,6 +1,6 @@
-"""Usual shares: what each path reaches of its limit in kept records, as schema/usual_shares.json has it.
+"""Usual shares: the share of its limit that each path reaches in kept records, as in schema/usual_shares.json.
 
-`scripts/make-usual-shares` writes the file from papers/data; both programs read it to mark a figure as low.
+`scripts/make-usual-shares` writes the file from papers/data. isthmus-bench and isthmus read it to mark figures as low.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from isthmus.groups import grouped
 from isthmus.records import content, copies, doubts, load
 from isthmus.references import lookup
 
-#: Bytes from which on a path is taken; the first at which its records agree.
+#: Candidates for the least number of bytes of a path; the first at which its records agree is chosen.
 _LEAST_BYTES = tuple(1 << power for power in (20, 23, 26, 28))
-_RECORDS = 3  # fewer say nothing of what is usual
-_AGREE = 0.75  # of the median, that the twentieth lowest of a hundred records still reaches
+_RECORDS = 3  # least number of records that show what is usual
+_AGREE = 0.75  # share of the median that a path's records must reach, all but the lowest twentieth
 # Families whose names say which way bytes go; in others the placement of the memory does.
 _ROUTED = ("transfer/", "stream/", "mpi/")
 
@@ -38,7 +38,7 @@ class _Reached(NamedTuple):
 
 
 def _path(record: dict, metric: dict) -> _Path | None:
-    """The path of a figure; None where it depends on how many GPUs a machine has, or on the program."""
+    """Returns the path of a figure; None where it depends on how many GPUs a machine has, or on the program."""
     workload, placement = record["workload"], record["placement"]
     if workload.startswith(_ROUTED):
         if re.search(r"\ball\b", workload) or re.search(r"_gpu\d|_mapped|_pinned", metric["name"]):
@@ -52,7 +52,7 @@ def _path(record: dict, metric: dict) -> _Path | None:
 
 
 def _reached(files) -> dict[_Path, list[_Reached]]:
-    """Figures that count and that nothing casts doubt on, by path."""
+    """Returns the figures that count and have no doubts, by path."""
     found, seen = [], copies.Seen()
     for file in files:
         for record in load.iterate(file):
@@ -70,7 +70,10 @@ def _reached(files) -> dict[_Path, list[_Reached]]:
 
 
 def _usual(reached: list[_Reached]) -> tuple[int, float, list[_Reached]] | None:
-    """From how many bytes on the records agree, the median of their shares, and those records."""
+    """Returns the number of bytes from which records agree, the median of their shares, and those records.
+
+    None where they never agree, or are too few.
+    """
     for least in _LEAST_BYTES:
         large = sorted((each for each in reached if each.moved >= least), key=lambda each: each.share)
         if len(large) < _RECORDS:
@@ -82,7 +85,7 @@ def _usual(reached: list[_Reached]) -> tuple[int, float, list[_Reached]] | None:
 
 
 def entries(files) -> list[dict]:
-    """The file's entries, sorted by path; metrics of a path that reach the same share are one entry."""
+    """Returns the file's entries, sorted by path; metrics of a path that reach the same share are one entry."""
     merged: dict[tuple, list[str]] = {}
     for path, reached in sorted(_reached(files).items(), key=str):
         if found := _usual(reached):
@@ -95,7 +98,7 @@ def entries(files) -> list[dict]:
 
 
 def text(found: list[dict]) -> str:
-    """The file: an entry a line."""
+    """Returns the text of the file, with an entry per line."""
     lines = ",\n".join(f"    {json.dumps(each)}" for each in found)
     description = (
         "Median share of its nominal limit that a path reaches in `records` of the folders `of` of papers/data, from "

@@ -1,1 +1,1 @@
-"""A site's configuration: its mistakes, a first version, its node-hours."""
+"""Configuration of a site: finding its mistakes, writing a first version, estimating node-hours."""

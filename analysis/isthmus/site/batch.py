@@ -1,6 +1,6 @@
-"""The batch system of a machine: which one it is, its partitions, and how jobs start ranks.
+"""Batch system of a machine: which one it is, its partitions, and how jobs start ranks.
 
-A batch system that is not known, or does not answer, is not "none": its scheduler is FILL_IN.
+A batch system that is unknown or does not answer is not "none": its scheduler is FILL_IN.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from isthmus.site.machine import FILL_IN, Machine
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A batch system: what betrays it, and how ReFrame asks it for nodes."""
+    """Batch system: how it is recognised, and how ReFrame asks it for nodes."""
 
     name: str
     scheduler: str = FILL_IN  #: ReFrame's name for it
-    commands: tuple[str, ...] = ()  #: of a machine that has it
-    variables: tuple[str, ...] = ()  #: of a job that runs under it
-    question: tuple[str, ...] = ()  #: what it answers where it works
-    queue: str = FILL_IN  #: the option that asks for a queue
+    commands: tuple[str, ...] = ()  #: commands of a machine that has it, any of them
+    variables: tuple[str, ...] = ()  #: variables of a job that runs under it
+    question: tuple[str, ...] = ()  #: command that succeeds where it works
+    queue: str = FILL_IN  #: option that chooses a queue
     queue_variable: str = ""
-    account: str = FILL_IN  #: the option that says who pays
+    account: str = FILL_IN  #: option that names the account to charge
     gpus: tuple[str, ...] = (FILL_IN,)  #: options that ask for a node's GPUs
-    submit_host: str = ""  #: the variable with the name of the login node
+    submit_host: str = ""  #: variable with the name of the login node
 
 
 SLURM = System(
@@ -46,7 +46,7 @@ LSF = System(
     "LSF", "lsf", ("bsub",), ("LSB_JOBID",), ("lsid",), "-q ", "LSB_QUEUE", "-P ",
     ("-gpu num={num_gpus_per_node}",), "LSB_SUB_HOST",
 )  # fmt: skip
-#: In the order in which they are looked for: PBS's `qsub` is also a command of others.
+#: Known batch systems in the order in which they are looked for; PBS is late because others have a `qsub` too.
 SYSTEMS = (
     SLURM,
     FLUX,
@@ -59,12 +59,12 @@ SYSTEMS = (
     System("LoadLeveler", commands=("llsubmit",), variables=("LOADL_STEP_ID",)),
 )
 LOCAL = System("no batch system", "local")
-#: Variables of jobs that are no batch system's.
+#: Names of job variables that no batch system sets.
 _NO_BATCH = re.compile(r"(CI|GITHUB|GITLAB|BUILD|JENKINS|TRAVIS|CIRCLE|BITBUCKET)_.*")
 
 
 class Batch(NamedTuple):
-    """How jobs of this machine are started."""
+    """Batch system of a machine, with ReFrame's names for the scheduler and the launcher of its jobs."""
 
     system: System
     scheduler: str
@@ -72,7 +72,10 @@ class Batch(NamedTuple):
 
 
 def batch(machine: Machine, notes: list[str]) -> Batch:
-    """The batch system, and scheduler and launcher as ReFrame calls them."""
+    """Returns the machine's batch system, with ReFrame's scheduler and launcher.
+
+    Adds what a person should know to `notes`.
+    """
     system = _system(machine, notes)
     if system is SLURM:
         return Batch(system, _of_slurm(machine, notes), "ibrun" if machine.has("ibrun") else "srun")
@@ -84,7 +87,7 @@ def batch(machine: Machine, notes: list[str]) -> Batch:
 
 
 def _system(machine, notes) -> System:
-    """The batch system of this job, else the one that answers."""
+    """Returns the batch system of this job, or else the first that answers."""
     inside = [each for each in SYSTEMS if any(machine.environ.get(name) for name in each.variables)]
     if inside:
         if len(inside) > 1:
@@ -109,13 +112,13 @@ def _system(machine, notes) -> System:
 
 
 def _unknown_job(machine) -> str | None:
-    """A variable that only a job has, of none of these systems."""
+    """Returns the name of a variable that is set only in jobs, but not by any of these systems; or None."""
     names = sorted(name for name, value in machine.environ.items() if value)
     return next((n for n in names if re.fullmatch(r"(\w+_)?JOB_?ID", n) and not _NO_BATCH.fullmatch(n)), None)
 
 
 def _of_slurm(machine, notes) -> str:
-    """`slurm` asks sacct for exit codes; `squeue` does without."""
+    """Returns `slurm`, which asks sacct for exit codes, or `squeue`, which needs no accounting."""
     answer = machine.ask("sacct", "-n", "-X", "-j", "1")
     if answer.ok:
         return "slurm"
@@ -151,21 +154,21 @@ def _launcher(machine, system: System, notes) -> str:
 
 @dataclasses.dataclass
 class Partition:
-    """A partition, or the nodes of one kind in it."""
+    """Partition, or its nodes of one kind."""
 
-    name: str  #: the scheduler's
-    limit: str | None = None  #: the longest job, as the scheduler writes it
-    gpus: list[sinfo.NodeGpus] = dataclasses.field(default_factory=list)  #: of a node, as the scheduler has them
+    name: str  #: the scheduler's name for it
+    limit: str | None = None  #: longest job, as the scheduler writes it
+    gpus: list[sinfo.NodeGpus] = dataclasses.field(default_factory=list)  #: GPUs of a node according to the scheduler
     gres: str = ""  #: the same in the scheduler's words
-    here: bool = False  #: whether this node is one of it
-    kind: str | None = None  #: the GPUs' type, where the partition has nodes of several
-    is_unclear: bool = False  #: whether the scheduler says something of GPUs that cannot be read
+    here: bool = False  #: true if this node belongs to it
+    kind: str | None = None  #: type of the GPUs, if the partition has nodes of several types
+    is_unclear: bool = False  #: true if the scheduler says something about GPUs that cannot be read
     notes: list[str] = dataclasses.field(default_factory=list)
     identifier: str = ""
 
     @property
     def time_limit(self) -> str:
-        """An hour, or what the partition allows where that is less, as ReFrame writes it."""
+        """Time limit as ReFrame writes it: an hour, or less where the partition allows less."""
         try:
             longest = sinfo.seconds_of(self.limit or "")
         except ValueError:
@@ -175,7 +178,10 @@ class Partition:
         return _duration(min(3600, longest or 3600))
 
     def options(self, options) -> list[str]:
-        """How a node's GPUs are asked for: by their type where the partition has nodes of several."""
+        """Returns the options that ask for a node's GPUs.
+
+        They include the GPUs' type where the partition has nodes of several types.
+        """
         if self.kind is None:
             return list(options)
         types, number = {gpus.type for gpus in self.gpus}, "{num_gpus_per_node}"
@@ -193,7 +199,10 @@ def _duration(seconds: int) -> str:
 
 
 def partitions(machine: Machine, system: System, named: str | None, notes: list[str]) -> list[Partition]:
-    """Those of the scheduler, this node's first; of a scheduler that cannot be asked, one."""
+    """Returns the scheduler's partitions, this node's first, or a single one where the scheduler cannot be asked.
+
+    `named` selects one. Raises Error where the scheduler has no such partition.
+    """
     found = _of_sinfo(machine, named, notes) if system is SLURM else []
     if not found:
         queue = machine.environ.get(system.queue_variable) if system.queue_variable else None
@@ -230,7 +239,7 @@ def _of_sinfo(machine, named: str | None, notes) -> list[Partition]:
 
 
 def _of_node(machine, node: str, notes) -> set[str]:
-    """Partitions that this node is of; a note where sinfo has none."""
+    """Returns the partitions of this node; adds a note where sinfo has none."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
     if not answer.ok:
         notes.append(f"which partition this node is of is not known: {answer.why}; give --partition")
@@ -241,7 +250,7 @@ def _of_node(machine, node: str, notes) -> set[str]:
 
 
 def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bool) -> list[Partition]:
-    """A partition; where its nodes have GPUs of several types, one for each of them."""
+    """Returns a partition, split by type where its nodes have GPUs of several types."""
     limit, notes = lines[0][0], []
     groups: dict[tuple[str, ...], list[tuple[list[sinfo.NodeGpus], str]]] = {}
     for _, gres in lines:
@@ -279,7 +288,7 @@ def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bo
 
 
 def _types_here(machine, node: str, name: str) -> tuple[tuple[str, ...] | None, str]:
-    """Types of this node's GPUs, as sinfo has them, and why they are not known."""
+    """Returns the types of this node's GPUs according to sinfo, or None and the reason for not knowing them."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-p", name, "-o", "%G")
     lines = [line for line in answer.out.splitlines() if line.strip()]
     if answer.ok and len(lines) == 1:
@@ -291,7 +300,7 @@ def _types_here(machine, node: str, name: str) -> tuple[tuple[str, ...] | None, 
 
 
 def modules(machine: Machine, notes: list[str]) -> tuple[str, list[str]]:
-    """The modules system as ReFrame calls it, and what is loaded."""
+    """Returns ReFrame's name for the modules system, and the modules that are loaded."""
     loaded = [name for name in machine.environ.get("LOADEDMODULES", "").split(":") if name]
     if machine.environ.get("LMOD_CMD"):
         return "lmod", loaded
@@ -304,9 +313,9 @@ def modules(machine: Machine, notes: list[str]) -> tuple[str, list[str]]:
 
 
 def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[list[str]]:
-    """What lets the launcher start ranks of the MPI that is here: Open MPI wants PMIx of srun, and refuses root.
+    """Returns variables with which the launcher starts ranks of this machine's MPI.
 
-    srun is told to bind none.
+    Open MPI needs PMIx from srun, and refuses root by default. srun is also told to bind no ranks.
     """
     if launcher in ("mpirun", "mpiexec") and machine.is_root:
         answer = machine.ask(launcher, "--version")
@@ -324,7 +333,10 @@ def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[lis
 
 
 def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: list[str], *, is_local: bool) -> bool:
-    """Whether there is an MPI to build with, whose ranks the launcher starts; notes say what is missing."""
+    """Returns whether there is an MPI to build with whose ranks the launcher starts.
+
+    Adds what is missing to `notes`.
+    """
     wrapper = next(
         filter(machine.has, ("mpicxx", *(("CC", "cc") if "CRAY_MPICH_DIR" in machine.environ else ()))), None
     )
@@ -337,7 +349,7 @@ def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: 
     if launcher in ("local", FILL_IN):
         notes.append(f"mpi: {wrapper} is here, but no launcher that starts ranks")
         return False
-    if is_local and launcher == "mpirun":  # as the checks start two ranks
+    if is_local and launcher == "mpirun":  # two ranks, as in the checks
         start = machine.ask(
             "mpirun", "-n", "2", "--bind-to", "core", "true", environ={each[0]: each[1] for each in variables}
         )

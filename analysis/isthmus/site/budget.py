@@ -1,14 +1,14 @@
-"""Node-hours of a set of checks beforehand, and the part of the set that a budget allows.
+"""Estimates the node-hours of a set of checks, and selects the part of the set that a budget allows.
 
-ReFrame writes the job scripts of the selection (a dry run, nothing is submitted); each is one job. How long it takes is
-what kept records of the same command on the same partition took (--records, their median), else what the program
-estimates (--bench, a rough guess: seconds, minutes or hours), else its time limit. To that come
---per-job seconds for the scheduler and the start of the program.
+ReFrame writes the job scripts of the selection (a dry run; nothing is submitted), and each script is one job. Its time
+is the median over kept records of the same command on the same partition (--records), or else the program's own
+estimate (--bench; a rough guess in seconds, minutes or hours), or else its time limit. --per-job seconds are added for
+the scheduler and the start of the program.
 
---budget HOURS takes jobs, one after the other, as long as the sum stays within: always the one that is worth the most
-for its node-hours. A job is worth one for each case that it measures; ten for each where no chosen job has measured the
-same check at any size on that partition, so that a small budget touches everything before it repeats anything. Of
-equals the cheaper comes first. --select FILE writes the chosen ones for `scripts/run-checks --select FILE`.
+--budget HOURS selects jobs one by one while their sum stays within it, each time the job with the most worth per
+node-hour. A case is worth 1, or 10 if no selected job has measured the same check, at any size, on that partition, so
+that a small budget covers everything before it repeats anything. Of equal jobs the cheaper one comes first. --select
+FILE writes the selection for `scripts/run-checks --select FILE`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from isthmus.site import capabilities, check
 from isthmus.tables import output
 
 FIRST_OF_ITS_KIND = 10
-# What the estimate may assume of a compute node, which the machine that this runs on need not have.
+# Properties of a compute node that the estimate may assume; the machine that this runs on may lack them.
 ASSUMED = {"ISTHMUS_HOST_MEMORY": "512GiB"}
 EMULATED = "memory=64GiB,pageable_access=1,virtual_memory=1"
 
@@ -43,12 +43,12 @@ _UNITS = {"s": 1, "min": 60, "h": 3600}
 
 @dataclasses.dataclass
 class Job:
-    name: str  #: as ReFrame shows it
+    name: str  #: name that ReFrame shows
     where: str  #: system:partition+environment
     hash: str
-    command: tuple[str, ...]  #: what follows `isthmus-bench`, without --record
+    command: tuple[str, ...]  #: arguments of `isthmus-bench`, without --record
     nodes: int = 1
-    gpus: int = 1  #: of a node, as the site states them
+    gpus: int = 1  #: GPUs of a node, as the site states them
     limit: float | None = None  #: seconds
     cases: int = 1
     seconds: float = 0
@@ -56,7 +56,7 @@ class Job:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The check without its size, on its partition."""
+        """The check's name without its size, and where it runs."""
         return re.sub(r"\s*%size=\S+", "", self.name), self.where
 
     def node_hours(self, per_job: float) -> float:
@@ -88,7 +88,7 @@ def run(arguments) -> int:
     path = site_tree.configuration_of(root, arguments.site)
     bench = arguments.bench or os.environ.get("ISTHMUS_BENCH")
     if bench:
-        check.listing(bench)  # one sentence, before ReFrame starts, where it is no isthmus-bench
+        check.listing(bench)  # fails early, in one sentence, if it is no isthmus-bench
     configuration = site_tree.load(path)
     measured, left, status = durations(arguments.records, without_gpu(configuration))
     jobs, others = dry_run(root, path, bench, configuration, arguments)
@@ -113,7 +113,10 @@ def run(arguments) -> int:
 
 
 def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int]:
-    """The jobs that measure, and how many others the session has (lists of workloads). Raises Error."""
+    """Returns the jobs that measure, and the number of others (lists of workloads).
+
+    Raises Error where there are none.
+    """
     with tempfile.TemporaryDirectory() as folder:
         shown = _dry_run(folder, root, path, bench, _selection(arguments))
         site = {partition["name"]: partition for system in configuration["systems"]
@@ -136,14 +139,14 @@ def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int
 
 
 def _selection(arguments) -> list[str]:
-    """The options of ReFrame that choose checks."""
+    """Returns the options of ReFrame that select checks."""
     options = [f"--tag={tag}" for tag in arguments.tag] + [f"--name={name}" for name in arguments.name]
     options += [f"--setvar={setting}" for setting in arguments.setvar]
     return options + ([f"--system={arguments.system}"] if arguments.system else [])
 
 
 def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
-    """What ReFrame prints while it writes job scripts into folder/stage. Raises Error where it cannot."""
+    """Returns the output of ReFrame, which writes job scripts into folder/stage. Raises Error where it fails."""
     beside = pathlib.Path(sys.executable).with_name("reframe")
     reframe = str(beside) if beside.exists() else shutil.which("reframe")
     if not reframe:
@@ -162,13 +165,13 @@ def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
 
 
 def _gpus(partition: dict) -> int:
-    """GPUs of a node, as the site states them; 1 where it states none."""
+    """Returns the number of GPUs of a node as the site states them, or 1 where it states none."""
     devices = partition.get("devices", [])
     return sum(d.get("num_devices", 1) for d in devices if d.get("type") == "gpu") or 1
 
 
 def job_of(name: str, where: str, code: str, script: str) -> Job | None:
-    """What a job script asks for; None where it does not measure."""
+    """Returns the job that a script asks for, or None where it does not measure."""
     line = next((line for line in script.splitlines() if re.search(r"\brun .*--record ", line)), None)
     if line is None:
         return None
@@ -193,7 +196,7 @@ def _number(pattern: str, text: str) -> int | None:
 
 
 def measuring(words) -> tuple[str, ...]:
-    """A command line of the program without what does not change how long it takes."""
+    """Returns a command line of the program without options that do not change how long it takes."""
     kept, skip = [], False
     for word in words:
         if skip:
@@ -209,7 +212,7 @@ def measuring(words) -> tuple[str, ...]:
 
 
 def without_gpu(configuration: dict) -> set[tuple[str, str]]:
-    """Partitions that state no GPU: what is emulated there will be emulated again, and takes as long."""
+    """Returns the partitions that state no GPU. What was emulated there will be emulated again and takes as long."""
     return {
         (system["name"], partition["name"])
         for system in configuration["systems"]
@@ -223,8 +226,11 @@ def _states_gpu(partition: dict) -> bool:
 
 
 def durations(paths, emulating=frozenset()):
-    """Seconds of past runs by (system, partition, command), the number of runs that are left out by partition and
-    reason, and an exit code; a file that cannot be taken is named. Emulated runs count on `emulating` partitions."""
+    """Returns the durations of past runs, the number of runs left out, and an exit code.
+
+    Durations are in seconds, by (system, partition, command); numbers are by (partition, reason). Files that cannot be
+    read are reported. Emulated runs count on the partitions in `emulating`.
+    """
     cases, status = reading.read_files(paths) if paths else ([], exits.PASSED)
     runs: dict[str, list[dict]] = collections.defaultdict(list)
     for case in cases:
@@ -246,7 +252,7 @@ def durations(paths, emulating=frozenset()):
 
 
 def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
-    """Why a run says nothing of how long the same job will take."""
+    """Returns why a run does not show how long the same job will take, or None."""
     if "run" not in records[0]["run"]["command"]:
         return "not of `isthmus-bench run`"
     if any(case["profiler"] for case in records):
@@ -257,7 +263,7 @@ def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
 
 
 def left_out(measured, left, wanted: set[tuple]) -> list[str]:
-    """What was not taken of --records, by partition; of other partitions in one sentence."""
+    """Returns lines that say what was left out of --records, by partition; other partitions share one sentence."""
     lines = [
         f"left out: {spelling.counted(count, 'run')} of {system}:{partition}, {reason}"
         for ((system, partition), reason), count in sorted(left.items(), key=str)
@@ -276,14 +282,17 @@ def left_out(measured, left, wanted: set[tuple]) -> list[str]:
 
 
 def _process_seconds(walls) -> float:
-    """Of one process: what its last record says of the whole, else the sum of its cases."""
+    """Returns the seconds of one process: the total in its last record, or else the sum over its cases."""
     whole = [seconds for seconds, _ in walls if seconds is not None]
     return max(whole) if whole else sum(seconds for _, seconds in walls)
 
 
 @functools.cache
 def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[int | None, float | None]:
-    """Cases and seconds that the program says of a command beforehand, on a node with so many GPUs."""
+    """Returns the cases and seconds that the program predicts for a command; None if unknown.
+
+    `gpus` is the number of GPUs of a node, and `bench` is the program.
+    """
     if not bench:
         return None, None
     environment = os.environ | ASSUMED | {"ISTHMUS_EMULATOR": f"devices={gpus},{EMULATED}"}
@@ -296,7 +305,10 @@ def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[in
 
 
 def understood(said: str) -> tuple[int | None, float | None]:
-    """Cases and seconds of the last line of a dry run: "120 cases, about 3 min in all"."""
+    """Parses the last line of a dry run, "120 cases, about 3 min in all", into cases and seconds.
+
+    None for what it lacks.
+    """
     last = said.strip().rpartition("\n")[2]
     count = re.match(r"(\d+) cases?\b", last)
     length = re.search(r"(?:about|less than) ([0-9.]+) (s|min|h)\b", last)
@@ -305,7 +317,7 @@ def understood(said: str) -> tuple[int | None, float | None]:
 
 
 def time(job: Job, measured, estimates):
-    """Fills in cases, seconds and where they come from."""
+    """Sets the cases, seconds and source of a job. Raises Error where nothing says how long it takes."""
     system, partition, _ = re.split(r"[:+]", job.where)
     cases, guess = estimates(job)
     job.cases = cases or 1
@@ -329,7 +341,7 @@ def time(job: Job, measured, estimates):
 
 
 def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
-    """In the order in which they are worth it, as many as the budget allows; all where there is none."""
+    """Returns as many jobs as the budget allows, best first; all of them without a budget."""
     left, spent = list(jobs), 0.0
     chosen: list[Job] = []
     seen: set = set()
@@ -352,7 +364,7 @@ def _rank(job: Job, per_job: float, seen: set) -> tuple:
 
 
 def show(jobs, chosen, others, per_job):
-    """One line a job, in the order of choice, and what it comes to."""
+    """Prints one line per job in the order of selection, and the totals."""
     rows, spent = [("node-hours", "sum", "cases", "by", "job")], 0.0
     for job in chosen:
         hours = job.node_hours(per_job)

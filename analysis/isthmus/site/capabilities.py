@@ -1,12 +1,12 @@
-"""The words by which a site states what a partition can do, and what follows from them.
+"""Words by which a site states what a partition can do, and the words that follow from them.
 
-Checks ask for them, `isthmus site probe` writes them, `isthmus site check` knows no others. A word that is stated and
-then denied by a record (a case skipped as unsupported) turns the session red.
+Checks ask for them, `isthmus site probe` writes them, and `isthmus site check` accepts no others. A session turns red
+where a record denies a stated word, by a case that was skipped as unsupported.
 """
 
 from __future__ import annotations
 
-# Word: what a machine that states it has.
+# Word → what a machine that states it has.
 CAPABILITIES = {
     "gpu": "a GPU",
     "cuda": "an NVIDIA GPU, and CUDA to build for it",
@@ -52,10 +52,10 @@ CAPABILITIES = {
     "perf": "perf on the compute nodes, and its counters readable",
 }
 
-# Words that a memory is no longer called by.
+# Former word of a memory → its present one.
 OLD = {"malloc": "pageable", "wc": "write_combined"}
 
-# Words of programming environments.
+# Words for programming environments.
 PROGRAMMING = {"mpi": "a compiler wrapper of MPI, and a launcher that starts ranks"}
 
 BACKENDS = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
@@ -70,16 +70,16 @@ IMPLIED = {
     "xnack": {"system"},
 }
 
-# Words that make no sense without a GPU; a profiler may be there all the same.
+# Words that make no sense without a GPU; profilers may be there without one.
 OF_GPUS = frozenset(CAPABILITIES) - {"numa", "huge_pages", "perf", "nsys", "ncu", "rocprofv3", "cupti"}
 
 
 def refused(stated) -> str | None:
-    """Why these words cannot be taken, where an old one is among them."""
+    """Returns why these words are refused, which is where an old one is among them; else None."""
     word = next((word for word in sorted(OLD) if word in stated), None)
     return f"states {word!r}, which is now called {OLD[word]!r}; write that" if word else None
 
 
 def with_implied(stated) -> set[str]:
-    """The words, and those that follow from them."""
+    """Returns the words together with those that follow from them."""
     return set(stated).union(*(IMPLIED.get(word, ()) for word in stated))

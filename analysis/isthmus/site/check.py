@@ -1,11 +1,11 @@
 """Finds the common mistakes in site configurations before a job is submitted.
 
-Errors are what goes wrong, or passes without a word; notes are what a person may mean so. Settings that cannot be
-what they say, or would have no effect, also keep a session from starting. With --bench, or $ISTHMUS_BENCH,
-references are compared with every workload, metric and axis that the program lists; without, with those that are the
-same on every machine.
+Errors are settings that fail or are silently ignored; notes are settings that may be intended. Settings that cannot
+mean what they say, or have no effect, also keep a session from starting. With --bench or $ISTHMUS_BENCH, references are
+compared with every workload, metric and axis that the program lists; otherwise with those that are the same on every
+machine.
 
-exit codes: 0 no errors; 1 errors were found; 2 bad input, as an unknown site
+exit codes: 0 no errors; 1 errors were found; 2 bad input, such as an unknown site
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from isthmus.site.machine import FILL_IN
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
 CATALOGUE = "reframe/checks/catalogue.json"
-# Names of a site's login nodes, one a line, that its patterns are tried on.
+# File with names of a site's login nodes, one per line, on which its patterns are tried.
 LOGIN_NODES = "login-nodes.txt"
-# Launchers that are commands of one batch system.
+# Launchers that belong to one batch system.
 LAUNCHERS_OF = {"srun": ("slurm", "squeue"), "ibrun": ("slurm", "squeue"), "flux-run": ("flux-batch",)}
-# Modules that bring HPE's MPI, for which no command of another MPI starts ranks.
+# Modules of HPE's MPI, whose ranks no other MPI's launcher starts.
 OF_HPE = re.compile(r"(PrgEnv-|cray-mpich|craype)")
-# Sites that are no machine: they fit any host, and need no Spack environment.
+# Sites that are no real machine: they match any host, and need no Spack environment.
 PATTERNS = ("generic", "example")
 
 
@@ -78,10 +78,13 @@ def run(arguments) -> int:
 
 
 def read(root) -> dict[str, site_tree.Loaded | Error]:
-    """Every site's file, executed once, as on a machine that has modules; or why it cannot be read."""
+    """Executes every site's file once, as if on a machine with modules.
+
+    Returns the results, or why a file cannot be read.
+    """
     found: dict[str, site_tree.Loaded | Error] = {}
     away = not os.environ.get("LMOD_CMD") and not os.environ.get("MODULES_CMD")
-    if away:  # a file that takes the modules system of its machine would find none
+    if away:  # a file that looks up its machine's modules system would find none
         os.environ["LMOD_CMD"] = "lmod"
     try:
         for name in site_tree.sites(root):
@@ -96,7 +99,10 @@ def read(root) -> dict[str, site_tree.Loaded | Error]:
 
 
 def host_patterns(files) -> dict[str, list[str]]:
-    """Which sites each pattern of host names stands in; a site that cannot be read says so elsewhere."""
+    """Returns the sites of each pattern of host names.
+
+    Sites that cannot be read are left out, since they are reported elsewhere.
+    """
     found = collections.defaultdict(list)
     for name, loaded in files.items():
         for system in [] if isinstance(loaded, Error) else loaded.configuration["systems"]:
@@ -108,7 +114,7 @@ def host_patterns(files) -> dict[str, list[str]]:
 
 
 class Known:
-    """What the suite measures; with the program, what it makes of this machine, too."""
+    """Workloads, metrics, modes and sizes of the suite, with those of this machine where the program is given."""
 
     def __init__(self, root, bench: str | None):
         place = next(filter(pathlib.Path.is_file, (tree / CATALOGUE for tree in (root, site_tree.OWN))), None)
@@ -129,12 +135,12 @@ class Known:
         self.workloads = {w["name"]: w for w in self.catalogue["workloads"]}
 
     def metrics(self) -> set[str]:
-        """Names of all metrics that are known to be reported."""
+        """Returns the names of all metrics that are known to be reported."""
         return {name for w in self.workloads.values() for key in ("metrics", "observed") for name in w.get(key, [])}
 
 
 def listing(bench: str) -> dict:
-    """`isthmus-bench list --json`. Raises Error."""
+    """Returns the output of `isthmus-bench list --json`. Raises Error where there is none."""
     answer = tools.ask(bench, "list", "--json", timeout=120)
     why = answer.why
     if answer.ok and not why:
@@ -146,7 +152,7 @@ def listing(bench: str) -> dict:
 
 
 class Site:
-    """One site's files, and what is wrong with them."""
+    """Files of one site, and their mistakes."""
 
     def __init__(self, root, name, known: Known, files, patterns):
         self.root, self.name, self.known, self.patterns = root, name, known, patterns
@@ -162,7 +168,10 @@ class Site:
         self._findings.append(Finding("note", where, what))
 
     def unknown(self, where, word, known, what):
-        """A word that nothing asks for may be the site's own; what is a slip for certain, settings.problems() says."""
+        """Notes a word that nothing asks for, since it may be the site's own.
+
+        What is certainly a misspelling, settings.problems() reports as an error.
+        """
         if not spelling.slip_of(word, known):
             self.note(where, f"{word!r} is {what}{spelling.did_you_mean(word, known)}")
 
@@ -180,14 +189,14 @@ class Site:
             if not has_blanks:
                 self._against_schema()
             if self._findings and self._findings[-1].where == "reframe.py":
-                return self._findings  # what follows takes the schema for granted
+                return self._findings  # everything below relies on the schema
             with site_tree.registered(self.loaded):
                 self._look(self.loaded.configuration)
-            # That a blank is no architecture, and no scheduler, need not be said again.
+            # It is no news that a blank is neither an architecture nor a scheduler.
             self._findings[stated:] = [each for each in self._findings[stated:] if FILL_IN not in each.what]
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             self._against_schema()
-            if not any(finding.where == "reframe.py" for finding in self._findings):  # as without ReFrame
+            if not any(finding.where == "reframe.py" for finding in self._findings):  # such as without ReFrame
                 self.error("reframe.py", f"not a configuration of ReFrame ({type(error).__name__}: {error})")
         return self._findings
 
@@ -200,24 +209,24 @@ class Site:
         self._references(site_tree.partitions_of(configuration))
 
     def _against_schema(self):
-        """What ReFrame itself refuses, where ReFrame is installed."""
+        """Reports what ReFrame refuses, if ReFrame is installed."""
         try:
             from reframe.core.config import load_config
             from reframe.core.exceptions import ReframeError
         except ModuleNotFoundError:
             return
         try:
-            known = load_config()  # ReFrame's own; the site's file is not executed again
+            known = load_config()  # ReFrame's own configuration; the site's file is not executed again
             known.update_config(self.loaded.configuration, str(self.path))
             known.validate()
-        # It reads some parts before it checks their shape.
+        # ReFrame reads some parts before it checks their types.
         except (ReframeError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
 
     # --- environments ---
 
     def _environments(self, configuration) -> dict[str, list[dict]]:
-        """By name. Several of one name are for several systems."""
+        """Checks the environments and returns them by name; one name may occur several times, for several systems."""
         found: dict[str, list[dict]] = collections.defaultdict(list)
         for environment in configuration.get("environments", []):
             name = environment.get("name", "?")
@@ -230,7 +239,7 @@ class Site:
                 if word not in (known := capabilities.OF_ENVIRONMENTS):
                     self.unknown(where, word, known, "a feature of an environment that no check asks for")
             spack = environment.get("extras", {}).get("spack_environment")
-            # What Spack installed has no environments: nothing is built from there.
+            # An installation by Spack contains no environments, since nothing is built from it.
             installed = not (self.root / "scripts/spack-environment").is_file()
             if spack and not installed and not (self.root / spack / "spack.yaml").is_file():
                 self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
@@ -239,17 +248,17 @@ class Site:
         return found
 
     def _spack_files(self, folder):
-        """Variables that the files of a Spack environment set, and nothing reads."""
+        """Reports variables that the files of a Spack environment set and nothing reads."""
         for path in exports.spack_files(folder):
             try:
                 content = lookup.read_yaml(path)
-            except lookup.BadReference:  # Spack says what is wrong with it
+            except lookup.BadReference:  # Spack reports it
                 continue
             for why in sorted(set(exports.of_spack(content))):
                 self.error(f"{folder.name}/{path.name}", why)
 
     def _unused(self, configuration):
-        """Environments that no partition lists."""
+        """Reports environments that no partition lists, and target systems that do not exist."""
         systems = configuration["systems"]
         listed = {name for s in systems for p in s.get("partitions", []) for name in p.get("environs", [])}
         names = {each for s in systems for each in (s.get("name"), *_partitions_of(s))}
@@ -285,7 +294,7 @@ class Site:
             self._capabilities(where, partition)
 
     def _same_nodes(self, where, partition, nodes: dict[str, str]):
-        """Two partitions that ask the scheduler for the same nodes."""
+        """Notes a partition that asks the scheduler for the same nodes as another."""
         if partition.get("scheduler") in ("local", "ssh"):
             return
         asked = repr([partition.get(key) for key in ("scheduler", "access", "resources", "sched_options", "env_vars")])
@@ -312,7 +321,7 @@ class Site:
             self.error(where, f"hostname {pattern!r} is also that of {whom}; the first one read wins")
 
     def _login_nodes(self, own: list[str]):
-        """Whether the names in login-nodes.txt, where there is one, are of this machine and of no other."""
+        """Checks that the names in login-nodes.txt, if it exists, match this machine and no other."""
         path = self.path.parent / LOGIN_NODES
         if not path.is_file():
             return
@@ -362,7 +371,7 @@ class Site:
             self.error(where, f"scheduler 'slurm' needs accounting, but {why}; take 'squeue'")
 
     def _launcher(self, where, partition, environments):
-        """Whether the launcher is the batch system's, and starts ranks of the MPI that is loaded."""
+        """Checks that the launcher belongs to the batch system and starts ranks of the loaded MPI."""
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         own = LAUNCHERS_OF.get(launcher)
         if own and scheduler not in (*own, "local", "ssh"):
@@ -385,7 +394,7 @@ class Site:
                 )
 
     def _backend(self, where, kind, name):
-        """Whether ReFrame, with what the file registered, has this scheduler or launcher."""
+        """Checks that ReFrame has this scheduler or launcher, including those that the file registered."""
         try:
             from reframe.core import backends
             from reframe.core.exceptions import ConfigError
@@ -422,7 +431,7 @@ class Site:
         self._required(where, given.get("require_reference"))
 
     def _required(self, where, required):
-        """Metrics that must have a reference: one that no workload reports requires nothing."""
+        """Checks metrics that must have a reference; one that no workload reports would require nothing."""
         metrics = self.known.metrics()
         for name in required if isinstance(required, list) else []:
             if isinstance(name, str) and name not in metrics and (hint := spelling.did_you_mean(name, metrics)):
@@ -452,7 +461,7 @@ class Site:
         self._resources(where, partition)
 
     def _lacks(self, where, words):
-        """An error; a note in a pattern, which leaves it to the sites that are made from it."""
+        """Reports an error; only a note for a pattern, which leaves this to the sites that are made from it."""
         (self.note if self.is_pattern else self.error)(where, words)
 
     def _device(self, where, device, backends):
@@ -490,7 +499,7 @@ class Site:
         for path in self._reference_files():
             if path.suffix != ".yaml":
                 if path.is_dir():
-                    continue  # read where a file names what is in it by $ref: never_read()
+                    continue  # read only through $ref: see never_read()
                 self.error(f"references/{path.name}", "not read: files end in .yaml")
                 continue
             try:
@@ -518,24 +527,24 @@ class Site:
         return found
 
     def _misnamed(self):
-        """What lies in the site's folder under nearly the name of its references, and so is read by nobody."""
+        """Reports files with nearly the name of the folder of references, which nobody reads."""
         for path in sorted(self.path.parent.iterdir()):
             name = path.stem if path.suffix in (".yaml", ".yml") else path.name
             if path.name != "references" and spelling.distance(name.lower(), "references") <= 2:
                 self.error(path.name, "not read under this name; did you mean 'references', the folder?")
 
     def _nearest(self, sentence: str) -> str:
-        """What a name that fits nothing may have been meant to be."""
+        """Returns a suggestion for a name that matches nothing."""
         wrong = re.findall(r"'([^']*)'", sentence)[-1]
         if "no workload of" in sentence:
             return spelling.did_you_mean(wrong, self.known.workloads)
         return spelling.did_you_mean(wrong, {*self.known.metrics(), *self.known.modes, *self.known.sizes})
 
     def _reference(self, entry, seen):
-        """What only a site's configuration, or the program, can tell of an entry."""
+        """Checks what only a site's configuration, or the program, can tell about an entry."""
         pattern = entry.selectors.get("workload", ".*")
         fitting = [w for name, w in self.known.workloads.items() if re.fullmatch(pattern, name)]
-        # The program's list has all of this machine, the catalogue has no families.
+        # The program lists all axes of this machine; the catalogue lists no families.
         listed = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), list)]
         axes = {axis["name"] for described in listed for axis in described}
         for axis in set(entry.axes) - axes if axes else ():
@@ -553,7 +562,7 @@ def _partitions_of(system: dict) -> list[str]:
 
 def _count(device: dict) -> float:
     count = device.get("num_devices", 0)
-    return count if isinstance(count, (int, float)) else 2  # one that a person has to fill in
+    return count if isinstance(count, (int, float)) else 2  # a blank to be filled in
 
 
 def _compiles(pattern: str) -> bool:
@@ -565,7 +574,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def no_accounting() -> str | None:
-    """Why Slurm on this machine has no accounting; None where it has, or where there is no Slurm."""
+    """Returns why Slurm on this machine has no accounting; None where it has, or where there is no Slurm."""
     if not tools.ask("sinfo", "--version", timeout=30).is_here:
         return None
     answer = tools.ask("sacct", "-n", "-X", "-j", "1", timeout=30)

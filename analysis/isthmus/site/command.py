@@ -1,8 +1,8 @@
-"""What a site states of itself.
+"""Checks, drafts and costs of a site's configuration.
 
 check   finds the common mistakes in site-configs/<site>/ before a job is submitted
 probe   writes a first version of a site's configuration from what this node shows
-budget  the node-hours of a set of checks beforehand, and the part of it that a budget allows
+budget  estimates the node-hours of a set of checks, and selects the part that a budget allows
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from isthmus import variables
 
-#: Where ReFrame takes pairs of a name and a value; the second is its older word.
+#: Keys with pairs of name and value in ReFrame's configuration; the second is the older one.
 _PAIRS = ("env_vars", "variables")
-#: Where it takes lines of a shell, or options of a scheduler, which may set variables (--export=NAME=VALUE).
+#: Keys with lines of a shell or options of a scheduler, which may set variables (--export=NAME=VALUE).
 _TEXTS = ("prepare_cmds", "access")
 
 
 def of(place: dict) -> Iterator[str]:
-    """Says what a system, a partition or an environment sets that has no effect."""
+    """Yields a sentence for each variable without effect that a system, partition or environment sets."""
     for key in _PAIRS:
         for why in variables.without_effect(_pairs(place.get(key))):
             yield f"{key} {why}"
@@ -38,13 +38,13 @@ def _mappings(value) -> list[dict]:
 
 
 def _pairs(value) -> dict[str, str]:
-    """A list of pairs or a mapping; what is neither ReFrame refuses."""
+    """Returns a list of pairs, or a mapping, as a dictionary; ReFrame refuses anything else."""
     pairs = value.items() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2}
 
 
 def of_spack(content) -> Iterator[str]:
-    """Says what a file of a Spack environment sets that nothing reads: its keys, at whatever depth."""
+    """Yields a sentence for each variable that a file of a Spack environment sets and nothing reads, at any depth."""
     if isinstance(content, dict):
         yield from variables.without_effect(dict.fromkeys(key for key in content if isinstance(key, str)))
         for inner in content.values():
@@ -55,5 +55,5 @@ def of_spack(content) -> Iterator[str]:
 
 
 def spack_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Files of a Spack environment."""
+    """Returns the files of a Spack environment."""
     return sorted(folder.glob("*.yaml")) if folder.is_dir() else []

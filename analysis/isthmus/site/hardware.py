@@ -1,6 +1,6 @@
-"""GPUs, memory and profilers of a node, and who says so.
+"""GPUs, memory and profilers of a node, each with the tool that reported it.
 
-Each tool may be missing, fail, print nothing, or print what is not understood. None of these means that there is
+A tool may be missing, fail, print nothing, or print something unintelligible. None of these means that there is
 nothing: what is not known is FILL_IN, with a note that says why.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from isthmus import Error, spelling, tools
 from isthmus.site.machine import FILL_IN, Machine
 
-# Facts that the program states of a GPU, and the words for them. Each of a node's GPUs must have them.
+# Facts that isthmus-bench states about a GPU, with our words for them. All GPUs of a node must share them.
 WORDS = {
     "managed": ("managed",),
     "concurrent_managed": ("managed_demand",),
@@ -31,7 +31,7 @@ WORDS = {
 PROFILERS = ("nsys", "ncu", "rocprofv3", "perf")
 KFD = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
-#: Vendors of GPUs by their PCI number, and the classes of device that are GPUs: of AMD's not those of a desktop.
+#: Vendors of GPUs by PCI vendor number, with the PCI classes of their GPUs; AMD's do not include desktop GPUs.
 VENDORS = {"0x10de": ("NVIDIA", ("0x0300", "0x0302")), "0x1002": ("AMD", ("0x0302", "0x0380", "0x1200"))}
 BACKENDS = {"NVIDIA": "cuda", "AMD": "hip"}
 ASK_FOR_ALL = "ask for all of a node's and probe again"
@@ -43,18 +43,18 @@ class Kind:
 
     name: str
     arch: str
-    count: int | None  #: None where it is not known
+    count: int | None  #: None if not known
 
 
 @dataclasses.dataclass
 class Gpus:
-    """The GPUs of this node."""
+    """GPUs of this node."""
 
     backend: str  #: cuda or hip
     kinds: list[Kind]
     seen_by: str
     words: set[str] = dataclasses.field(default_factory=set)
-    memory: int | None = None  #: bytes of the smallest
+    memory: int | None = None  #: bytes of the smallest GPU
 
     @property
     def count(self) -> int:
@@ -63,16 +63,16 @@ class Gpus:
 
 @dataclasses.dataclass
 class Node:
-    """What this node shows. Notes say what a statement rests on, and why others are missing."""
+    """Hardware of this node; notes say what a statement is based on, and why others are missing."""
 
     gpus: Gpus | None
     words: list[str]
     notes: list[str]
-    is_unknown: bool  #: no GPU is seen, but there may be some
+    is_unknown: bool  #: true if no GPU was seen, but there may be some
 
 
 def look(machine: Machine) -> Node:
-    """GPUs, NUMA nodes and profilers of this node."""
+    """Returns the GPUs, NUMA nodes and profilers of this node."""
     notes: list[str] = []
     doubts: list[str] = []
     found = gpus(machine, notes, doubts)
@@ -84,7 +84,10 @@ def look(machine: Machine) -> Node:
 
 
 def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
-    """The GPUs of this node, by the best witness; None where none is seen. Doubts say why there may be some."""
+    """Returns the GPUs of this node according to the best tool, or None.
+
+    `doubts` gets reasons why there may be some.
+    """
     by_driver = _by_kfd(machine, notes, doubts)
     found = _by_bench(machine) or _by_nvidia_smi(machine, notes, doubts) or by_driver or _by_rocm_smi(machine, doubts)
     if found and found.backend == "cuda" and by_driver:
@@ -105,7 +108,7 @@ def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
 
 
 def summary(node: Node) -> str:
-    """What a node has, in a sentence, for a file that has no place for it."""
+    """Returns one sentence about a node's hardware, for a file that has no partition of it."""
     gpus = f"{_listed(node.gpus.kinds)} ({', '.join(kind.arch for kind in node.gpus.kinds)})" if node.gpus else ""
     has = "; ".join(filter(None, (gpus, ", ".join(node.words))))
     return f"this node has {has}" if has else "no GPU was seen on this node"
@@ -116,7 +119,7 @@ def _listed(kinds: list[Kind]) -> str:
 
 
 def _kinds(rows: list[tuple[str, str]]) -> list[Kind]:
-    """(name, arch) of each GPU as kinds, in the order in which they are listed."""
+    """Returns (name, arch) of each GPU as kinds, in order of appearance."""
     return [Kind(name, arch, count) for (name, arch), count in collections.Counter(rows).items()]
 
 
@@ -143,7 +146,7 @@ def _by_bench(machine) -> Gpus | None:
     return Gpus(devices[0]["backend"], kinds, "isthmus-bench info", words, memory)
 
 
-#: Fields of a device of `info --json`: what each must be, as a test and in words.
+#: Fields of a device in `info --json`: the test that each must pass, and its requirement in words.
 _DEVICE: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
     "arch": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
@@ -159,7 +162,10 @@ _MAY_LACK = ("memory_bytes",)
 
 
 def _devices_of(info) -> list[dict]:
-    """The GPUs of `info --json`, none for the emulator. Raises ValueError for anything that is not as it is written."""
+    """Returns the GPUs in `info --json`, none for the emulator.
+
+    Raises ValueError where it has not the documented form.
+    """
     if not isinstance(info, dict) or not isinstance(info.get("emulated"), bool):
         raise ValueError("emulated is neither true nor false")
     devices = info.get("devices")
@@ -191,12 +197,12 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
     instances, unlisted = listed_by_nvidia_smi(listed)
     if answer.ok and rows and len(rows) == len(lines):
         kinds = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
-    elif rows:  # a GPU is lost, or the tool complains between its lines
+    elif rows:  # a GPU is lost, or the tool prints complaints between its lines
         odd = [line for line in lines if not re.fullmatch(r".+,[^,]+", line)]
         notes.append(f"nvidia-smi does not list all GPUs ({spelling.shorten((odd or [answer.why])[0], 120)})")
         known = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
         kinds = [dataclasses.replace(kind, count=None) for kind in known]
-    elif instances:  # drivers before 510 know no compute_cap
+    elif instances:  # drivers before 510 do not know compute_cap
         notes.append(f"no architecture is known: {answer.why or 'nvidia-smi does not name it'}")
         kinds = _kinds([(name, FILL_IN) for name, _ in instances])
         if unlisted:
@@ -210,14 +216,14 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
     return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
 
 
-#: All that nvidia-smi and AMD's tools print where there is no GPU; of AMD's, rocm-smi frames it.
+#: Everything that nvidia-smi and AMD's tools print where there is no GPU; rocm-smi adds a frame.
 NO_NVIDIA = re.compile(r"no devices (?:were )?found\.?", re.IGNORECASE)
 NO_AMD = re.compile(r"(?:warning:|error:)?\s*no amd gpus (?:specified|found|detected)\.?", re.IGNORECASE)
 _FRAME = re.compile(r"[=\s]*|=+[ \w:.-]*=+")
 
 
 def _odd(answer: tools.Answer, sentence: re.Pattern) -> str:
-    """What a tool says beside that there is no GPU; empty where it does not say both."""
+    """Returns a line that a tool prints in addition to saying that there is no GPU; empty unless it prints both."""
     lines = [line.strip() for line in (answer.out + "\n" + answer.err).splitlines() if line.strip()]
     others = [line for line in lines if not sentence.fullmatch(line) and not _FRAME.fullmatch(line)]
     if not others or len(others) == len(lines):
@@ -226,8 +232,10 @@ def _odd(answer: tools.Answer, sentence: re.Pattern) -> str:
 
 
 def _says_none(answer: tools.Answer, sentence: re.Pattern, codes: tuple[int, ...], may_be_silent: bool = False) -> bool:
-    """Whether a tool says that there is no GPU and nothing else, and ends as it does then: a GPU that is lost is none
-    to some tools, which complain of it in other lines."""
+    """Returns whether a tool says only that there is no GPU, and exits as it then does.
+
+    Some tools do not list a lost GPU, but complain about it in other lines.
+    """
     lines = [
         line.strip() for line in (answer.out + "\n" + answer.err).splitlines() if not _FRAME.fullmatch(line.strip())
     ]
@@ -245,8 +253,10 @@ def _architecture(name: str, version: str, notes) -> str:
 
 
 def listed_by_nvidia_smi(answer: tools.Answer) -> tuple[list[tuple[str, list[str]]], str]:
-    """Name of each GPU of `nvidia-smi -L` with the profiles of the MIG instances below it, and why these may not be
-    all; empty where they are."""
+    """Parses `nvidia-smi -L` into the name of each GPU with the profiles of its MIG instances.
+
+    The second value says why these may not be all, and is empty if they are.
+    """
     found: list[tuple[str, list[str]]] = []
     others = []
     for line in answer.out.splitlines():
@@ -263,7 +273,7 @@ def listed_by_nvidia_smi(answer: tools.Answer) -> tuple[list[tuple[str, list[str
 
 
 def _without_mig(kinds: list[Kind], gpus: list[tuple[str, list[str]]], notes) -> list[Kind]:
-    """Devices that a program can use: GPUs that are cut into MIG instances count as one of their kind."""
+    """Returns the devices that a program can use; all GPUs of a kind that are cut into MIG instances count as one."""
     whole = collections.Counter(name for name, instances in gpus if not instances)
     cut = collections.Counter(name for name, instances in gpus if instances)
     for name, count in cut.items():
@@ -297,7 +307,7 @@ def _look_at_addressing(machine, found: Gpus, notes) -> None:
 
 
 def _look_at_peers(machine, found: Gpus, notes) -> None:
-    """States `peer` where every two GPUs reach each other's memory, and who says so."""
+    """Adds the word `peer` if every two GPUs reach each other's memory, with a note that names the tool."""
     if found.backend != "cuda":
         witness, why = ("the driver's links", "") if _linked_by_kfd(machine) else ("", "")
     else:
@@ -319,8 +329,10 @@ def _look_at_peers(machine, found: Gpus, notes) -> None:
 
 
 def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
-    """The GPUs that the AMD driver shows, by node number: their properties; and how many nodes show none, as a job's
-    control group has it of GPUs that the job was not given."""
+    """Returns the properties of the GPUs that the AMD driver shows, by node number, and how many nodes have none.
+
+    A job's control group hides the properties of GPUs that the job was not given.
+    """
     nodes, hidden = {}, 0
     for folder in machine.folders(f"{KFD}/*"):
         text = machine.read(f"{KFD}/{folder.name}/properties") or ""
@@ -328,7 +340,7 @@ def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
         hidden += not properties
         if any(
             properties.get(name, "0") != "0" for name in ("gfx_target_version", "simd_count")
-        ):  # of a CPU both are 0
+        ):  # both are 0 for a CPU
             nodes[folder.name] = properties
     return nodes, hidden
 
@@ -353,7 +365,7 @@ def _by_kfd(machine, notes, doubts) -> Gpus | None:
 
 
 def _gfx(version: str) -> str:
-    """90010: major 9, minor 0, stepping 10."""
+    """Returns the architecture of a version such as 90010: major 9, minor 0, stepping 10."""
     if not version.isdigit():
         return FILL_IN
     number = int(version)
@@ -361,7 +373,7 @@ def _gfx(version: str) -> str:
 
 
 def _by_rocm_smi(machine, doubts) -> Gpus | None:
-    """Where the driver shows no GPU, what AMD's tools say."""
+    """Returns the GPUs that AMD's tools list, for use where the driver shows none."""
     for command in (("rocm-smi", "--showproductname"), ("amd-smi", "list")):
         answer = machine.ask(*command)
         if not answer.is_here or _says_none(answer, NO_AMD, (0,)):
@@ -390,7 +402,7 @@ def _linked_by_kfd(machine) -> bool:
 
 
 def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
-    """The bus shows GPUs without a driver or a tool, and those that a job was not given."""
+    """Compares with the PCI bus, which also shows GPUs without a driver or tool, and those that a job was not given."""
     seen: collections.Counter[str] = collections.Counter()
     for folder in machine.folders(f"{PCI}/*"):
         name, classes = VENDORS.get(machine.read(f"{PCI}/{folder.name}/vendor") or "", ("", ()))
@@ -406,7 +418,7 @@ def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
 
 
 def numa_nodes(machine, notes: list[str]) -> int:
-    """Nodes with processors and memory: a GPU's memory may be a node, too, but has no processors."""
+    """Counts the NUMA nodes with processors and memory; a GPU's memory may be a node, but one without processors."""
     folders = machine.folders("/sys/devices/system/node/node[0-9]*")
     if not folders:
         notes.append("numa: not known, /sys/devices/system/node is not there")
@@ -419,7 +431,7 @@ def numa_nodes(machine, notes: list[str]) -> int:
 
 
 def profilers(machine, notes: list[str]) -> set[str]:
-    """Those that can be used here; notes say why others that are here cannot."""
+    """Returns the profilers that can be used here; notes say why others that are installed cannot."""
     found = set()
     for name in PROFILERS:
         answer = machine.ask(name, "--version")
@@ -431,7 +443,7 @@ def profilers(machine, notes: list[str]) -> set[str]:
     if any(machine.folders(f"{kit}/extras/CUPTI/lib*/libcupti.so*") for kit in toolkits | {"/usr/local/cuda"}):
         found.add("cupti")
     admin = re.search(r"RmProfilingAdminOnly: (\d)", machine.read("/proc/driver/nvidia/params") or "")
-    if "ncu" in found and admin and admin.group(1) == "1":  # cupti counts calls and copies without counters
+    if "ncu" in found and admin and admin.group(1) == "1":  # cupti counts calls and copies, which needs no counters
         found.discard("ncu")
         notes.append("ncu is here, but only root may read the GPU's counters")
     paranoid = machine.read("/proc/sys/kernel/perf_event_paranoid")

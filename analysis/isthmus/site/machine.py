@@ -1,4 +1,4 @@
-"""The node that the probe looks at, by its files and commands."""
+"""Files and commands of the node that the probe looks at."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import shutil
 
 from isthmus import tools
 
-#: Stands for what the probe cannot know; `isthmus site check` and every session refuse it.
+#: Placeholder for what the probe cannot know; `isthmus site check` and every session refuse it.
 FILL_IN = "FILL_IN"
 
 
 @dataclasses.dataclass
 class Machine:
-    """This node."""
+    """Node that the probe runs on."""
 
     bench: str | None = None
     root: pathlib.Path = pathlib.Path("/")

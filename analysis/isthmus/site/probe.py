@@ -1,9 +1,9 @@
 """Writes a first version of a site's configuration from what this node shows.
 
 Run it on a compute node of the partition: `srun --partition=… --gpus-per-node=… isthmus site probe NAME`. It looks for
-GPUs, peer access, NUMA nodes, page faults, profilers, scheduler, launcher and modules: by isthmus-bench where there is
-one, by what the system has where not. What was seen stands there with its witness; what could not be seen is FILL_IN,
-which `isthmus site check` names until a person has filled it in.
+GPUs, peer access, NUMA nodes, page faults, profilers, scheduler, launcher and modules. It asks isthmus-bench where
+there is one, and otherwise the system. Each finding is written with its source. What could not be seen is FILL_IN,
+which `isthmus site check` reports until a person has filled it in.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(arguments) -> int:
 
 
 def configuration(name: str, machine: Machine, named: str | None) -> str:
-    """The text of reframe.py. What this node shows is said of its own partitions only."""
+    """Returns the text of reframe.py; this node's hardware is stated only for its own partitions."""
     notes: list[str] = []
     system, scheduler, launcher = batch.batch(machine, notes)
     partitions = batch.partitions(machine, system, named, notes)
@@ -95,17 +95,17 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
 
 
 def _comment(note: str, indent: int) -> str:
-    """A note as lines of comment, below `indent` blanks."""
+    """Returns a note as lines of comment, indented by `indent` blanks."""
     return "\n".join(f"{' ' * indent}# {line}" for line in spelling.fold(note, 118 - indent))
 
 
 def _text(value) -> str:
-    """As JSON, which is Python, too, of texts and lists of them."""
+    """Returns JSON, which is also Python where the value is text or a list of texts."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def host_pattern(host: str | None) -> str:
-    """A regular expression for the node and those that differ from it by numbers: login\\d+."""
+    """Returns a regular expression for a host and those that differ in numbers (login\\d+); FILL_IN without a host."""
     if not host or not re.fullmatch(r"[\w.-]+", host):
         return FILL_IN
     return re.sub(r"\d+", r"\\d+", host.replace(".", r"\."))

@@ -1,7 +1,7 @@
-"""Settings of a site that cannot be what they say, or would have no effect.
+"""Settings of a site that cannot mean what they say, or have no effect.
 
-ReFrame passes over all of these. `isthmus site check` shows them as errors, and a session does not start with them:
-both ask `problems()`.
+ReFrame ignores all of these. `isthmus site check` reports them as errors, and no session starts with them; both call
+`problems()`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isthmus.references import lookup
 from isthmus.site import capabilities, exports
 from isthmus.site.machine import FILL_IN
 
-#: What `extras: {'isthmus': {…}}` of a partition may set.
+#: Settings in `extras: {'isthmus': {…}}` of a partition.
 SETTINGS = {
     "capabilities",
     "require_reference",
@@ -26,17 +26,17 @@ SETTINGS = {
     "host_memory",
     "maintainers",
 }
-#: Of these names only Isthmus has a use, so they are misplaced where they stand beside 'isthmus'.
+#: Settings that only Isthmus uses, so that they are misplaced next to 'isthmus'.
 _OURS_ALONE = {"require_reference", "shared_nodes", "device_memory", "host_memory"}
 _SLURM = ("slurm", "squeue")
-#: How each scheduler is asked for a queue, by the beginnings of options; of some also what else chooses the nodes.
+#: First parts of the options that choose a queue, by scheduler; _NODES has Slurm's other options that choose nodes.
 _QUEUES = {
     **dict.fromkeys(_SLURM, ("--partition", "-p")),
     "flux-batch": ("--queue", "-q"),
     **dict.fromkeys(("pbs", "pbspro", "torque", "lsf", "sge", "oar"), ("-q",)),
 }
 _NODES = ("--reservation", "--constraint", "-C", "--nodelist", "-w", "--clusters", "-M")
-#: What ReFrame reads of a device and of `sched_options`; its schema lets other keys pass.
+#: Keys that ReFrame reads of a device and of `sched_options`; its schema accepts any.
 _DEVICE = ("type", "arch", "model", "num_devices")
 _SCHEDULING = (
     "hosts", "ignore_reqnodenotavail", "job_submit_timeout", "max_sacct_failures", "resubmit_on_errors",
@@ -65,7 +65,7 @@ _SBATCH = frozenset(
 
 
 class Problem(NamedTuple):
-    where: str  #: "system:partition", "environment name", …
+    where: str  #: such as "system:partition" or "environment name"
     what: str
 
     def __str__(self):
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
 
 
 def problems(configuration: dict, name: str | None = None) -> list[Problem]:
-    """Of all systems of a configuration, or of the one that is named."""
+    """Returns the problems of all systems of a configuration, or of the one called `name`."""
     systems = [each for each in configuration["systems"] if name in (None, each.get("name"))]
     environments = [each for each in configuration.get("environments", []) if _is_for(each, systems)]
     found: list[Problem] = []
@@ -141,7 +141,7 @@ def _is_slip(word: str, meant: str) -> bool:
 
 
 def _keys(where: str, what: str, place: dict, known) -> list[Problem]:
-    """Keys that are near one that is read."""
+    """Returns a problem for each unknown key that resembles a known one."""
     slips = {key: next((each for each in known if _is_slip(key, each)), None) for key in place if key not in known}
     return [
         Problem(where, f"{what} has {key!r}, which nothing reads; did you mean {meant!r}?")
@@ -154,7 +154,7 @@ def _keys(where: str, what: str, place: dict, known) -> list[Problem]:
 
 
 def _blanks(where: str, value: Any, within: str = "") -> list[Problem]:
-    """Every FILL_IN that the probe wrote and nobody filled in."""
+    """Returns a problem for each FILL_IN that the probe wrote and nobody has filled in."""
     if isinstance(value, dict):
         return [each for key, inner in value.items() for each in _blanks(where, inner, within or str(key))]
     if isinstance(value, (list, tuple)):
@@ -187,7 +187,7 @@ def _module_name(module) -> str:
 
 
 def _queue(where: str, partition: dict, partitions: list[dict]) -> list[Problem]:
-    """A partition that names no queue, where another of the same scheduler does."""
+    """Returns a problem where a partition names no queue and another one of the same scheduler does."""
     scheduler = partition.get("scheduler")
     own = _QUEUES.get(str(scheduler))
     if not own or _begins(partition, (*own, *_NODES)):
@@ -200,7 +200,7 @@ def _queue(where: str, partition: dict, partitions: list[dict]) -> list[Problem]
 
 
 def _begins(partition: dict, options: tuple[str, ...]) -> bool:
-    """Whether access has one of these options: `--partition=x`, `-p x`, `-px`."""
+    """Returns whether `access` has one of these options, as `--partition=x`, `-p x` or `-px`."""
     return any(
         re.split(r"[=\s]", option.strip())[0] == name or (len(name) == 2 and re.match(f"{name}[^-]", option.strip()))
         for option in partition.get("access", [])
@@ -209,14 +209,14 @@ def _begins(partition: dict, options: tuple[str, ...]) -> bool:
 
 
 def wrong_option(scheduler: str, option: str, named: str) -> str | None:
-    """Returns what is wrong with an option of a scheduler; `named` begins the sentence."""
+    """Returns what is wrong with an option of a scheduler, or None; `named` begins the sentence."""
     text = option.strip()
     if scheduler == "local":
         return f"{named}: the scheduler {scheduler!r} takes no options"
     if scheduler in _SLURM and not text.startswith(("-", "#")):
         return f"{named} is no option of sbatch, which begin with '-'"
     long = re.match(r"--([\w-]+)", text)
-    if scheduler in _SLURM and long and not any(known.startswith(long[1]) for known in _SBATCH):  # getopt completes
+    if scheduler in _SLURM and long and not any(known.startswith(long[1]) for known in _SBATCH):  # getopt abbreviates
         near = next((known for known in sorted(_SBATCH) if _is_slip(long[1], known)), None)
         if near:
             return f"{named}: sbatch has no such option; did you mean '--{near}'?"
@@ -279,7 +279,10 @@ def _extras(where: str, extras: dict) -> list[Problem]:
 
 
 def _slips(where: str, place: dict, known) -> list[Problem]:
-    """Features that are one of ours for certain, misspelt; of others a site's own checks may ask."""
+    """Returns a problem for each feature that is certainly one of ours misspelt.
+
+    Others may be asked for by a site's own checks.
+    """
     words = [word for word in place.get("features", []) if word not in known and word not in capabilities.OLD]
     slips = {word: slip for word in words if (slip := spelling.slip_of(word, known))}
     return [
@@ -293,7 +296,7 @@ def _has_blank(value) -> bool:
 
 
 def _capabilities(value) -> str | None:
-    """A list of ours, in which nobody else has words."""
+    """Returns why a value is no list of our capabilities, or None; no words of others are allowed here."""
     words = [word for word in value if word not in capabilities.OLD] if _words(value) is None else []
     unknown = next((word for word in words if word not in capabilities.CAPABILITIES), None)
     if unknown is None:
@@ -313,7 +316,7 @@ def _truth(value) -> str | None:
 
 
 def _amount(value) -> str | None:
-    """Bytes with their unit: a bare number is as often meant in GiB."""
+    """Returns why a value is no amount of bytes with a unit, or None; a bare number is often meant in GiB."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         if re.search(r"[KMGT]iB$", text) and units.amount(text) > 0:

@@ -1,7 +1,7 @@
-"""How Slurm writes time limits, and what a node has besides processors (GRES).
+"""Slurm's notation for time limits and for the generic resources (GRES) of a node.
 
-A node has several entries, `gpu:a100:4(S:0-1),gpu:v100:2,shard:32`: each is a name, may have a type, and has a number.
-Only entries called `gpu` are GPUs: `gpu_mem`, `mps` and `shard` are not.
+A node has several entries, such as `gpu:a100:4(S:0-1),gpu:v100:2,shard:32`. Each has a name, perhaps a type, and a
+number. Only entries called `gpu` are GPUs; `gpu_mem`, `mps` and `shard` are not.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MIG = re.compile(r"(?:.*_)?\d+g\.\d+gb.*")
 
 @dataclasses.dataclass(frozen=True)
 class NodeGpus:
-    """So many GPUs of one type; the type is empty where Slurm has none."""
+    """Number of GPUs of one type in a node; the type is empty where Slurm has none."""
 
     type: str
     count: int
 
 
 def gpus_of(gres: str) -> tuple[list[NodeGpus], list[str]]:
-    """The GPUs of a node, and entries that look like GPUs but cannot be read."""
+    """Returns the GPUs of a node, and entries that look like GPUs but cannot be read."""
     found, unreadable = [], []
     if gres.strip().lower() in _NOTHING:
         return [], []
     for entry in re.split(r",(?![^()]*\))", gres):
         entry = entry.strip()
-        bare = re.sub(r"\([^()]*\)", "", entry)  # (S:0-1): sockets, (IDX:0): numbers
+        bare = re.sub(r"\([^()]*\)", "", entry)  # (S:0-1) are sockets, (IDX:0) numbers
         name, *rest = re.split(r"[:=]", bare.removeprefix("gres/").removeprefix("gres:"))
         if name.strip() != "gpu":
             continue
@@ -47,7 +47,7 @@ def gpus_of(gres: str) -> tuple[list[NodeGpus], list[str]]:
 
 
 def _gpus(rest: list[str]) -> NodeGpus | None:
-    """Of what follows `gpu`: a type, `no_consume` and a number, each of which may be missing."""
+    """Parses what follows `gpu`: a type, `no_consume` and a number, each of which may be missing."""
     words = [word for word in rest if word != "no_consume"]
     count = 1
     if words and (number := re.fullmatch(r"(\d+)([kmgtp]?)", words[-1], re.IGNORECASE)):
@@ -59,8 +59,10 @@ def _gpus(rest: list[str]) -> NodeGpus | None:
 
 
 def seconds_of(limit: str) -> int | None:
-    """A time limit as sinfo and sbatch write it: `30` and `30:00` are minutes, `1-12` a day and a half. None is no
-    limit. Raises ValueError."""
+    """Returns a time limit of sinfo or sbatch in seconds, or None for no limit.
+
+    `30` and `30:00` are minutes, `1-12` is 36 h. Raises ValueError for any other text.
+    """
     text = limit.strip().lower()
     if text in ("", *_FOR_EVER):
         return None

@@ -1,1 +1,1 @@
-"""Figures over jobs: series, how sure a figure is, what may be dealt out anew, the test that compares."""
+"""Statistics over jobs: series, the spread of a figure, what may be permuted, and the test that compares."""

@@ -1,7 +1,8 @@
-"""Where in time one history changed its level, or began to creep, and which of its jobs are outliers.
+"""Change points of one history: when its level changed or began to creep, and which jobs are outliers.
 
-Outliers, single jobs far from their neighbours, are set aside first: neither the noise nor the level is judged by them.
-The evidence for a change is an e-process, whose reciprocal is a p-value at any time, however often one looks.
+Outliers, which are single jobs far from their neighbours, are set aside first, so that they affect neither the noise
+nor the level. The evidence for a change is an e-process: its reciprocal is a p-value at any time, however often one
+looks.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ import numpy as np
 from isthmus.statistics import rank_test
 
 FEWEST = 5  # jobs before a change
-QUIET = 1e-4  # noise below this share is taken as this share: identical values are no certainty
-_PRIOR = 9.0  # variance of the steps that are looked for, in variances between jobs
-_CUT = 3.0  # standard deviations beyond which a job weighs no more
-_KNOWN = 3.0  # degrees of freedom for which the spread of all neighbours stands, beside that of the jobs so far
-_LOOKS = 400  # of a long history's ends, evenly spread
-_MOST_ALIKE = 0.95  # autocorrelation that is allowed for at most
-_MARGIN = 0.8  # standard errors (1 / √jobs) that are added to a measured autocorrelation
+QUIET = 1e-4  # least noise, as a share: identical values are no certainty
+_PRIOR = 9.0  # prior variance of steps, in variances between jobs
+_CUT = 3.0  # standard deviations at which a job's deviation is cut
+_KNOWN = 3.0  # degrees of freedom assigned to the spread of all neighbours, in addition to those of the jobs so far
+_LOOKS = 400  # most ends of a history that are examined, evenly spread
+_MOST_ALIKE = 0.95  # largest autocorrelation that is allowed for
+_MARGIN = 0.8  # standard errors (1 / √jobs) added to a measured autocorrelation
 
 # --- outliers ---
 
 _NEAR = 4  # neighbours on each side
 _FAR = 6.0  # standard deviations from the neighbours' median
-_FEW = 0.15  # of the jobs: where more are far from their neighbours, they are a state of the machine
-_RUN = 3  # outliers one after the other: a fourth is a level
+_FEW = 0.15  # largest share of jobs that are outliers; more than that are a state of the machine
+_RUN = 3  # longest run of outliers; a fourth makes it a level
 
 
 def noise(values: np.ndarray, quiet: float) -> float:
-    """Robust standard deviation between neighbours; a step, or one job in ten far off, hardly changes it."""
+    """Returns the robust standard deviation between neighbours; a step, or one outlier in ten, hardly changes it."""
     steps = np.abs(np.diff(values))
     return max(float(np.median(steps)) / 0.9539, quiet) if len(steps) else quiet
 
 
 def from_neighbours(values: np.ndarray) -> np.ndarray:
-    """Distance of each value from the median of the nine values around it; at the ends, of the outermost nine."""
+    """Returns distances of values from the median of the nine around each; at the ends, of the outermost nine."""
     width = min(2 * _NEAR + 1, len(values))
     medians = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
     places = np.clip(np.arange(len(values)) - _NEAR, 0, len(medians) - 1)
@@ -45,7 +46,7 @@ def from_neighbours(values: np.ndarray) -> np.ndarray:
 
 
 def outliers(values: np.ndarray, least: float, quiet: float = QUIET) -> np.ndarray:
-    """Which jobs are outliers: far beyond the noise and by `least` or more, three in a row at most, and few in all."""
+    """Returns a mask of outliers: far beyond the noise, by `least` or more, at most three in a row, and few in all."""
     none = np.zeros(len(values), bool)
     if len(values) <= FEWEST:
         return none
@@ -61,30 +62,30 @@ def outliers(values: np.ndarray, least: float, quiet: float = QUIET) -> np.ndarr
 
 
 def weights(count: int) -> np.ndarray:
-    """Shares of the permitted errors for the 1st, 2nd, … place of a change; those of all places, for ever, sum to 1."""
+    """Returns shares of the permitted errors for the 1st, 2nd, … place of a change; over all places they sum to 1."""
     places = np.arange(2, count + 2)
     return 1 / (2.1098 * places * np.log(places) ** 2)
 
 
 def standard(values: np.ndarray, quiet: float) -> np.ndarray:
-    """Values in robust standard deviations of neighbours from the median, cut at _CUT."""
+    """Returns deviations from the median in robust standard deviations of neighbours, cut at ±_CUT."""
     steps = np.abs(np.diff(values))
     scale = max(noise(values, quiet), float(np.quantile(steps, 0.9)) / 2.326 if len(steps) else quiet)
     return np.clip((values - np.median(values)) / scale, -_CUT, _CUT)
 
 
 def _left(columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What a fit of these columns leaves of the values."""
+    """Returns the residuals of a fit of these columns."""
     return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
 
 def _ramp(times: np.ndarray, start: int) -> np.ndarray:
-    """Columns of a level that holds until a job and creeps from there on."""
+    """Returns columns for a level that is constant until a job and creeps from there on."""
     return np.stack([np.ones(len(times)), np.maximum(times - times[start], 0)], axis=1)
 
 
 def autocorrelation(z: np.ndarray) -> float:
-    """Of a job with the next one, of what the likeliest step or creep leaves, corrected for what that takes away."""
+    """Returns the lag-1 autocorrelation of the residuals of the likeliest step or creep, corrected for fitting it."""
     n = len(z)
     if n < 2 * FEWEST:
         return 0.0
@@ -99,17 +100,17 @@ def autocorrelation(z: np.ndarray) -> float:
 
 
 def allowance(measured: float, jobs: float) -> float:
-    """The autocorrelation to allow for, given one that was measured over so many jobs, with a margin for its error."""
+    """Returns the autocorrelation to allow for: one measured over `jobs` jobs, plus a margin for its error."""
     return min(max(measured + _MARGIN / math.sqrt(jobs), 0.0), _MOST_ALIKE)
 
 
 def log_evidence(z: np.ndarray, alike: float) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of E[end, place]: the evidence in the jobs before `end` that the level changed at `place`.
+    """Returns log E[end, place], the evidence in the jobs before `end` that the level changed at `place`; and the ends.
 
-    `z` (n,) are values in about standard deviations, `alike` their autocorrelation. Returns E (ends, places) and the
-    ends, both ascending. E is the likelihood ratio of a step with a normal prior to none, invariant to the unknown
-    level (Pérez-Ortiz et al., E-statistics, group invariance and anytime-valid testing, Annals of Statistics 2024), of
-    values freed of their autocorrelation (Prais and Winsten): for normal noise a martingale under "no change".
+    `z` (n,) are values in approximate standard deviations, `alike` is their autocorrelation. E is (ends, places), both
+    ascending. E is the likelihood ratio of a step with a normal prior to no step, invariant to the unknown level
+    (Pérez-Ortiz et al., E-statistics, group invariance and anytime-valid testing, Annals of Statistics 2024), for
+    values freed of their autocorrelation (Prais and Winsten). For normal noise it is a martingale under "no change".
     """
     n = len(z)
     first = math.sqrt(1 - alike**2)
@@ -134,7 +135,7 @@ def log_evidence(z: np.ndarray, alike: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _step(z: np.ndarray, alike: float) -> tuple[int, float]:
-    """How many jobs come before the likeliest step, and its p, which holds however often one looks."""
+    """Returns the number of jobs before the likeliest step, and its p, which is valid however often one looks."""
     evidence, ends = log_evidence(z, alike)
     weighted = evidence + np.log(weights(evidence.shape[1]))
     peak = weighted.max(axis=1)
@@ -145,9 +146,9 @@ def _step(z: np.ndarray, alike: float) -> tuple[int, float]:
 
 
 def _collapse(values: np.ndarray, quiet: float) -> tuple[int, float]:
-    """Place and p of a collapse: all jobs since are far beyond all before, even for noise with heavy tails.
+    """Returns the place and p of a collapse: all jobs since are far beyond all before, even for heavy-tailed noise.
 
-    The tails are those of Student's t with 5 degrees; p is for all places at which one may ever be looked for.
+    The tails are those of Student's t with 5 degrees of freedom; p covers all places at which one may ever look.
     """
     best = (len(values), 1.0)
     shares = weights(len(values))
@@ -169,10 +170,10 @@ def _collapse(values: np.ndarray, quiet: float) -> tuple[int, float]:
 def change_point(
     values: np.ndarray, alike: float | None = None, *, quiet: float = QUIET, kept: np.ndarray | None = None
 ) -> tuple[int, float] | None:
-    """How many jobs come before the likeliest change, and its p, which holds however often one looks.
+    """Returns the number of jobs before the likeliest change, and its p, which is valid however often one looks.
 
-    `alike` is the autocorrelation to allow for, else it is measured, with a margin for its error. `kept` are the places
-    of jobs that are no outliers. None below 6 jobs.
+    `alike` is the autocorrelation to allow for; by default it is measured, with a margin for its error. `kept` are the
+    indices of jobs that are no outliers. Returns None for fewer than 6 jobs.
     """
     kept = np.arange(len(values)) if kept is None else kept
     if len(kept) <= FEWEST:
@@ -187,14 +188,14 @@ def change_point(
 
 # --- sizes ---
 
-_LONG = 15  # jobs that a creep takes at least
-_LATER = 8.0  # variances of a job that a start after the first one must explain
-_CLEARLY = 0.9  # of what a step leaves unexplained: a creep must leave less
+_LONG = 15  # fewest jobs of a creep
+_LATER = 8.0  # variances of a job that a start after the first job must explain
+_CLEARLY = 0.9  # largest share of a step's residuals that a creep may leave
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How far a level moved, with a 95% interval."""
+    """Distance that a level moved, with a 95% interval."""
 
     estimate: float
     low: float
@@ -202,12 +203,15 @@ class Size:
 
 
 def _unlike(alike: float) -> float:
-    """Factor by which errors of means are wider where jobs are like the ones before them."""
+    """Returns the factor by which autocorrelation widens the errors of means."""
     return math.sqrt((1 + alike) / (1 - alike))
 
 
 def size_of_step(before: np.ndarray, after: np.ndarray, alike: float) -> Size:
-    """Difference of levels (Hodges and Lehmann), widened for autocorrelation; unbounded where jobs are too few."""
+    """Returns the difference of levels (Hodges and Lehmann); its interval is widened for autocorrelation.
+
+    It is infinite with too few jobs.
+    """
     before, after = before[-_LOOKS:], after[:_LOOKS]
     found = rank_test.compare([(before, after)])
     low, high = (found.estimate + _unlike(alike) * (end - found.estimate) for end in (found.low, found.high))
@@ -215,7 +219,7 @@ def size_of_step(before: np.ndarray, after: np.ndarray, alike: float) -> Size:
 
 
 def creep_start(z: np.ndarray, times: np.ndarray) -> int | None:
-    """The job from which on a straight creep explains the values clearly better than any step; None where none does."""
+    """Returns the job from which a linear creep explains the values clearly better than any step; None if none does."""
     n = len(z)
     if n < _LONG or times[-1] <= times[0]:
         return None
@@ -231,7 +235,7 @@ def creep_start(z: np.ndarray, times: np.ndarray) -> int | None:
 
 
 def size_of_creep(values: np.ndarray, times: np.ndarray, start: int, alike: float) -> Size:
-    """How far the level crept from a job to the last, by least squares."""
+    """Returns how far the level crept from a job to the last, by least squares."""
     columns = _ramp(times, start)
     level, slope = np.linalg.lstsq(columns, values, rcond=None)[0]
     freedom = max(len(values) - 3, 1)

@@ -1,10 +1,10 @@
-"""Clusters in time: jobs that ran together, in a night or after one restart, and may share what that gave them.
+"""Clusters in time: jobs that ran together, in a night or after one restart, and may share its effect.
 
-Eight nodes that measure five nights share five nights, not forty. So a change is also held to how far the means of
-clusters differ from each other (Student's t over clusters); where a side has too few clusters, nothing is decided.
+Eight nodes that measure in five nights share five nights, not forty. So a change is also compared with the differences
+between means of clusters (Student's t over clusters). If a side has too few clusters, nothing is decided.
 
-Clusters are found by gaps: a *level* is a way to cut the jobs at every gap that is GAP times longer than the gaps
-left inside. Jobs of one node at regular intervals have no level.
+Clusters are found by gaps. A *level* cuts the jobs at every gap that is GAP times longer than the longest gap left
+inside. Jobs of one node at regular intervals have no level.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 
 from isthmus.statistics import rank_test
 
-GAP = 4  # shortest gap between clusters over the longest inside: two days of a weekend are no gap between weeks
-NIGHT = 24 * 3600  # s that a cluster lasts at most; longer ones are stretches of time, not causes
+GAP = 4  # least ratio of a gap between clusters to the longest inside: a weekend's two days are no gap between weeks
+NIGHT = 24 * 3600  # longest duration of a cluster in s; longer ones are stretches of time, not causes
 FEWEST = 2  # clusters a side that give a spread
 
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """One way to put jobs into clusters. Weights give the means of clusters from values of jobs, less their stratum's.
+    """A grouping of jobs into clusters, with weights that give clusters' means from jobs' values, less their strata.
 
-    `weights` is (clusters, jobs of A and then of B). Each cluster belongs to one side, unless the clusters are
-    `mixed`: then each row is the difference of the sides within a cluster.
+    `weights` is (clusters, jobs of A and then of B). Each cluster belongs to one side. If clusters are `mixed`, each
+    row is the difference of the sides within a cluster instead.
     """
 
-    name: str  # nights, restarts or rounds
+    name: str  # "nights", "restarts" or "rounds"
     weights: np.ndarray
-    sides: np.ndarray  # of each cluster: 0 or 1
+    sides: np.ndarray  # side of each cluster: 0 or 1
     mixed: bool
-    labels: np.ndarray  # of each job; -1 for jobs that are not compared
+    labels: np.ndarray  # cluster of each job; -1 for jobs that are not compared
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -48,7 +48,7 @@ class Level:
 
 
 def cuts(times: np.ndarray) -> list[np.ndarray]:
-    """Labels of each level for points in time (s), from the finest to the coarsest."""
+    """Returns labels of each level for points in time (s), from the finest to the coarsest."""
     order = np.argsort(times, kind="stable")
     gaps = np.diff(times[order])
     lengths = np.unique(gaps)
@@ -65,7 +65,7 @@ def cuts(times: np.ndarray) -> list[np.ndarray]:
 
 
 def level_of(name: str, labels: np.ndarray, sides: np.ndarray, strata: np.ndarray) -> Level:
-    """The level with these clusters, of jobs on these sides and in these strata."""
+    """Returns the level with these clusters, for jobs on these sides and in these strata."""
     n = len(labels)
     centring = np.eye(n)
     for stratum in np.unique(strata):
@@ -89,10 +89,10 @@ def level_of(name: str, labels: np.ndarray, sides: np.ndarray, strata: np.ndarra
 
 @functools.lru_cache(maxsize=512)
 def levels(times: tuple[float, ...], sides: tuple[int, ...], strata: tuple[int, ...], places: int) -> tuple[Level, ...]:
-    """Levels of jobs that began at these times (s), on these sides, in these strata, on so many nodes or GPUs.
+    """Returns the levels of jobs by their start times (s), sides and strata; `places` is the number of nodes or GPUs.
 
-    A level matters where clusters hold several jobs of a side. Jobs of one place want three clusters a side: their
-    order is tested besides. Where several places ran without gaps, a cluster is a round: a job for each place.
+    A level matters if clusters contain several jobs of a side. Jobs of one place need three clusters a side, because
+    their order is tested as well. If several places ran without gaps, a cluster is a round: one job for each place.
     """
     of_side, of_stratum = np.array(sides), np.array(strata)
     found = [labels for labels in cuts(np.array(times, float)) if len({*zip(labels, sides)}) < len(labels)]
@@ -112,7 +112,7 @@ def levels(times: tuple[float, ...], sides: tuple[int, ...], strata: tuple[int, 
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """B against A by the means of clusters."""
+    """Comparison of B with A by the means of clusters."""
 
     estimate: np.ndarray
     error: np.ndarray
@@ -120,17 +120,17 @@ class Compared:
 
     @property
     def p(self) -> np.ndarray:
-        """Two-sided."""
+        """Two-sided p-value."""
         t = rank_test.in_errors(self.estimate, self.error)
         return np.vectorize(rank_test.student_p, otypes=[float])(t, self.freedom)
 
     def away(self, confidence: float) -> np.ndarray:
-        """Distance of an end of the interval, each end of which holds with this confidence."""
+        """Returns the distance of each end of the interval from the estimate; `confidence` is that of one end."""
         return self.error * rank_test.student_quantile(1 - confidence, self.freedom)
 
 
 def compare(level: Level, values: np.ndarray) -> Compared | None:
-    """Compares values (…, jobs of A and then of B); None where there are too few clusters."""
+    """Compares values (…, jobs of A and then of B); None if there are too few clusters."""
     if level.freedom < 1 or (not level.mixed and min(level.sizes) < FEWEST):
         return None
     means = values @ level.weights.T
@@ -143,18 +143,18 @@ def compare(level: Level, values: np.ndarray) -> Compared | None:
     return Compared(b.mean(axis=-1) - a.mean(axis=-1), error, level.freedom)
 
 
-WANTED = 3  # clusters a side from which a step of eight standard errors has a p below 1%
+WANTED = 3  # clusters a side that give a step of eight standard errors a p below 1%
 
 
 def _chances(p: float, size: int) -> tuple[float, float]:
-    """Standard errors that a change must have, by itself and beyond the margin, to be found with rank_test.POWER."""
+    """Returns the standard errors a change needs, by itself and beyond the margin, to be found with rank_test.POWER."""
     quantile, freedom = rank_test.student_quantile, 2 * size - 2
     chance = quantile(1 - rank_test.POWER, freedom)
     return quantile(max(p / 2, 1e-9), freedom) + chance, quantile(1 - rank_test.BOUND, freedom) + chance
 
 
 def detectable(size: int, sd: float, margin: float, p: float) -> float:
-    """The step that so many clusters a side find with rank_test.POWER; infinite below FEWEST."""
+    """Returns the step that `size` clusters a side find with rank_test.POWER; infinite below FEWEST."""
     if size < FEWEST:
         return math.inf
     error = sd * math.sqrt(2 / size)
@@ -163,11 +163,11 @@ def detectable(size: int, sd: float, margin: float, p: float) -> float:
 
 
 def fewest(p: float) -> int:
-    """Clusters a side below which a p as small as this is seldom reached."""
+    """Returns the fewest clusters a side that can be expected to reach a p this small."""
     return next(size for size in range(FEWEST, 64) if rank_test.student_p(8.0, 2 * size - 2) <= p)
 
 
 def needed(step: float, sd: float, margin: float, p: float) -> int:
-    """Clusters a side that find a step beyond the margin with rank_test.POWER; `sd` is of their means."""
+    """Returns the clusters a side that find a step beyond the margin with rank_test.POWER; `sd` is of their means."""
     sizes = range(FEWEST, rank_test.MOST)
     return FEWEST + bisect.bisect_left(sizes, True, key=lambda size: detectable(size, sd, margin, p) <= step)

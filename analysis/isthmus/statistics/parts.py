@@ -1,8 +1,9 @@
-"""Parts of a system that a change touched by themselves: a node, a GPU, some of the jobs.
+"""Parts of a system that changed differently from the rest: a node, a GPU, some of the jobs.
 
-A comparison of all jobs does not see a node of eight at half speed: its interval is of what most jobs did. So each
-place is held to the others: how much more it changed than they did, less what all places of a job (or night) share.
-A tail is held to the one before: how many jobs are far below what is usual at their place.
+A comparison of all jobs does not see one node of eight at half speed, because its interval covers what most jobs did.
+So each place is compared with the others: how much more it changed than they did, less the effects that all places of a
+job (or night) share. A tail is compared with the earlier one: how many jobs are far below the usual value at their
+place.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from isthmus.statistics import rank_test
 from isthmus.statistics.design import Design
 from isthmus.statistics.series import Job
 
-LEAST = 6.0  # standard errors that a place must differ by to be sure: jobs that follow each other fake less
-ALPHA = 0.005  # of a place that few units show, after correction for the number of places
+LEAST = 6.0  # standard errors by which a place must differ to be sure: jobs that follow each other seldom fake so much
+ALPHA = 0.005  # p of a place with few units, corrected for the number of places
 FEWEST = 3  # units a side of a place that show its noise
-TAILS = 2  # degrees of freedom, at most, where a boot a side is all there is
-OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, that make a job one of the tail
+TAILS = 2  # most degrees of freedom if there is one boot a side
+OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, that put a job in the tail
 
 
 # --- places ---
@@ -29,18 +30,18 @@ OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, that make 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which unit of which side measured which place, and which figures of jobs its value is the mean of.
+    """Structure of the compared values: unit, side and place of each, and the figures of jobs it averages.
 
     An entry is a unit at a place: a job, or a boot with the mean of its jobs. Places are compared within their group:
-    nodes with nodes, GPUs with GPUs of the same node. Entries of one cluster share what is taken out.
+    nodes with nodes, GPUs with GPUs of the same node. A cluster's entries share an effect that is removed.
     """
 
-    places: tuple[tuple[str, str], ...]  # (node, GPUs); without GPUs it is the node
-    group: np.ndarray  # of each place
-    place: np.ndarray  # of each entry
+    places: tuple[tuple[str, str], ...]  # (node, GPUs); the GPUs are empty for a whole node
+    group: np.ndarray  # group of each place
+    place: np.ndarray  # place of each entry; so are side and cluster
     side: np.ndarray
     cluster: np.ndarray
-    figures: tuple[tuple[tuple[int, ...], ...], ...]  # of each entry, for each of its jobs: columns that are averaged
+    figures: tuple[tuple[tuple[int, ...], ...], ...]  # columns that are averaged, for each job of each entry
     boots: bool
 
 
@@ -50,12 +51,12 @@ def _labels(values: list) -> np.ndarray:
 
 
 def layout(a: list[Job], b: list[Job], units: list[int], clusters: list[int], *, boots: bool) -> Layout | None:
-    """The layout of two sides' jobs; None where no place has another one to be compared with.
+    """Returns the layout of two sides' jobs; None if no place has another to be compared with.
 
     `units` and `clusters` have a number for each job of A and then of B; `boots` says that units are boots. Columns of
     figures are the places of all jobs, one job after the other.
     """
-    cells: dict[tuple, dict[int, list]] = {}  # by (side, unit, place): columns by job
+    cells: dict[tuple, dict[int, list]] = {}  # columns by job, for each (side, unit, place)
     cluster_of: dict[tuple, tuple] = {}
     column = 0
     for i, job in enumerate([*a, *b]):
@@ -88,7 +89,7 @@ def layout(a: list[Job], b: list[Job], units: list[int], clusters: list[int], *,
 
 
 def entries(of: Layout, figures: np.ndarray, ratio: bool) -> np.ndarray:
-    """Values of entries (…, entries) from figures of jobs at places (…, columns), as logarithms for a ratio."""
+    """Returns values of entries (…, entries) from figures of jobs at places (…, columns), as logarithms for a ratio."""
     result = np.empty((*figures.shape[:-1], len(of.figures)))
     for i, jobs in enumerate(of.figures):
         means = [figures[..., list(columns)].mean(axis=-1) for columns in jobs]
@@ -97,7 +98,7 @@ def entries(of: Layout, figures: np.ndarray, ratio: bool) -> np.ndarray:
 
 
 def _sums(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """Sums of values (…, n) by label: (…, count)."""
+    """Returns sums of values (…, n) by label: (…, count)."""
     order = np.argsort(labels, kind="stable")
     present, first = np.unique(labels[order], return_index=True)
     result = np.zeros((*values.shape[:-1], count))
@@ -107,21 +108,21 @@ def _sums(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """How much more each place changed than the others of its group: arrays (…, places)."""
+    """Changes of places relative to the others of their group: arrays (…, places)."""
 
-    own: np.ndarray  # B less A of the place itself
-    more: np.ndarray  # than the others
+    own: np.ndarray  # B - A of the place
+    more: np.ndarray  # `own` less the median of the others
     error: np.ndarray
     freedom: np.ndarray  # (places,)
-    replicated: np.ndarray  # (places,): its own units show its noise
-    values: np.ndarray  # of entries, less what a cluster shares
+    replicated: np.ndarray  # (places,): true if its own units show its noise
+    values: np.ndarray  # values of entries, less what a cluster shares
 
     @property
     def t(self) -> np.ndarray:
         return self.more / np.maximum(self.error, 1e-12)
 
     def p(self) -> np.ndarray:
-        """Two-sided, for each place by itself; 1 for less than two standard errors, and where nothing is known."""
+        """Returns the two-sided p of each place; 1 below two standard errors, and where nothing is known."""
         t, result = np.nan_to_num(self.t), np.ones(self.t.shape)
         for where in zip(*np.nonzero(np.abs(t) > 2)):
             result[where] = rank_test.student_p(float(t[where]), int(self.freedom[where[-1]]))
@@ -129,7 +130,7 @@ class Places:
 
 
 def _others(own: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """The median of the other places of a group, for each place."""
+    """Returns, for each place, the median of the other places of its group."""
     result = np.full(own.shape, math.nan)
     for each in np.unique(group):
         members = np.flatnonzero(group == each)
@@ -139,7 +140,7 @@ def _others(own: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 def _of_few(own: np.ndarray, group: np.ndarray, boots: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of the places, from how unlike the others of the group changed, and degrees of freedom; NaN below four."""
+    """Returns errors of places and degrees of freedom, from differences between the others' changes; NaN below four."""
     error, freedom = np.full(own.shape, math.nan), np.ones(own.shape[-1], int)
     for each in np.unique(group):
         members = np.flatnonzero(group == each)
@@ -187,9 +188,9 @@ def compare(of: Layout, values: np.ndarray) -> Places:
 
 
 def interval(of: Layout, found: Places, place: int) -> tuple[float, float]:
-    """How much more one place changed than the others: an interval, each end of which holds with rank_test.BOUND.
+    """Returns an interval of how much more a place changed than the others; each end has confidence rank_test.BOUND.
 
-    The wider of Student's and, where the place's own units show its noise, of the ranks'. `found` is of one series.
+    It is the wider of Student's and, if the place's own units show its noise, the ranks'. `found` is of one series.
     """
     more, error = float(found.more[place]), float(found.error[place])
     away = error * rank_test.student_quantile(1 - rank_test.BOUND, int(found.freedom[place]))
@@ -205,7 +206,7 @@ def interval(of: Layout, found: Places, place: int) -> tuple[float, float]:
 
 
 def excess(few: tuple[int, int], of: tuple[int, int]) -> float:
-    """One-sided p of Fisher's exact test that B has more of something than A: `few` of `of` jobs of each side."""
+    """Returns the one-sided p of Fisher's exact test that B has more of something: `few` of `of` jobs of each side."""
     total, found = sum(of), sum(few)
     ways = math.comb(total, found)
     most = min(found, of[1])
@@ -213,7 +214,7 @@ def excess(few: tuple[int, int], of: tuple[int, int]) -> float:
 
 
 def _away(plan: Design, values: np.ndarray) -> np.ndarray:
-    """How far each job of A and then of B is from the median of A's jobs of its stratum; NaN for jobs in none."""
+    """Returns each job's distance from the median of A's jobs of its stratum, A then B; NaN for jobs in none."""
     result = np.full(values.shape, math.nan)
     for members, of_a in plan.members():
         result[members] = values[members] - np.median(values[of_a])
@@ -221,7 +222,7 @@ def _away(plan: Design, values: np.ndarray) -> np.ndarray:
 
 
 def far_from_usual(plan: Design, values: np.ndarray, distance: float, below: bool) -> tuple[list[int], list[int]]:
-    """Positions of the jobs of A and of B that are further than this from what is usual at their place, to one side."""
+    """Returns indices of jobs of A and of B that are further than `distance` from the usual value, to one side."""
     away = _away(plan, values) * (-1 if below else 1)
     of_a, of_b = plan.jobs_of_sides()
     return [i for i in of_a if away[i] > distance], [i for i in of_b if away[i] > distance]

@@ -1,8 +1,8 @@
-"""What comparing needs: an exact test of ranks within nodes, its interval, correction for many metrics, and planning.
+"""Exact rank test within nodes, with its interval, a correction for many metrics, and planning.
 
-The unit is the job: one value per job, the median of what it measured. Jobs of one node (a *stratum*) are compared with
-each other only, so a slow node is no regression. Everything here is exact or seeded: the same input gives the same
-verdict. docs/statistics.md says why these, and what they assume.
+The unit is the job: one value per job, the median of what it measured. Jobs of one node (a *stratum*) are compared only
+with each other, so a slow node is no regression. Everything here is exact or seeded: the same input gives the same
+verdict. docs/statistics.md explains the choice of methods and their assumptions.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from statistics import NormalDist
 import numpy as np
 from scipy import special
 
-ALPHA = 0.01  # false alarms of one metric
-SESSION = 0.05  # of all metrics of a session together
+ALPHA = 0.01  # rate of false alarms for one metric
+SESSION = 0.05  # rate of false alarms for all metrics of a session together
 CONFIDENCE = 0.95
-BOUND = 0.95  # of each end of an interval that a verdict rests on
+BOUND = 0.95  # confidence of each end of an interval that decides a verdict
 POWER = 0.9
-NOISIER = 2.0  # times as much as the others: what is told of a stratum that varies more
-MOST = 1000  # units a side that can be run; where more are needed, no number helps
-_EXACT, _EXACT_ALL = 64, 400  # jobs of a stratum, and of all, up to which the null is counted; beyond, it is normal
-_SIMULATED = 60  # jobs a side over all strata up to which the power is simulated: 10 MB, 0.3 s
-_DRAWS = 20_000  # simulated comparisons per planned size: the power's standard error is 0.2%
+NOISIER = 2.0  # least ratio of a stratum's spread to the others' for it to be named
+MOST = 1000  # most units a side that can be run; if more are needed, no number helps
+_EXACT, _EXACT_ALL = 64, 400  # most jobs of a stratum, and of all, for an exact null; a normal one is used beyond
+_SIMULATED = 60  # most jobs a side over all strata for a simulation of the power: 10 MB, 0.3 s
+_DRAWS = 20_000  # simulated comparisons per planned size: the standard error of the power is 0.2%
 
 
 # --- the null distribution ---
 
 
 def _subset_sums(weights: np.ndarray, size: int) -> np.ndarray:
-    """Shares of the subsets of `size` of the whole numbers `weights` by their sum (Streitberg and Röhmel 1986)."""
+    """Returns the shares of subsets of `size` of the integers `weights`, by their sum (Streitberg and Röhmel 1986)."""
     counts = np.zeros((size + 1, int(weights.sum()) + 1))
     counts[0, 0] = 1
     for weight in weights:
@@ -42,7 +42,7 @@ def _subset_sums(weights: np.ndarray, size: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _untied(n: int, m: int) -> np.ndarray:
-    """Shares of twice the number of pairs (a, b) with a < b, for n and m values without ties."""
+    """Returns the distribution of twice the number of pairs (a, b) with a < b, for n and m values without ties."""
     ranks = _subset_sums(np.arange(1, n + m + 1), m)
     pairs = ranks[m * (m + 1) // 2 : m * (m + 1) // 2 + n * m + 1]
     result = np.zeros(2 * n * m + 1)
@@ -56,7 +56,7 @@ def _doubled_midranks(values: np.ndarray) -> np.ndarray:
 
 
 def _stratum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Null distribution of twice the pairs with a < b (ties count half, hence twice), given the values seen."""
+    """Returns the null distribution of twice the pairs with a < b, given the values; twice, because ties count half."""
     together = np.concatenate([a, b])
     n, m = len(a), len(b)
     if len(np.unique(together)) == n + m:
@@ -66,13 +66,13 @@ def _stratum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _counted(sizes: tuple[tuple[int, int], ...]) -> bool:
-    """Whether the null distribution of such strata is counted."""
+    """Returns whether the null distribution of such strata is computed exactly."""
     totals = [n + m for n, m in sizes]
     return max(totals) <= _EXACT and sum(totals) <= _EXACT_ALL
 
 
 def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of twice the pairs with a < b, with the correction for ties."""
+    """Returns the mean and variance of twice the pairs with a < b, corrected for ties."""
     n, m = len(a), len(b)
     _, ties = np.unique(np.concatenate([a, b]), return_counts=True)
     total = n + m
@@ -82,14 +82,15 @@ def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=256)
 def _design(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """Shares of the pairs with a < b over all strata, without ties."""
+    """Returns the distribution of the pairs with a < b over all strata, without ties."""
     return functools.reduce(np.convolve, (_untied(n, m)[::2] for n, m in sizes))
 
 
 def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Two-sided p of 'a and b are alike within every stratum' (van Elteren's design, pairs of equal weight).
+    """Returns the two-sided p of 'a and b are alike within every stratum' (van Elteren's design).
 
-    Exact given the values, whatever their distribution; normal for more than 64 jobs in a stratum or 400 in all.
+    All pairs have equal weight. It is exact given the values, whatever their distribution; normal for more than 64 jobs
+    in a stratum or 400 in all.
     """
     wins = sum(int(np.count_nonzero(a[:, None] < b) + np.count_nonzero(a[:, None] <= b)) for a, b in strata)
     if _counted(tuple((len(a), len(b)) for a, b in strata)):
@@ -104,12 +105,12 @@ def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def smallest_p(sizes: tuple[tuple[int, int], ...]) -> float:
-    """The p of complete separation of strata of (n, m) values: what such a comparison can reach at best."""
+    """Returns the p of complete separation of strata of (n, m) values, the smallest such a comparison can reach."""
     return min(1.0, 2 * math.exp(-sum(math.log(math.comb(n + m, n)) for n, m in sizes)))
 
 
 def wanted_a_side(strata: int, p: float) -> int:
-    """Values a side in each stratum from which p can be reached."""
+    """Returns the fewest values a side in each stratum that can reach p."""
     wanted = 1
     while smallest_p(((wanted, wanted),) * strata) > p:
         wanted += 1
@@ -117,7 +118,7 @@ def wanted_a_side(strata: int, p: float) -> int:
 
 
 def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pairs with a < b within strata, for many comparisons at once: (…, strata, n) and (…, strata, m) to (…)."""
+    """Counts pairs with a < b within strata, for many comparisons: (…, strata, n) and (…, strata, m) to (…)."""
     total = np.zeros(a.shape[:-2], np.int32)
     for i in range(a.shape[-1]):
         total += np.count_nonzero(a[..., i, None] < b, axis=(-2, -1))
@@ -125,7 +126,7 @@ def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def cut(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
-    """How many pairs may be cut off at an end: the largest k with P(fewer than k) at most `tail`."""
+    """Returns how many pairs to cut off at an end: the largest k with P(fewer than k) at most `tail`."""
     if _counted(sizes):
         return int(np.searchsorted(np.cumsum(_design(sizes)), tail * (1 + 1e-12), "right"))
     mean = sum(n * m for n, m in sizes) / 2
@@ -138,16 +139,16 @@ def cut(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """B against A: a factor (logarithms were compared) or a difference."""
+    """Comparison of B with A: a factor (if logarithms were compared) or a difference."""
 
-    estimate: float  # Hodges and Lehmann's: the median of b - a over the pairs of a stratum
-    low: float  # of the interval; infinite where there are too few jobs for one
+    estimate: float  # Hodges and Lehmann's: median of b - a over the pairs within strata
+    low: float  # end of the interval; infinite with too few jobs
     high: float
     p: float
 
 
 def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CONFIDENCE) -> Comparison:
-    """Compares values a and b of each stratum; the shift, its interval and p belong together, so never disagree."""
+    """Compares values a and b of each stratum; shift, interval and p come from one test, so they never disagree."""
     strata = [(np.asarray(a, float), np.asarray(b, float)) for a, b in strata]
     differences = np.sort(np.concatenate([(b - a[:, None]).ravel() for a, b in strata]))
     outside = cut(tuple((len(a), len(b)) for a, b in strata), (1 - confidence) / 2)
@@ -156,9 +157,10 @@ def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CON
 
 
 def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Standard errors between the means of b and a of each stratum (…, n) and (…, m), pooled: Student's t.
+    """Returns the distance between the strata's means of a (…, n) and b (…, m) in pooled standard errors: Student's t.
 
-    Where every stratum has one value a side, its error is from how unlike the strata changed. Infinite without any.
+    If every stratum has one value a side, the error comes from the differences between the strata's changes. The
+    distance is infinite where there is no error.
     """
     weights = [a.shape[-1] * b.shape[-1] / (a.shape[-1] + b.shape[-1]) for a, b in strata]
     steps = [b.mean(axis=-1) - a.mean(axis=-1) for a, b in strata]
@@ -175,13 +177,13 @@ def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 
 
 def in_errors(step, error):
-    """How many standard errors a step is from zero: infinitely many where that is beyond what a number can be."""
+    """Returns how many standard errors a step is from zero; infinite where the quotient overflows."""
     with np.errstate(over="ignore"):
         return np.abs(step) / np.maximum(error, 1e-300)
 
 
 def _signed_null(doubled: np.ndarray) -> np.ndarray:
-    """Null distribution of the sum of doubled ranks with a positive sign: each sign is a coin."""
+    """Returns the null distribution of the sum of doubled ranks with a positive sign, if each sign is a coin toss."""
     null = np.ones(1)
     for rank in doubled:
         raised = np.zeros(len(null) + rank)
@@ -192,15 +194,15 @@ def _signed_null(doubled: np.ndarray) -> np.ndarray:
 
 
 def fewest_pairs(p: float) -> int:
-    """Pairs below which compare_pairs() gives no p as small as this."""
+    """Returns the fewest pairs for which compare_pairs() can give a p this small."""
     return math.ceil(1 - math.log2(p) - 1e-12)
 
 
 def compare_pairs(differences: np.ndarray, confidence: float = CONFIDENCE) -> Comparison:
-    """B against A from b - a of pairs (n,) in which chance drew which came first: Wilcoxon's signed ranks.
+    """Compares B with A from differences b - a of pairs (n,) in random order, by Wilcoxon's signed ranks.
 
-    Exact, with ties as doubled midranks and zeros left out; normal beyond 200 pairs. The estimate and the interval are
-    those of the means of two differences (Hodges and Lehmann).
+    The test is exact, with ties as doubled midranks and zeros left out; it is normal beyond 200 pairs. The estimate and
+    the interval come from the means of two differences (Hodges and Lehmann).
     """
     d = np.asarray(differences, float)
     n, tail = len(d), (1 - confidence) / 2
@@ -222,16 +224,17 @@ def compare_pairs(differences: np.ndarray, confidence: float = CONFIDENCE) -> Co
 
 
 def spread(strata: list[np.ndarray]) -> float:
-    """Standard deviation between jobs within strata, robust: from the median distance of two jobs; NaN below two."""
+    """Returns a robust standard deviation between jobs within strata, from the median distance of two; NaN if none."""
     distances = [np.abs(x[:, None] - x)[np.triu_indices(len(x), 1)] for x in map(np.asarray, strata) if len(x) > 1]
     return float(np.median(np.concatenate(distances)) / 0.9539) if distances else math.nan
 
 
 def noisier(strata: list[np.ndarray], tests: int = 1) -> list[int]:
-    """Positions of the strata that vary at least NOISIER times as much as the others, and by more than chance.
+    """Returns indices of strata that vary at least NOISIER times as much as the others, and by more than chance.
 
-    Distances from a stratum's median are ranked against those of the others, so that the distribution does not matter.
-    They are scaled for the strata's sizes: a median of few values is near them. `tests` are those of a session.
+    Distances from a stratum's median are ranked against those of the others, so the distribution does not matter. They
+    are scaled by the strata's sizes, because a median of few values is near them. `tests` is the number of tests in a
+    session.
     """
     if len(strata) < 2:
         return []
@@ -249,7 +252,7 @@ def noisier(strata: list[np.ndarray], tests: int = 1) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def spread_factors(sizes: tuple[int, ...]) -> tuple[float, float]:
-    """What spread() of strata of these sizes is multiplied by for a 95% interval, were the noise normal; drawn once."""
+    """Returns factors of spread() for a 95% interval, for strata of these sizes and normal noise; simulated once."""
     chance = np.random.default_rng(1)
     drawn = [spread([chance.standard_normal(size) for size in sizes]) for _ in range(4000)]
     low, high = np.quantile(drawn, [0.025, 0.975])
@@ -257,7 +260,7 @@ def spread_factors(sizes: tuple[int, ...]) -> tuple[float, float]:
 
 
 def adjusted(p: np.ndarray) -> np.ndarray:
-    """Benjamini and Hochberg's adjusted p: below q, the expected share of false ones among those found is below q."""
+    """Returns Benjamini and Hochberg's adjusted p: those below q have an expected share of false findings below q."""
     p = np.asarray(p, float)
     order = np.argsort(p, kind="stable")
     raised = p[order] * len(p) / np.arange(1, len(p) + 1)
@@ -268,28 +271,28 @@ def adjusted(p: np.ndarray) -> np.ndarray:
 
 # --- exchangeability ---
 
-_ORDERS = 999  # random orders that the order seen is compared with
+_ORDERS = 999  # random orders that the actual order is compared with
 ORDER_ALPHA = 0.005
-HARMLESS = 0.05  # autocorrelation up to which the rates below hold (docs/statistics.md)
-SEEN = 0.3  # autocorrelation that must be found with 90% power for "exchangeable" to be said
-_LONGEST = 1000  # units of a side and stratum that are looked at, the last ones
+HARMLESS = 0.05  # largest autocorrelation for which the rates below are right (docs/statistics.md)
+SEEN = 0.3  # autocorrelation that must be found with 90% power before units are called exchangeable
+_LONGEST = 1000  # last units of a side and stratum that are examined
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Whether the order in time of a side's units matters, pooled over metrics."""
+    """Effect of the order in time of a side's units, pooled over metrics."""
 
-    units: int  # in sequences of three or more
+    units: int  # number in sequences of three or more
     metrics: int
-    autocorrelation: float  # lag 1, less what chance gives to short sequences
+    autocorrelation: float  # lag 1, less its bias in short sequences
     p: float
     trend_p: float
-    testable: bool  # an autocorrelation of SEEN would be found
-    together: bool = False  # the metrics move together, so they say little more than one
+    testable: bool  # true if an autocorrelation of SEEN would be found
+    together: bool = False  # true if the metrics move together, so that they say little more than one
 
     @property
     def guarded(self) -> bool:
-        """Whether many metrics may be wrong at once, and nothing would show it."""
+        """True if many metrics may be wrong at once and nothing would show it."""
         return self.together and not self.testable
 
     @property
@@ -302,13 +305,13 @@ class Order:
 
     @property
     def bars(self) -> bool:
-        """Whether nothing can be decided."""
+        """True if nothing can be decided."""
         return self.autocorrelated or self.drifts
 
 
 @functools.lru_cache(maxsize=256)
 def _orders(n: int) -> np.ndarray:
-    """Random orders of n units, the first as it is: (1 + _ORDERS, n)."""
+    """Returns random orders of n units, the actual one first: (1 + _ORDERS, n)."""
     chance = np.random.default_rng([n, 0])
     orders = np.tile(np.arange(n), (1 + _ORDERS, 1))
     orders[1:] = chance.permuted(orders[1:], axis=1)
@@ -317,7 +320,7 @@ def _orders(n: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _lag_one(n: int, phi: float) -> float:
-    """Expected lag-1 autocorrelation of n values less their mean, of a first-order autoregression."""
+    """Returns the expected lag-1 autocorrelation of n values of a first-order autoregression, less their mean."""
     steps = np.arange(n)
     centred = np.eye(n) - 1 / n
     covariance = centred @ phi ** np.abs(steps[:, None] - steps) @ centred
@@ -325,7 +328,7 @@ def _lag_one(n: int, phi: float) -> float:
 
 
 def _scores(values: np.ndarray) -> np.ndarray:
-    """Ranks of each row as numbers of mean 0 and variance 1; 0 where a value is missing or all are alike."""
+    """Returns ranks of each row, with mean 0 and variance 1; 0 where a value is missing or all are equal."""
     there = np.isfinite(values)
     ranks = np.array([_doubled_midranks(row) for row in np.where(there, values, np.inf)], float)
     ranks[~there] = np.nan
@@ -337,11 +340,11 @@ def _scores(values: np.ndarray) -> np.ndarray:
 
 
 def order(groups: list[np.ndarray]) -> Order:
-    """Lag-1 autocorrelation and trend within sequences: values (metrics, units in the order of time), NaN if missing.
+    """Tests lag-1 autocorrelation and trend in groups of values (metrics, units ordered by time), NaN if missing.
 
-    Every metric, and every sequence of one length, gets the same random order, so metrics and nodes that hang together
-    count as what they are: the tests are exact where units are exchangeable. Metrics enter through their units'
-    products only, which is quick.
+    Every metric, and every sequence of one length, gets the same random order, so that dependent metrics and nodes do
+    not count as independent: the tests are exact if units are exchangeable. Only products of units over metrics are
+    needed, which is fast.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
     lags, trends = np.zeros(1 + _ORDERS), np.zeros(1 + _ORDERS)
@@ -372,13 +375,14 @@ def order(groups: list[np.ndarray]) -> Order:
     return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, testable, move_together(groups))
 
 
-TOGETHER = 0.05  # mean squared correlation of two metrics, beyond chance, from which metrics move together
+TOGETHER = 0.05  # mean squared correlation of two metrics, beyond chance, above which metrics move together
 
 
 def move_together(groups: list[np.ndarray]) -> bool:
-    """Whether metrics of the same units are alike: values (metrics, units), NaN if missing, rows of every group alike.
+    """Returns whether metrics of the same units are alike, from groups of values (metrics, units), NaN if missing.
 
-    Each group is centred by itself. The squared correlations of all pairs are summed by the products of their units.
+    All groups have the same rows. Each is centred separately. Squared correlations of all pairs are summed through the
+    products of their units.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
     if not groups or len({len(group) for group in groups}) > 1 or len(groups[0]) < 2:
@@ -399,7 +403,7 @@ def move_together(groups: list[np.ndarray]) -> bool:
 
 
 def threshold(metrics: int) -> float:
-    """The p that one changed metric among so many must reach by itself."""
+    """Returns the p that one changed metric among `metrics` must reach on its own."""
     return min(ALPHA, SESSION / max(metrics, 1))
 
 
@@ -410,21 +414,22 @@ def _draws(n: int, strata: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simulated(jobs: int, strata: int = 1) -> bool:
-    """Whether power() simulates the test for so many jobs a side; of more, its normal approximation is as good."""
+    """Returns whether power() simulates the test for this many jobs; beyond, a normal approximation is as good."""
     return jobs * strata <= _SIMULATED
 
 
 def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
-    """The power where normal values of one side are `step` standard deviations higher.
+    """Returns the power where normal values of one side are `step` standard deviations higher.
 
     The number of pairs that the higher side wins is taken as normal, with its mean and variance under that step
-    (Lehmann, Nonparametrics, 1975, section 2.3). Within 0.5% of the simulated one from 30 jobs a side on.
+    (Lehmann, Nonparametrics, 1975, section 2.3). It is within 0.5% of the simulated power from 30 jobs a side on.
     """
     normal = NormalDist()
     x = np.linspace(-8, 8, 801)
     density = np.exp(-x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
     won = normal.cdf(step / math.sqrt(2))
-    both = float(density @ np.array([normal.cdf(value + step) for value in x]) ** 2)  # one value wins of two others
+    # Probability that one value wins against two others.
+    both = float(density @ np.array([normal.cdf(value + step) for value in x]) ** 2)
     pairs = strata * jobs * jobs
     variance = pairs * (won * (1 - won) + 2 * (jobs - 1) * (both - won * won))
     return normal.cdf((pairs * won - (pairs - cut + 0.5)) / math.sqrt(max(variance, 1e-12)))
@@ -432,9 +437,9 @@ def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1, margin: float = 0.0) -> float:
-    """Chance to find a step of so many standard deviations between jobs, with `jobs` a side in each of the strata.
+    """Returns the power to find a step, in standard deviations between jobs, with `jobs` a side in each stratum.
 
-    Found is a change that p and q are sure of and whose interval lies beyond the margin, in standard deviations too.
+    A change counts as found if p and q are significant and its interval is beyond the margin, in standard deviations.
     """
     sizes = ((jobs, jobs),) * strata
     cut_p, cut_margin = cut(sizes, threshold(metrics) / 2), cut(sizes, 1 - BOUND)
@@ -455,7 +460,7 @@ def _jobs_needed(step: float, strata: int, metrics: int, wanted: float, margin: 
     quantile = NormalDist().inv_cdf
     distances = [(quantile(1 - threshold(metrics) / 2) + quantile(wanted)) / step]
     distances.append((quantile(BOUND) + quantile(wanted)) / (step - margin))
-    total = 2 * math.pi / 3 * max(distances) ** 2  # a side, all strata; Noether's, for normal noise
+    total = 2 * math.pi / 3 * max(distances) ** 2  # a side's, over all strata; Noether's, for normal noise
     about = math.ceil(total / strata)
     if about > 40:
         return about
@@ -466,9 +471,9 @@ def _jobs_needed(step: float, strata: int, metrics: int, wanted: float, margin: 
 
 
 def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float = POWER, margin: float = 0.0) -> int:
-    """Jobs a side in each stratum that find a step of so many standard deviations with the wanted power.
+    """Returns the jobs a side in each stratum that find a step, in standard deviations, with the wanted power.
 
-    `margin` is in standard deviations, too, and smaller than the step. Raises ValueError where it is not.
+    `margin` is in standard deviations. Raises ValueError unless 0 ≤ margin < step.
     """
     if not step > margin >= 0:
         raise ValueError("a step must be above 0, and above the margin")
@@ -480,20 +485,20 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
 
 
 def student_p(t: float, freedom: int) -> float:
-    """Two-sided p of Student's t, no less than 1e-15."""
+    """Returns the two-sided p of Student's t, at least 1e-15."""
     return max(2 * float(special.stdtr(freedom, -abs(t))), 1e-15) if math.isfinite(t) else 1e-15
 
 
 @functools.lru_cache(maxsize=1024)
 def student_quantile(tail: float, freedom: int) -> float:
-    """The t that Student's distribution with so many degrees of freedom exceeds with this probability, ≤ 0.5."""
+    """Returns the t that Student's distribution exceeds with probability `tail`, 1e-9 to 0.5. Raises ValueError."""
     if not (1e-9 <= tail <= 0.5 and freedom >= 1):
         raise ValueError("a tail is between 1e-9 and 0.5")
     return -float(special.stdtrit(freedom, tail))
 
 
 def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """The geometric mean of two ratios or more, and both ends of Student's 95% interval of their logarithms."""
+    """Returns the geometric mean of at least two ratios and the ends of Student's 95% interval of their logarithms."""
     log = np.log(np.asarray(ratios, dtype=float))
     width = student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / math.sqrt(len(log))
     mean = float(log.mean())
@@ -502,24 +507,24 @@ def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What one more job will give, from jobs of some nodes: a mean, and how far a value may be from it by chance."""
+    """Prediction of the next job's value: a mean, and the distance that chance allows."""
 
     mean: float
     spread: float  # standard deviation of (one more job - mean)
-    mean_spread: float  # of the mean
+    mean_spread: float  # standard deviation of the mean
     freedom: int
 
     def distance(self, tail: float) -> float:
-        """The distance that one more job exceeds, to one side, with this probability where noise is normal."""
+        """Returns the one-sided distance that the next job exceeds with probability `tail`, for normal noise."""
         return self.spread * student_quantile(tail, self.freedom)
 
 
 def predict(nodes: list[np.ndarray]) -> Prediction:
-    """Of a job on any node, from the values of each node's jobs; two jobs or more in all.
+    """Predicts a job on any node from the values of each node's jobs; there must be at least two jobs.
 
-    Variances between nodes and within them are told apart (one-way analysis of variance) where there is more than
-    one node with several jobs; their sum has Satterthwaite's degrees of freedom, rounded down. Where nodes do not
-    differ more than their jobs explain, all jobs are one sample.
+    If there are several nodes and at least one has several jobs, variances between and within nodes are estimated
+    separately (one-way analysis of variance); their sum has Satterthwaite's degrees of freedom, rounded down. If nodes
+    do not differ more than their jobs explain, all jobs are one sample.
     """
     nodes = [np.asarray(x, float) for x in nodes if len(x)]
     every = np.concatenate(nodes)

@@ -1,4 +1,4 @@
-"""Series: the same case and metric, over jobs. Which jobs are meant, what they say, and how a series is called."""
+"""Series of one case and metric over jobs: selection of jobs, their values, and the series' labels."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from isthmus.records import content, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
 
-# Columns that a selection such as driver=570 may name, beside uvm.PARAMETER and environment.VARIABLE.
+# Columns that a selection such as driver=570 may name, besides uvm.PARAMETER and environment.VARIABLE.
 FIELDS = (*measurements.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
 
-# A value that counts: measured, verified, and spoilt by nothing.
+# Condition of a value that counts: measured, verified and valid.
 COUNTS = f"NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify IN {content.VERIFIED}"
 
-# What content.failure() says: a case that failed, is wrong, or was not verified. Nothing is verified of a skipped one.
+# Condition of content.failure(): a case that failed, is wrong, or was not verified. A skipped case needs no
+# verification.
 FAILED = f"(error IS NOT NULL OR verify = 'fail' OR (skipped IS NULL AND verify NOT IN {content.VERIFIED}))"
 
-_SHARED = {"node": "#", "job": "@"}  # what follows a name that several have: records.places, records.jobs
+_SHARED = {"node": "#", "job": "@"}  # separator after a name that several share: records.places, records.jobs
 
 _DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
 
 
 def condition(text: str) -> str:
-    """A selection as SQL: FIELD=VALUE,…; a value is the whole, the beginning up to a point, or a pattern with *.
+    """Returns SQL for a selection FIELD=VALUE,….
 
-    A day (2026-11-21) or a stretch of time (2026-11-01..2026-11-08, the end excluded, either left out) may stand for a
-    FIELD=VALUE. Raises Error for what is neither.
+    VALUE is a whole value, its beginning up to a point, or a pattern with *. A day (2026-11-21) or a range of time
+    (2026-11-01..2026-11-08, the end excluded, either end optional) may replace FIELD=VALUE. Raises Error for anything
+    else.
     """
     terms = []
     for part in text.split(","):
@@ -77,7 +79,7 @@ def _json_path(name: str) -> str:
 
 
 def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
-    """SQL: the value, or what begins with it and one of these: the name of a node or job means all that share it."""
+    """Returns SQL for a value, or the value and one of `ends`: a node's or job's name means all that share it."""
     if "*" in value:
         return f"coalesce({column} GLOB {literal(value)}, false)"
     longer = " OR ".join(f"starts_with({column}, {literal(value + end)})" for end in ends)
@@ -85,7 +87,7 @@ def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
 
 
 def axes_of(text: str | None) -> dict[str, Any]:
-    """The column `axes` as a dictionary, empty for what is none."""
+    """Returns the column `axes` as a dictionary; empty where it is none."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -98,16 +100,16 @@ def axes_of(text: str | None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What one job measured of a series. It counts once, however many GPUs, nodes, processes and repetitions it had."""
+    """One job's values of a series. A job counts once, however many GPUs, nodes, processes and repetitions it had."""
 
-    name: str  # the store's column `job`: the scheduler's number with the system's name, else the run
-    places: dict[tuple[str, str], float]  # the median by (node, GPUs)
-    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, start of the node); None is not known
-    time: datetime.datetime | None = None  # of its first record
+    name: str  # column `job` of the store: the scheduler's number with the system's name, or the run
+    places: dict[tuple[str, str], float]  # median by (node, GPUs)
+    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, boot); the boot is None if not known
+    time: datetime.datetime | None = None  # time of its first record
 
     @property
     def value(self) -> float:
-        """The mean over its GPUs and nodes: one slow GPU of eight is to be seen, which a median hides."""
+        """Mean over its GPUs and nodes; a median would hide one slow GPU of eight."""
         return float(np.mean(list(self.places.values())))
 
     @property
@@ -117,7 +119,7 @@ class Job:
 
 @dataclasses.dataclass
 class Series:
-    """Jobs of one series, by side, in the order of time."""
+    """Jobs of one series, by side, ordered by time."""
 
     key: tuple  # values of measurements.SERIES
     better: str | None
@@ -138,7 +140,7 @@ class Series:
 
     @property
     def case(self) -> dict[str, Any]:
-        """Which series it is, for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
+        """Identity of the series for output.of_cases(): `axes` as a dictionary, the rest of the key, and the mode."""
         return dict(zip(measurements.SERIES, self.key)) | {"mode": self.mode, "axes": self.axes}
 
     @functools.cached_property
@@ -152,15 +154,15 @@ class Series:
         return len(self.of(side))
 
     def all(self, side: str) -> np.ndarray:
-        """One value per job."""
+        """Returns one value per job, (jobs,)."""
         return np.array([job.value for job in self.of(side)])
 
     def by_node(self, side: str) -> dict[tuple[str, ...], np.ndarray]:
-        """One value per job, by the node or nodes that it ran on."""
+        """Returns one value per job, by the nodes it ran on."""
         return _arrays((job.nodes, job.value) for job in self.of(side))
 
     def by_place(self, side: str) -> dict[frozenset, np.ndarray]:
-        """One value per job, by the nodes and GPUs that it ran on."""
+        """Returns one value per job, by the nodes and GPUs it ran on."""
         return _arrays((frozenset(job.places), job.value) for job in self.of(side))
 
 
@@ -169,7 +171,7 @@ def _arrays(pairs) -> dict:
 
 
 def jobs_of(rows) -> list[Job]:
-    """Jobs, in the order of time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
+    """Makes jobs, ordered by time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
     jobs = [
         Job(
             name,
@@ -183,7 +185,7 @@ def jobs_of(rows) -> list[Job]:
 
 
 def load(opened: store.Store, side: str) -> list[Series]:
-    """All series, sorted by key; `side` is SQL that names the side of a row, or null for neither.
+    """Loads all series, sorted by key; `side` is SQL for the side of a row, null for neither.
 
     A job counts once: see Job.
     """
@@ -207,7 +209,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
 
 
 def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, Any]:
-    """An SQL expression over the measurements that count and fulfil a condition, by the series' key."""
+    """Evaluates an SQL expression over the measurements that count and fulfil a condition, by key of series."""
     names = measurements.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, {expression} FROM measurements "
@@ -218,9 +220,9 @@ def per_series(opened: store.Store, expression: str, condition: str) -> dict[tup
 
 @dataclasses.dataclass(frozen=True)
 class Uncounted:
-    """How many cases have figures that do not count, and why; one that failed is not counted as spoilt, too."""
+    """Numbers of cases whose figures do not count, by reason; a failed case is not counted as invalid again."""
 
-    cases: int = 0  # all that there are
+    cases: int = 0  # number of all cases
     failed: int = 0
     wrong: int = 0
     unverified: int = 0
@@ -228,24 +230,24 @@ class Uncounted:
 
     @property
     def bad(self) -> int:
-        """Those of FAILED. What is spoilt says nothing against a system: something else disturbed it."""
+        """Number of cases in FAILED. Invalid ones are no fault of the system: something else disturbed it."""
         return self.failed + self.wrong + self.unverified
 
     @property
     def words(self) -> str:
-        """Such as "of 56 cases 3 failed, 28 wrong"; empty where every case counts."""
+        """Words such as "of 56 cases 3 failed, 28 wrong"; empty where every case counts."""
         kinds = {"failed": self.failed, "wrong": self.wrong, "not verified": self.unverified, "spoilt": self.spoilt}
         found = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         return f"of {spelling.counted(self.cases, 'case')} {found}" if found else ""
 
     def say(self, name: str) -> None:
-        """On stderr, what is not in the figures of this name."""
+        """Prints to stderr what the figures of `name` leave out."""
         if self.words:
             print(f"{spelling.printable(name)}: {self.words}; none of these counts", file=sys.stderr)
 
 
 def uncounted(opened: store.Store, condition: str = "true", table: str = "measurements") -> Uncounted:
-    """Of the records of a table that fulfil an SQL condition."""
+    """Counts the cases that do not count among the records of a table that fulfil an SQL condition."""
     [row] = opened.sql(
         "SELECT count(*), count(*) FILTER (error IS NOT NULL), count(*) FILTER (error IS NULL AND verify = 'fail'), "
         f"count(*) FILTER ({FAILED} AND error IS NULL AND verify <> 'fail'), count(*) FILTER (spoilt AND NOT {FAILED}) "
@@ -255,7 +257,7 @@ def uncounted(opened: store.Store, condition: str = "true", table: str = "measur
 
 
 def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
-    """Values of jobs by nodes; nodes that a job had together count as one."""
+    """Returns values of jobs by nodes; nodes that shared a job count as one."""
     labels = components([frozenset(job.nodes) for job in jobs])
     return {
         tuple(sorted({node for job in members for node in job.nodes})): [job.value for job in members]
@@ -264,7 +266,7 @@ def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
 
 
 def boots(series: Series, side: str) -> list[np.ndarray]:
-    """Means of a side's boots, by nodes, as logarithms where values are above zero; without those not known."""
+    """Returns the means of a side's known boots, by nodes, as logarithms where values are above zero."""
     jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
     values = np.array([job.value for job in jobs])
     values = np.log(values) if has_ratios(series, (side,)) else values
@@ -279,11 +281,11 @@ def boots(series: Series, side: str) -> list[np.ndarray]:
 # --- names ---
 
 
-_COUNTS = ("ranks", "version")  # numbers that say nothing without their name
+_COUNTS = ("ranks", "version")  # numbers that need their name to mean anything
 
 
 def labels(all_series: list[Series]) -> dict[tuple, str]:
-    """A name for each series: what tells it from the others of its workload, then the metric."""
+    """Returns a label for each series: what tells it from the others of its workload, then the metric."""
     seen: dict[str, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
     parts = {}
     for series in all_series:
@@ -314,24 +316,24 @@ def now() -> str:
 
 
 def has_ratios(series: Series, sides) -> bool:
-    """Whether ratios of its values mean something: all are above zero, on each node and GPU."""
+    """Returns whether ratios of its values mean something: all are above zero, at each place."""
     return all(value > 0 for side in sides for job in series.of(side) for value in job.places.values())
 
 
 def noisy_places(series: Series, side: str, tests: int = 1) -> dict[frozenset, float]:
-    """Standard deviations, as spread() has them, of the places that vary more than the others: rank_test.noisier()."""
+    """Returns the standard deviations, as in spread(), of places noisier than the others: see rank_test.noisier()."""
     own = series.by_place(side)
     groups = _groups(series, side)
     return {list(own)[at]: rank_test.spread([groups[at]]) for at in rank_test.noisier(groups, tests)}
 
 
 def _groups(series: Series, side: str) -> list[np.ndarray]:
-    """Values of a side by place, as logarithms where all are above zero."""
+    """Returns values of a side by place, as logarithms where all are above zero."""
     own = list(series.by_place(side).values())
     return [np.log(x) for x in own] if has_ratios(series, (side,)) else own
 
 
 def spread(series: Series, sides) -> float:
-    """Standard deviation between jobs of a node and GPU, of logarithms where values are above zero; NaN if unknown."""
+    """Returns the standard deviation between jobs of a place (of logarithms for values above zero); NaN if unknown."""
     found = rank_test.spread([group for side in sides for group in _groups(series, side)])
     return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

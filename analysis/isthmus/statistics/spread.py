@@ -1,13 +1,13 @@
-"""How sure a figure is: an interval over jobs, and where one job is all there is, what that job says of itself.
+"""Spread of a figure: an interval over jobs, or the spread within the only job.
 
 The unit is the job (docs/statistics.md): samples of one job agree with each other far better than with the next job's.
-So an interval over jobs and one within a job are never called the same; `Spread.kind` tells which it is:
+So intervals over jobs and within a job have different names; `Spread.kind` tells which it is:
 
-    jobs      6 jobs and more: the 95% interval of their median by order statistics, exact whatever the distribution
+    jobs      6 jobs or more: the 95% interval of their median by order statistics, exact for any distribution
     range     2 to 5 jobs: the smallest and the largest
     process   one job of several records or processes: the smallest and the largest of them
-    within    one record of 10 samples and more: its `within_job`, a 95% interval of the median
-    samples   one record of fewer: its median absolute deviation to either side
+    within    one record of 10 samples or more: its `within_job`, a 95% interval of the median
+    samples   one record of fewer samples: its median absolute deviation to either side
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 
 from isthmus.records import jobs
 
-#: What ± stands for, for the foot of a table.
+#: Explanation of ± for the foot of a table.
 MEANING = (
     "±: half the interval over the median: 95% over 6 jobs or more, else the range of the jobs; "
     "of one job (j=1) what it says of itself."
@@ -29,7 +29,7 @@ CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """An interval in the unit of the figure, what it is, and of how many jobs."""
+    """Interval in the unit of the figure, with its kind and number of jobs."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Spread:
 
 @functools.lru_cache(maxsize=1024)
 def _drop(n: int) -> int | None:
-    """How many values may be left out at either end of n for a 95% interval of the median; None below 6."""
+    """Returns how many values to leave out at either end of n for a 95% interval of the median; None below 6."""
     tail, left = 0.5**n, None
     cumulated = 0.0
     for k in range(n // 2):
@@ -51,7 +51,7 @@ def _drop(n: int) -> int | None:
 
 
 def over_jobs(values: list[float]) -> Spread | None:
-    """Of one value a job; None for fewer than two jobs."""
+    """Returns the spread over values of jobs, one each; None for fewer than two jobs."""
     ordered, n = sorted(values), len(values)
     if n < 2:
         return None
@@ -64,7 +64,7 @@ def over_jobs(values: list[float]) -> Spread | None:
 def of_record(
     median: float, within: tuple[float | None, float | None] | None, mad: float | None, samples: int | None
 ) -> Spread | None:
-    """Of one record: its own interval, else its scatter; None for a single sample."""
+    """Returns the spread of one record: its interval, or its median absolute deviation; None for a single sample."""
     low, high = within or (None, None)
     if low is not None and high is not None:
         return Spread(low, high, "within", 1)
@@ -74,7 +74,7 @@ def of_record(
 
 
 def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
-    """Of the values of each job's records; `alone` is what of_record() says of the one record, where there is one."""
+    """Returns the spread over the values of each job's records; `alone` is of_record() of an only record."""
     if len(jobs) > 1:
         return over_jobs([statistics.median(values) for values in jobs])
     if jobs and len(jobs[0]) > 1:
@@ -83,25 +83,25 @@ def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
 
 
 def fields(spread: Spread | None) -> dict[str, float | str | None]:
-    """As a row of a table has it: low, high and what interval it is; null where there is none."""
+    """Returns the columns of a table: low, high and the kind of interval; null where there is none."""
     low, high, kind = (spread.low, spread.high, spread.kind) if spread else (None, None, None)
     return {"low": low, "high": high, "interval": kind}
 
 
 def ends(value: float, spread: Spread | None) -> tuple[float, float]:
-    """Of the interval; the value twice where there is none."""
+    """Returns both ends of the interval; the value twice where there is none."""
     return (spread.low, spread.high) if spread else (value, value)
 
 
 def relative(value: float | None, spread: Spread | None) -> float | None:
-    """Half the interval's width over the value; None where there is no interval, or the value is zero."""
+    """Returns half the interval's width over the value; None without an interval, or for a value of zero."""
     if value is None or spread is None or value == 0:
         return None
     return (spread.high - spread.low) / 2 / abs(value)
 
 
 def percent(value: float | None, spread: Spread | None) -> str:
-    """Such as ±0.3%; nothing where there is no interval."""
+    """Returns text such as ±0.3%; empty without an interval."""
     share = relative(value, spread)
     if share is None:
         return ""
@@ -109,14 +109,14 @@ def percent(value: float | None, spread: Spread | None) -> str:
 
 
 def whiskers(values: list[float], spreads: list[Spread | None], factor: float = 1) -> dict:
-    """Plotly's error bars, in multiples of `factor`; none where nothing is known."""
+    """Returns Plotly's error bars, in multiples of `factor`; they have no length where there is no interval."""
     above = [(s.high - v) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
     below = [(v - s.low) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1, "width": 3}
 
 
 class Values:
-    """What the records of one case say of one metric: one value a job, and how sure it is."""
+    """Values of one metric in the records of one case, by job, with their spread."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, list[float]] = {}
@@ -124,7 +124,7 @@ class Values:
         self._alone: Spread | None = None
 
     def add(self, case: dict, metric: dict) -> None:
-        """A metric of a record that has a median."""
+        """Adds a metric of a record; it must have a median."""
         self.jobs.setdefault(jobs.id_of(case), []).append(metric["median"])
         valid = len(metric["samples"]) - len(metric.get("invalid") or [])
         self._alone = of_record(metric["median"], metric.get("within_job"), metric.get("mad"), valid)
@@ -133,7 +133,7 @@ class Values:
 
     @property
     def value(self) -> float | None:
-        """The median over jobs of each job's median."""
+        """Median over jobs of each job's median."""
         return statistics.median(map(statistics.median, self.jobs.values())) if self.jobs else None
 
     @property

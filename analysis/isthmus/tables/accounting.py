@@ -1,8 +1,8 @@
-"""What counters of memory see of an allocation: `isthmus table FILE… --view accounting`, 80 columns.
+"""Counters of memory and what they see of an allocation: `isthmus table FILE… --view accounting`, 80 columns.
 
-Each cell says what accounting/* records have of one counter: after the call that allocates, and after every page was
-touched; where jobs disagree, from the least to the most. A counter agrees with the allocation when it sees all of it
-once it is touched.
+A cell shows what accounting/* records have of one counter: first after the call that allocates, then after every page
+was touched. Where jobs disagree it shows the least and the largest value. A counter agrees with the allocation when it
+sees all of it once it is touched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import output
 
-_NEARLY = 0.1  # a counter that is off by less than this share of what was asked says so much
+_NEARLY = 0.1  # a counter that is off by less than this share of the bytes asked for counts as exact
 _HEADS = {
     "meminfo_free": "MemFree",
     "meminfo_available": "MemAvail",
@@ -32,7 +32,7 @@ _HEADS = {
 
 
 def word(share: float) -> str:
-    """What a share of the bytes asked for means: all, none, or how much."""
+    """Returns a share of the bytes asked for in words: "all", "-" for nothing, or a percentage."""
     if abs(share - 1) < _NEARLY:
         return "all"
     if abs(share) < _NEARLY:
@@ -41,7 +41,7 @@ def word(share: float) -> str:
 
 
 def readings(case: dict) -> dict[str, tuple[float, float]]:
-    """Shares seen after allocating and after touching, by counter, in the record's order."""
+    """Returns the shares seen after allocating and after touching, by counter, in the record's order."""
     medians = {name: metric["median"] for name, metric in content.metrics(case).items()}
     names = [name.removesuffix("_allocated") for name in medians if name.endswith("_allocated")]
     return {
@@ -60,11 +60,11 @@ def _label(case: dict) -> str:
     return f"{way}{extra} {maker}" + (f"/{toucher}" if toucher else "")
 
 
-Counters = dict[str, tuple[spread.Values, spread.Values]]  # by counter: after allocating, after touching
+Counters = dict[str, tuple[spread.Values, spread.Values]]  # counter → values after allocating, values after touching
 
 
 def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
-    """By label the first record and, over jobs, what each counter saw."""
+    """Returns, by label, the first record and the values of each counter over jobs."""
     rows: dict[str, tuple[dict, Counters]] = {}
     for case in cases:
         _, counters = rows.setdefault(_label(case), (case, {}))
@@ -77,7 +77,7 @@ def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
 
 
 def _said(values: spread.Values) -> str:
-    """One word; two where jobs, or processes of one, disagree."""
+    """Returns a value as one word, or as two where jobs, or processes of one job, disagree."""
     value, sure = values.value, values.spread
     assert value is not None
     if sure and sure.kind in ("jobs", "range", "process") and word(sure.low) != word(sure.high):
@@ -90,14 +90,14 @@ def _sees_all(values: spread.Values) -> bool:
 
 
 def _column(found: Counters, counters: list[str]) -> list[str]:
-    """Cells of one allocation; the last says how many counters differ."""
+    """Returns the cells of one allocation; the last says how many counters differ."""
     cells = [f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "unknown" for name in counters]
     differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
     return [*cells, "agree" if differ == 0 else f"{differ} differ"]
 
 
 def _doubts(cases: list[dict]) -> dict[tuple[str, str], str]:
-    """What casts doubt on the figures of a counter, by label and counter."""
+    """Returns the doubts about a counter's figures, by label and counter."""
     found: dict[tuple[str, str], list[doubts.Doubt]] = {}
     for case in cases:
         metrics = content.metrics(case)
@@ -108,7 +108,7 @@ def _doubts(cases: list[dict]) -> dict[tuple[str, str], str]:
 
 
 def _notes(found: dict[tuple[str, str], str]) -> list[str]:
-    """Lines below the table, a doubt each: on all figures, or on which."""
+    """Returns the lines below the table, one per doubt, which name the figures that it is about."""
     by_text = grouped((text, f"{label} {_HEADS.get(name, name)}") for (label, name), text in found.items() if text)
     return output.fold_each(
         f"{'all figures' if len(names) == len(found) else ', '.join(names)}: {text}" for text, names in by_text.items()
@@ -128,9 +128,9 @@ def _ends(name: str, values: spread.Values) -> dict[str, Any]:
 
 
 def view(cases: list[dict]) -> output.Table:
-    """Counters down, allocations across: 'allocated → touched'; shares of the bytes asked for.
+    """Returns a table of counters (down) and allocations (across).
 
-    Raises Error where no record says what counters see.
+    Cells are shares of the bytes asked for, 'allocated → touched'. Raises Error where no record says what counters see.
     """
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     if not cases:

@@ -1,8 +1,9 @@
 """Cache levels from latency records of several sizes: `isthmus table FILE… --view levels`, 80 columns.
 
-A level is a stretch of sizes over which latency/*/chase stays about the same; it ends somewhere between its last size
-and the first of the next level. Beside it stands the cache that hwloc or the device reports and that ends there, too:
-where none does, something else is seen (a cache nobody reports, the reach of a TLB), and the level has no name.
+A level is a range of sizes over which latency/*/chase stays about the same. It ends somewhere between its last size and
+the first size of the next level. It is shown next to the cache that hwloc or the device reports and that ends in the
+same place. Where none does, the level has no name: it is something else, such as a cache that nobody reports or the
+reach of a TLB.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
 from isthmus.units import quantity
 
-_FLAT = 1.15  # growth of the latency from one size to the next twice as large that is still one level
-_ALIKE = 1.25  # neighbouring stretches that differ by less are one level: sizes between them were disturbed
-_MEMORY = 2  # a last level that goes on to so many times the largest cache is memory
+_FLAT = 1.15  # largest growth of the latency within a level from one size to the next twice as large
+_ALIKE = 1.25  # neighbouring stretches that differ by less are one level, in which some sizes were disturbed
+_MEMORY = 2  # a last level that reaches this many times the largest cache is memory
 
 
 @dataclasses.dataclass
 class Level:
-    """A stretch of sizes with one latency."""
+    """Range of sizes with one latency."""
 
     seconds: float
     first: int  # bytes
     last: int
-    beyond: int | None = None  # the first size of the next level: the capacity lies between `last` and this
+    beyond: int | None = None  # first size of the next level; the capacity is between `last` and this
     name: str = ""
-    reported: int | None = None  # bytes of the cache of that name
-    low: float | None = None  # seconds: the least and the most over its sizes and their jobs
+    reported: int | None = None  # size in bytes of the cache that gives the level its name
+    low: float | None = None  # seconds; least and largest latency over the level's sizes and their jobs
     high: float | None = None
     doubts: str = ""
 
 
 def _stretches(points: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
-    """Runs of two sizes and more over which the latency is flat."""
+    """Returns runs of at least two sizes over which the latency is flat."""
     runs: list[list[tuple[int, float]]] = []
     for point in points:
         if runs:
@@ -61,7 +62,7 @@ def _seconds(run: list[tuple[int, float]]) -> float:
 
 
 def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()) -> list[Level]:
-    """The levels of a curve of (bytes, seconds), and their names after `caches`, (name, bytes) as reported."""
+    """Returns the levels of a curve of (bytes, seconds), named after the reported `caches` (name, bytes) that fit."""
     runs: list[list[tuple[int, float]]] = []
     for run in _stretches(sorted(points)):
         if runs and _seconds(run) < _ALIKE * _seconds(runs[-1]):
@@ -87,7 +88,7 @@ def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()
 
 
 def reported_caches(case: dict) -> list[tuple[str, int]]:
-    """Caches of whoever reads, as the record has them: the processors', or the second level of the GPU."""
+    """Returns (name, bytes) of the caches of the reader: those of the processor, or the second level of the GPU."""
     found = matrix.route(case["workload"])
     reader = found["end"] if found else ""
     if reader.startswith("gpu"):
@@ -99,7 +100,7 @@ def reported_caches(case: dict) -> list[tuple[str, int]]:
 
 
 def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
-    """Records with a latency by what they have in common; those of one curve differ in `bytes` only."""
+    """Groups records with a latency into curves; the records of a curve differ in `bytes` only."""
     groups: dict[tuple, list[dict]] = {}
     for case in cases:
         metric = content.metrics(case).get("latency")
@@ -111,7 +112,7 @@ def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
 
 
 def _points(cases: list[dict]) -> dict[int, spread.Values]:
-    """Latencies by size, over jobs."""
+    """Returns the latencies by size, over jobs."""
     by_size: dict[int, spread.Values] = {}
     for case in cases:
         by_size.setdefault(case["axes"]["bytes"], spread.Values()).add(case, content.metrics(case)["latency"])
@@ -119,7 +120,7 @@ def _points(cases: list[dict]) -> dict[int, spread.Values]:
 
 
 def _levels(cases: list[dict], points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
-    """With the least and the most that each level's sizes and jobs say, and what casts doubt on them."""
+    """Returns the levels of a curve, each with its extremes over sizes and jobs, and with its doubts."""
     levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
     for level in levels:
         inside = [values for size, values in points.items() if level.first <= size <= level.last]
@@ -177,7 +178,10 @@ MORE = {
 
 
 def view(cases: list[dict]) -> output.Table:
-    """A block of lines for each curve, and a row for each level. Raises Error where no record has a latency."""
+    """Returns a table with a row for each level, whose text has a block for each curve.
+
+    Raises Error where no record has a latency.
+    """
     groups = curves(cases)
     if not groups:
         raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")

@@ -1,6 +1,7 @@
-"""Tables of workloads that are named by where they move data: <family>/<from>-<to>/<initiator>[-duplex].
+"""Tables of workloads whose names say where they move data: <family>/<from>-<to>/<initiator>[-duplex].
 
-Over jobs: a matrix from × to for each initiator at the largest size, then each route by size, then what failed and why.
+All figures are medians over jobs. First comes a matrix from × to for each initiator at the largest size, then each
+route by size, then the failures with their reasons.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from isthmus.records import content, doubts
 from isthmus.statistics import spread
 from isthmus.tables import output
 
-_SHOWN = ("rate", "latency")  # what a cell may show; the first that a record has
+_SHOWN = ("rate", "latency")  # metrics that a cell can show; the first that a record has is shown
 _ROUTE = re.compile(r"(?P<family>[^/]+)/(?P<start>[^/-]+)-(?P<end>[^/]+)/(?P<initiator>[^/]+)")
 
 
 def route(workload: str) -> re.Match | None:
-    """Family, start, end and initiator of a name, or None where it has none."""
+    """Returns family, start, end and initiator of a workload's name, or None where the name is no route."""
     return _ROUTE.fullmatch(workload)
 
 
 @dataclasses.dataclass
 class _Reading:
-    """One route at one size, by job."""
+    """Figures of one route at one size."""
 
     values: spread.Values = dataclasses.field(default_factory=spread.Values)
-    figures: list[doubts.Figure] = dataclasses.field(default_factory=list)  # those values' own
-    outcome: str = ""  # why there is no value
+    figures: list[doubts.Figure] = dataclasses.field(default_factory=list)  # (record, metric) of each value
+    outcome: str = ""  # reason for having no value
 
     def text(self, factor: float, with_share: bool) -> str:
-        """The median with its interval, and its share of the limit where that is wanted."""
+        """Returns the median with its interval and, with `with_share`, its share of the limit."""
         if self.outcome:
             return self.outcome
         value = self.values.value
@@ -48,21 +49,21 @@ class _Reading:
 
     @property
     def doubt(self) -> str:
-        """What casts doubt on the figure; empty where nothing does."""
+        """Doubts about the figure, in words; empty without any."""
         return doubts.say_of_equals(self.figures)
 
 
 @dataclasses.dataclass
 class _Matrix:
-    """What one initiator did, at one point of all axes but the size."""
+    """Figures of one initiator at one point of all axes but the size."""
 
-    title: str  # "transfer/ce", "transfer/ce streams=2"
+    title: str  # such as "transfer/ce" or "transfer/ce streams=2"
     metric: str = ""
     unit: str = ""
     sizes: dict[int | None, dict[tuple[str, str], _Reading]] = dataclasses.field(default_factory=dict)
 
     def shown_size(self) -> int | None:
-        """The largest size that yielded anything, else the largest."""
+        """Returns the largest size with a figure, or the largest size where none has any."""
         ordered = sorted(self.sizes, key=lambda size: size or 0)
         full = [size for size in ordered if any(reading.values.jobs for reading in self.sizes[size].values())]
         return (full or ordered)[-1]
@@ -76,21 +77,21 @@ def _number(value: float) -> str:
 
 
 def order(place: str):
-    """gpu2 before gpu10; `all` stands for several and comes last."""
+    """Returns a sort key with gpu2 before gpu10, and `all`, which stands for several places, last."""
     stem = place.rstrip("0123456789")
     number = place[len(stem) :]
     return place == "all", stem, int(number or -1)
 
 
 def sides(cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Rows and columns of a matrix of these (from, to), in order."""
+    """Returns the rows and columns of a matrix of these (from, to) pairs, each sorted."""
     cells = list(cells)
     return sorted({start for start, _ in cells}, key=order), sorted({end for _, end in cells}, key=order)
 
 
 def _route_of(case: dict) -> re.Match:
     found = route(case["workload"])
-    assert found is not None  # matrices() takes no others
+    assert found is not None  # matrices() is given only cases with routes
     return found
 
 
@@ -107,7 +108,7 @@ def _outcome(case: dict) -> str:
 
 
 def _gather(cases: list[dict]) -> list[_Matrix]:
-    """The matrices in the order of their records; axes that take several values tell them apart."""
+    """Returns the matrices in the order of their records; axes with several values are part of their titles."""
     seen: dict[tuple[str, str], set] = {}
     for case in cases:
         for axis, value in content.axes(case).items():
@@ -133,7 +134,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
 
 
 def _scale(readings: list[_Reading], unit: str) -> tuple[float, str]:
-    """After the middle value: one figure far from the others must not take the digits of all."""
+    """Returns a factor and unit that suit the median value, so that an outlier costs the others no digits."""
     values = [abs(value) for reading in readings if (value := reading.values.value) is not None]
     return units.scale_of(statistics.median(values) if values else 0, unit)
 
@@ -157,13 +158,13 @@ def _matrix(matrix: _Matrix) -> list[str]:
 
 
 def _doubts(readings: dict[str, _Reading]) -> list[str]:
-    """Below a table, what casts doubt on the figures that a ! marks."""
+    """Returns the lines below a table with the doubts about figures that are marked by !."""
     notes = output.notes_of({name: reading.doubt for name, reading in readings.items()})
     return [line for note in notes for line in output.fold(f"  ! {note}")]
 
 
 def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
-    """Every route that yielded a figure, at every size, for the matrices that show `metric`."""
+    """Returns a table of every route with a figure, at every size, for the matrices that show `metric`."""
     matrices = [matrix for matrix in matrices if matrix.metric == metric]
     sizes = sorted({size for matrix in matrices for size in matrix.sizes if size is not None})
     if len(sizes) < 2:
@@ -187,13 +188,13 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         f"{label} {head}": found
         for label, (pair, matrix) in zip(labels, rows)
         for size, head in zip(sizes, heads)
-        if (found := matrix.sizes.get(size, {}).get(pair)) and size != matrix.shown_size()  # those are noted above
+        if (found := matrix.sizes.get(size, {}).get(pair)) and size != matrix.shown_size()  # noted above
     }
     return [f"{metric}{unit and f' in {unit}'} by size", *output.grid("", labels, heads, cells), *_doubts(doubtful)]
 
 
 def _failures(cases: list[dict]) -> list[str]:
-    """How many cases failed or are wrong, and each reason once."""
+    """Returns lines with the number of cases that failed or are wrong, and each reason once."""
     failed = [case for case in cases if _outcome(case) in ("FAILED", "WRONG")]
     if not failed:
         return []
@@ -206,7 +207,7 @@ def _failures(cases: list[dict]) -> list[str]:
 
 
 def matrices(cases: list[dict]) -> list[str]:
-    """Lines of at most 80 columns; all cases have routes."""
+    """Returns lines of at most 80 columns; every case must have a route."""
     gathered = _gather(cases)
     blocks = [_matrix(matrix) for matrix in gathered]
     blocks += [_by_size(gathered, metric) for metric in _SHOWN]

@@ -1,7 +1,7 @@
 """Medians of record files with their intervals: `isthmus table FILE…`, 80 columns, or as json, csv or parquet.
 
-A figure is the median over the jobs of one case on alike machines. `--view levels` reads cache levels off latencies of
-several sizes, `--view accounting` what counters of memory see of an allocation.
+A figure is the median over the jobs of one case on equal machines. `--view levels` derives cache levels from latencies
+of several sizes; `--view accounting` shows what counters of memory see of an allocation.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from isthmus.units import quantity
 
 _SIZES = ("tiny", "small", "medium", "large", "super", "mega")
 _MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
-# Head, metric, when it goes for want of room; together: the three queued without a sync between.
+# (heading, metric, order in which it is dropped for lack of room, 0: never); "together" is all three phases queued
+# without a synchronisation between them.
 _COLUMNS = (
     ("in", "in", 0), ("kernel", "kernel", 0), ("out", "out", 0), ("together", "overlapped", 2), ("wall", "wall", 3),
     ("in rate", "in_rate", 1),
 )  # fmt: skip
-#: Other ways to read record files, each a module with view(cases).
+#: Views of --view; each is a module with view(cases).
 VIEWS = {
     "levels": "cache levels from latencies of several sizes",
     "accounting": "what counters of memory see of an allocation",
 }
-#: Columns of a row after those of the case, with DuckDB types.
+#: Columns of a row after those of the case, with their DuckDB types.
 MORE = {
     "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR", "jobs": "BIGINT",
     "records": "BIGINT", "share": "DOUBLE", "doubts": "VARCHAR", "outcome": "VARCHAR", "machine": "VARCHAR",
@@ -45,14 +46,14 @@ _SKIPPED = "skipped: "
 
 @dataclasses.dataclass
 class Case:
-    """Records of one case on alike machines, and what they say of each metric."""
+    """Records of one case on equal machines, with the values of each metric."""
 
     machine: hardware.Machine
-    title: str  # of the machine
-    of: dict  # the first record
+    title: str  # name of the machine
+    of: dict  # first record
     records: list[dict] = dataclasses.field(default_factory=list)
-    metrics: dict[str, tuple[str, spread.Values]] = dataclasses.field(default_factory=dict)  # unit and values
-    figures: dict[str, list[doubts.Figure]] = dataclasses.field(default_factory=dict)  # those values' own
+    metrics: dict[str, tuple[str, spread.Values]] = dataclasses.field(default_factory=dict)  # metric → unit and values
+    figures: dict[str, list[doubts.Figure]] = dataclasses.field(default_factory=dict)  # (record, metric) of each
 
     @property
     def mode(self) -> str:
@@ -63,12 +64,12 @@ class Case:
         return len({jobs.id_of(each) for each in self.records})
 
     def doubt(self, metric: str) -> str:
-        """What casts doubt on the figure of a metric; empty where nothing does."""
+        """Returns the doubts about the figure of a metric, in words; empty without any."""
         return doubts.say_of_equals(self.figures.get(metric, []))
 
     @property
     def outcome(self) -> str | None:
-        """Why there are no figures, of all records or of some."""
+        """Reason for which all records, or some, have no figures; None where all have them."""
         found = [why for why in map(_outcome, self.records) if why]
         if not found:
             return None
@@ -76,7 +77,7 @@ class Case:
 
     @property
     def is_skipped(self) -> bool:
-        """Whether all records were skipped, for one reason."""
+        """True if every record was skipped."""
         return (self.outcome or "").startswith(_SKIPPED)
 
 
@@ -87,7 +88,7 @@ def _outcome(record: dict) -> str | None:
 
 
 def gather(found: list[dict]) -> list[Case]:
-    """Records by machine and case, in the order in which they are shown."""
+    """Groups records by machine and case, in the order in which they are shown."""
     machines = hardware.machines({hardware.facts(record) for record in found})
     titles = hardware.titles(list(dict.fromkeys(machines.values())))
     cases: dict[tuple, Case] = {}
@@ -116,7 +117,10 @@ def gather(found: list[dict]) -> list[Case]:
 
 
 def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
-    """Of each case, in what it differs from others of its workload: " device,4096"; `names`: fields beside the axes."""
+    """Returns how each case differs from others of its workload, such as " device,4096".
+
+    Axes are compared, and the fields `names`.
+    """
     seen: dict[str, dict[str, set[str]]] = {}
     values = [{name: case.of[name] for name in names} | dict(sorted(content.axes(case.of).items())) for case in cases]
     for case, own in zip(cases, values, strict=True):
@@ -131,7 +135,7 @@ def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
 
 
 def _phases(cases: list[Case]) -> list[str]:
-    """Two lines for each case that has phases: copies in, kernel, copies out, and below them how sure each is."""
+    """Returns a table with two lines for each case that has phases: the time of each phase, and its interval below."""
     columns = [
         Column("workload"),
         Column("mode", right=False),
@@ -159,7 +163,7 @@ def _phases(cases: list[Case]) -> list[str]:
 
 
 def _readings(cases: list[Case]) -> list[str]:
-    """One line per metric of the cases that measure in a way of their own, such as reference/*."""
+    """Returns a table with a line per metric, for cases that have metrics of their own, such as reference/*."""
     columns = [Column("workload"), Column("size", right=False, drop=1), Column("metric", right=False), Column("median"),
                Column("±"), Column("of", drop=2), Column("j")]  # fmt: skip
     rows: list[list[str] | str] = []
@@ -178,7 +182,7 @@ def _readings(cases: list[Case]) -> list[str]:
 
 
 def _of_machine(cases: list[Case]) -> list[str]:
-    """All tables of one kind of machine."""
+    """Returns all tables of one machine."""
     lines = []
     phased = [case for case in cases if case.of["placement"]]
     for size in dict.fromkeys(case.of["size"] for case in phased):
@@ -195,7 +199,7 @@ def _of_machine(cases: list[Case]) -> list[str]:
 
 
 def table(found: list[dict]) -> str:
-    """Rows by machine, size, workload and mode; what spoils the figures is said below."""
+    """Returns the text for people: rows by machine, size, workload and mode, then doubts about the figures."""
     cases = gather(found)
     lines: list[str] = []
     for machine in dict.fromkeys(case.machine for case in cases):
@@ -209,7 +213,7 @@ def table(found: list[dict]) -> str:
 
 
 def _skipped(cases: list[Case]) -> list[str]:
-    """How many cases were skipped, and for each reason how many, and which."""
+    """Returns lines with the number of skipped cases and, for each reason, how many and which."""
     skipped = [case for case in cases if case.is_skipped]
     if not skipped:
         return []
@@ -233,7 +237,7 @@ def _warnings(found: list[dict]) -> list[str]:
 
 
 def rows_of(cases: list[Case]) -> list[dict[str, Any]]:
-    """For programs: a row for each metric of a case, and one without a metric for a case that has none."""
+    """Returns the rows for programs: one per metric of a case, and one without a metric for a case that has none."""
     rows = []
     for case in cases:
         of, machine = case.of, case.machine

@@ -1,10 +1,11 @@
-"""How commands hand over what they found: one table, as text for people or as json, csv or parquet for programs.
+"""Output of commands: one table, as text for people or as json, csv or parquet for programs.
 
-A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. Another option that
-names a file to write has `type=output.Destination`. No output replaces what was measured or read: see refuse_input().
+A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. Any other option
+that names a file to write has `type=output.Destination`. No output replaces what was measured or read: see
+refuse_input().
 
-The rows of a Table are what programs read: plain values in base units (s, B/s, bytes), one column each; its text is
-what people read. Rows of measured cases begin with CASE, then a column for each axis: of_cases() makes such a table.
+The rows of a Table are for programs: plain values in base units (s, B/s, bytes), one column each. Its text is for
+people. Rows of measured cases begin with CASE, followed by a column for each axis; of_cases() makes such a table.
 """
 
 from __future__ import annotations
@@ -31,27 +32,30 @@ from isthmus.records.measurements import literal
 from isthmus.spelling import WIDTH, fold
 
 FORMATS = ("text", "json", "csv", "parquet")
-PAGE_FORMATS = (*FORMATS, "html")  # of commands that write a page, too
-#: Columns with which every row of a measured case begins, and their DuckDB types; the axes follow.
+PAGE_FORMATS = (*FORMATS, "html")  # formats of commands that can also write a page
+#: Columns with which every row of a measured case begins, with their DuckDB types; the axes follow.
 CASE = {
     "workload": "VARCHAR", "metric": "VARCHAR", "placement": "VARCHAR", "staging": "VARCHAR", "mode": "VARCHAR",
     "size": "VARCHAR", "preset": "VARCHAR", "version": "BIGINT", "ranks": "BIGINT",
 }  # fmt: skip
-_NARROWEST = 16  # characters of a first column that is folded to make room
+_NARROWEST = 16  # least width, in characters, to which a first column is folded to make room
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Columns with their DuckDB types, rows as dictionaries (what a row lacks is null), and the same for people."""
+    """Table for programs (columns with DuckDB types, and rows by column, where absent values are null) and its text."""
 
     columns: dict[str, str]
     rows: list[dict[str, Any]]
     text: str
-    notes: Sequence[str] = ()  # lines of the text that no row says; on stderr beside the other formats
+    notes: Sequence[str] = ()  # lines of the text that no row contains; printed on stderr with the other formats
 
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Of each axis the name of its column and its type; an axis called like another column, or "", is `axis_NAME`."""
+    """Returns the column name and type of each axis.
+
+    An axis without a name, or with one that is taken, is `axis_NAME`.
+    """
     values = grouped((name, value) for each in axes for name, value in each.items())
     taken = set(taken)
     return {
@@ -71,7 +75,7 @@ def _type_of(values: list) -> str:
 
 
 def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes: Sequence[str] = ()) -> Table:
-    """A table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
+    """Returns a Table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
     axes = axis_columns((row["axes"] for row in rows), [*CASE, *more])
     columns = {**CASE, **dict(axes.values()), **more}
     flat = []
@@ -87,7 +91,7 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes:
 
 
 def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """--format and -o; `formats` names more than FORMATS where a command has more."""
+    """Adds --format and -o; `formats` replaces FORMATS for commands that have others."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
@@ -96,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
         "-o", "--output", metavar="FILE", default="-", type=Destination, help="where to; - is stdout, as usual"
     )
 
-    # What isthmus.cli asks before records are read, which takes a while.
+    # isthmus.cli calls this before records are read, since reading takes a while.
     def check(asked: argparse.Namespace) -> None:
         chosen_format(asked, formats)
         check_destinations(asked)
@@ -105,13 +109,13 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
 
 
 class Destination(str):
-    """A file that a command is asked to write; `-` is stdout, as /dev/stdout is."""
+    """Name of a file that a command is to write; `-` and /dev/stdout are standard output."""
 
     __slots__ = ()
 
 
 def check_destinations(asked: argparse.Namespace) -> None:
-    """Raises Error where a Destination of a command is a file to be read, or another's; before the work."""
+    """Raises Error where a Destination of a command is also an input or another Destination; called before the work."""
     inputs.forget()
     destinations = []
     for value in vars(asked).values():
@@ -134,7 +138,7 @@ _IS_INPUT = "{} is one of the files to be read; name another"
 
 
 def _named(value: Any) -> list[str]:
-    """Paths that an argument may name: itself, or what follows NAME=."""
+    """Returns the paths that an argument may name: the argument, and what follows in NAME=PATH."""
     if isinstance(value, (list, tuple)):
         return [path for each in value for path in _named(each)]
     if isinstance(value, Destination) or not isinstance(value, (str, os.PathLike)):
@@ -144,7 +148,7 @@ def _named(value: Any) -> list[str]:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two names are one file, by links, too."""
+    """Returns whether two names are the same file, also through links."""
     try:
         return os.path.isfile(one) and os.path.samefile(one, other)
     except (OSError, ValueError):
@@ -152,7 +156,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def refuse_input(path) -> None:
-    """Raises Error where writing this file would lose what was measured, or what this command has read."""
+    """Raises Error where writing this file would destroy measured data, or what this command has read."""
     if not os.path.isfile(path):
         return
     if inputs.was_read(os.stat(path)):
@@ -165,9 +169,10 @@ def refuse_input(path) -> None:
 
 
 def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
-    """What --format says, else the ending of -o FILE; without one text, or of a file html where there is that.
+    """Returns the format that --format names, or else the one that the ending of -o FILE stands for.
 
-    Raises Error where none of them says it.
+    Without either it is text, or html for a file if the command has that. Raises Error for any other ending, and where
+    text is not among `formats` and nothing names a format.
     """
     kind = asked.format or by_ending(asked.output, formats, ", or give --format")
     if not kind and "text" not in formats:
@@ -176,7 +181,10 @@ def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -
 
 
 def by_ending(where: str, formats: Sequence[str], or_else: str = "") -> str | None:
-    """The format that a file name's ending says, None where it has no ending. Raises Error for another ending."""
+    """Returns the format that a file name's ending stands for, or None without an ending.
+
+    Raises Error for other endings.
+    """
     ending = pathlib.PurePath(where).suffix.lower()
     kinds = {_ending(kind): kind for kind in formats}
     if ending and ending not in kinds:
@@ -194,7 +202,7 @@ def _endings_wanted(formats: Sequence[str]) -> str:
 
 
 def write(asked: argparse.Namespace, table: Table) -> None:
-    """Writes the table as the options of add_arguments() ask. Raises Error where that cannot be done."""
+    """Writes the table as the options of add_arguments() ask. Raises Error where that is not possible."""
     kind = chosen_format(asked)
     for note in table.notes if kind != "text" else ():
         print(note, file=sys.stderr)
@@ -210,9 +218,9 @@ def write(asked: argparse.Namespace, table: Table) -> None:
 
 
 def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
-    """Writes to a file, whole or not at all, with `-` to stdout, or to the descriptor that /dev/fd/3 and such name.
+    """Writes to a file (whole or not at all), to standard output for `-`, or to a descriptor named like /dev/fd/3.
 
-    Raises Error for a file that was read, unless this `updates` it.
+    Raises Error for a file that was read, unless `updates` says that it is to be updated, and for bytes to a terminal.
     """
     number = streams.descriptor(where)
     if number is None:
@@ -232,7 +240,7 @@ def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
 
 
 def _write_to(number: int, where: str, content: bytes) -> None:
-    """Writes to a descriptor of this process, behind what it has."""
+    """Appends to an open descriptor of this process."""
     sys.stderr.flush()
     try:
         with io.BufferedWriter(streams.Patient(number, "wb", closefd=False)) as file:
@@ -242,10 +250,10 @@ def _write_to(number: int, where: str, content: bytes) -> None:
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
-    """Writes a file, whole or not at all; `once`: raises FileExistsError where there is one, and leaves it.
+    """Writes a file, whole or not at all; with `once`, raises FileExistsError instead of replacing a file.
 
-    A link stays: the file that it names is written. What is no file that could be replaced is opened and written
-    behind what it has: a FIFO, a device, an open file of another process.
+    Links are kept, and the file that they lead to is written. What cannot be replaced (a FIFO, a device, an open file
+    of another process) is opened and appended to. Raises Error where the file cannot be written.
     """
     try:
         if not once and path.exists() and (not path.is_file() or streams.open_file_of(path)):
@@ -274,9 +282,9 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
 
 @contextlib.contextmanager
 def whole_folder(folder: pathlib.Path):
-    """A folder to write in, which is called `folder` once all is written; where that fails there is none.
+    """Provides a temporary folder that is renamed to `folder` at the end, or removed where an exception is raised.
 
-    Raises FileExistsError where `folder` is there.
+    Raises FileExistsError where `folder` exists.
     """
     if os.path.lexists(folder):
         raise FileExistsError(folder)
@@ -291,7 +299,7 @@ def whole_folder(folder: pathlib.Path):
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, and all that it holds: what is no finite number is null, times are ISO 8601."""
+    """Returns a value, and everything within it, as JSON can have it: non-finite numbers are null, times ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
@@ -306,7 +314,7 @@ def plain(value: Any) -> Any:
 
 
 def _objects(table: Table, names: Iterable[str]) -> list[str]:
-    """A JSON object for each row, with every column by the name that is given to it."""
+    """Returns a JSON object for each row, with its columns renamed to `names`."""
     named = dict(zip(table.columns, names))
     return [
         json.dumps({name: plain(row.get(column)) for column, name in named.items()}, allow_nan=False)
@@ -315,7 +323,10 @@ def _objects(table: Table, names: Iterable[str]) -> list[str]:
 
 
 def _csv(table: Table) -> str:
-    """RFC 4180 with a head; null is empty, a list is JSON. Control characters are spelt out, as for a terminal."""
+    """Returns the table as CSV (RFC 4180) with a header.
+
+    Null is empty and a list is JSON. Control characters are escaped as for a terminal.
+    """
 
     def cell(value: Any) -> Any:
         value = plain(value)
@@ -331,12 +342,12 @@ def _csv(table: Table) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name as SQL."""
+    """Returns a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _parquet(table: Table) -> bytes:
-    from isthmus.records import store  # here: nothing else that is written needs DuckDB
+    from isthmus.records import store  # imported here because no other format needs DuckDB
 
     connection, folder = store.connect()
     try:
@@ -357,9 +368,10 @@ def _parquet(table: Table) -> bytes:
 
 
 def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | None):
-    """The rows as a data frame of pandas or polars; without `library`, whichever is installed, pandas first.
+    """Returns the rows as a data frame of `library`, "pandas" or "polars".
 
-    Raises Error where it is not installed.
+    The default is whichever is installed, pandas first. Raises Error for another library, and where it is not
+    installed.
     """
     for name in [library] if library else ["pandas", "polars"]:
         if name not in ("pandas", "polars"):
@@ -375,7 +387,7 @@ def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | No
 
 
 def _pandas(pandas, found: dict[str, list], columns: dict[str, str]):
-    """Whole numbers and truth values stay what they are where some are missing."""
+    """Returns a data frame with nullable types: integers and booleans keep their types where some are missing."""
     kinds = {"BIGINT": "Int64", "BOOLEAN": "boolean", "DOUBLE": "float64", "TIMESTAMP": "datetime64[us]"}
     return pandas.DataFrame(
         {name: pandas.Series(values, dtype=kinds.get(columns[name], "object")) for name, values in found.items()}
@@ -396,7 +408,10 @@ def _polars(polars, found: dict[str, list], columns: dict[str, str]):
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """Of a text table: its head, its side, and when it goes for want of room (0: never; the largest goes first)."""
+    """Column of a text table: heading, alignment, and order of dropping it for lack of room.
+
+    0 is never dropped; the largest goes first.
+    """
 
     head: str
     right: bool = True
@@ -404,7 +419,7 @@ class Column:
 
 
 def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
-    """Places of the columns that there is room for; the first stays, and may be folded to _NARROWEST."""
+    """Returns the indices of the columns that fit; the first always does, since it can be folded to _NARROWEST."""
     kept = list(range(len(columns)))
 
     def needed(first: int) -> int:
@@ -421,22 +436,22 @@ def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
 
 
 class Note(str):
-    """A row of a text table that says something of the row above it."""
+    """Row of a text table that is a remark on the row above it."""
 
     __slots__ = ()
 
 
 def notes_of(doubts: dict[str, str]) -> list[Note]:
-    """What casts doubt on the figures of a row, by figure; figures of one doubt are named together."""
+    """Returns the doubts about the figures of a row; figures with the same doubt share a note."""
     by_text = grouped((text, name) for name, text in doubts.items() if text)
     return [Note(f"{', '.join(names)}: {text}") for text, names in by_text.items()]
 
 
 def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` characters; what went for want of room is named in the last.
+    """Returns lines of at most `width` characters; columns that did not fit are named in the last line.
 
-    A row that is one text is a heading of those below it, which are indented, or a Note. The first column, headings and
-    notes are folded where they are too long; nothing is cut.
+    A row that is a string is a heading of the rows below it, which are indented, or a Note. The first column, headings
+    and notes are folded where they are too long; nothing is cut.
     """
     heads = [column.head for column in columns]
     texts = [heads, *(row if isinstance(row, str) else [spelling.printable(cell) for cell in row] for row in rows)]
@@ -464,7 +479,7 @@ def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int =
 
 
 def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
-    """Rows and columns with their names; as many columns side by side as the width holds."""
+    """Returns a table of cells with names of rows and columns, in blocks of as many columns as fit."""
     label = max(map(len, [corner, *rows]))
     widths = [
         max(len(text) for text in [name, *column]) + 2

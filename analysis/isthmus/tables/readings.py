@@ -1,7 +1,7 @@
-"""Medians of record files by case, for notebooks and models: which case, which metric, over which axis.
+"""Medians of record files by case, for notebooks and models, selected by case, metric and axis.
 
-`Readings.value()` is one figure and `Readings.by()` one per value of an axis; both refuse to mix cases that differ in
-anything that was not asked for. Values are medians over the jobs, in the units of the record (seconds, B/s, bytes).
+`Readings.value()` returns one figure, and `Readings.by()` one per value of an axis. Both refuse to mix cases that
+differ in anything that was not asked for. Values are medians over the jobs, in the record's units (s, B/s, bytes).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WANTED = (
     *measurements.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
     "share", "device", "cpu", "job", "driver", "within_low", "within_high", "n_samples", "n_invalid",
 )  # fmt: skip
-#: What a profiler counted, SQL: times under it are none of the program's.
+#: SQL: whether a metric was counted by a profiler. Times under a profiler are not those of the program.
 COUNTED = "starts_with(metric, 'profiled_')"
-#: What a selection may name beside the axes of a case.
+#: Names that a selection may have in addition to the axes of a case.
 FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
 
 
-#: Columns of frame() after those of the case and its axes, with DuckDB types.
+#: Columns of frame() after those of the case and its axes, with their DuckDB types.
 MORE = {
     "unit": "VARCHAR", "value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "interval": "VARCHAR",
     "samples": "DOUBLE[]", "share": "DOUBLE", "better": "VARCHAR", "job": "VARCHAR", "run_id": "VARCHAR",
@@ -44,7 +44,7 @@ _COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "int
 
 
 def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> output.Table:
-    """A row for each metric of each record, for isthmus.frame(); the interval is what the record says of itself."""
+    """Returns a table for isthmus.frame() with a row, and the interval within the record, for each metric."""
     columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
     wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
     with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
@@ -63,10 +63,10 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
 
 
 class Value(float):
-    """A figure with its interval, `spread`, which pictures draw; a plain number everywhere else.
+    """Figure with its interval, `spread`, which plots draw; a plain number everywhere else.
 
-    Sums, and ratios of positive values, carry the widest interval that the two allow: conservative, since the least of
-    one and the most of the other seldom meet.
+    Sums, products of values that are not negative, and ratios of positive values have the widest possible interval.
+    That is conservative, since the least of one value and the largest of the other seldom occur together.
     """
 
     spread: Spread | None
@@ -108,13 +108,13 @@ class Value(float):
 
 
 def ends(value: float) -> tuple[float, float]:
-    """Of the interval of a Value; the value twice where there is none."""
+    """Returns the ends of a Value's interval; the value twice where it has none."""
     return spread.ends(float(value), getattr(value, "spread", None))
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One metric of one record: what it is of, its median, its samples in the order they were taken."""
+    """One metric of one record: its case, median, and samples in the order in which they were taken."""
 
     case: dict
     axes: dict
@@ -122,14 +122,14 @@ class Reading:
     samples: list[float]
     share: float | None
     job: str = ""
-    alone: spread.Spread | None = None  # what the record says of itself
+    alone: spread.Spread | None = None  # interval within the record
 
     def get(self, name: str):
         return self.axes[name] if name in self.axes else self.case.get(name)
 
 
 class Readings:
-    """Readings of some files or folders; see the module."""
+    """Set of readings of some files or folders, with selections and medians; see the module."""
 
     def __init__(self, found: list[Reading]):
         self.found = found
@@ -138,19 +138,25 @@ class Readings:
         return len(self.found)
 
     def where(self, **wanted) -> Readings:
-        """Those of these fields and axes; a text may be a pattern with *, a list means any of it."""
+        """Returns the readings with these fields and axes.
+
+        Text may be a pattern with *, and a list allows any of its values.
+        """
         return self._of([each for each in self.found if all(matches(each.get(k), v) for k, v in wanted.items())])
 
     def _of(self, found: list[Reading]) -> Readings:
         return Readings(found)
 
     def values(self, name: str) -> list:
-        """The values of a field or axis, each once, sorted."""
+        """Returns the distinct values of a field or axis, sorted."""
         found = {each.get(name) for each in self.found} - {None}
         return sorted(found, key=lambda value: (isinstance(value, str), value))
 
     def by(self, axis: str, **wanted) -> dict:
-        """The median for each value of a field or axis, sorted by it. Raises Error where anything else varies, too."""
+        """Returns the median for each value of a field or axis, sorted by it.
+
+        Raises Error where anything else varies.
+        """
         chosen = self.where(**wanted)
         return {
             value: Readings([each for each in chosen.found if each.get(axis) == value])._one(f"{axis}={value}", wanted)
@@ -158,23 +164,23 @@ class Readings:
         }
 
     def value(self, **wanted) -> float | None:
-        """The median of one case, None where it was not measured. Raises Error where several cases are meant."""
+        """Returns the median of one case, or None where it was not measured. Raises Error where several cases match."""
         chosen = self.where(**wanted)
         return chosen._one("", wanted) if len(chosen) else None
 
     def share(self, **wanted) -> float | None:
-        """Of its limit, as the record has it; None where it has none."""
+        """Returns the median share of the limit over the records, or None where none has a share."""
         shares = [each.share for each in self.where(**wanted).found if each.share is not None]
         return statistics.median(shares) if shares else None
 
     def samples(self, **wanted) -> list[float]:
-        """All samples of one case."""
+        """Returns all samples of one case. Raises Error where several cases match."""
         chosen = self.where(**wanted)
         chosen._alike("", wanted)
         return [value for each in chosen.found for value in each.samples]
 
     def differing(self) -> list[str]:
-        """The fields and axes of which the cases have more than one value, sorted."""
+        """Returns the fields and axes in which the cases differ, sorted."""
         names = sorted({name for each in self.found for name in (*FIELDS, *each.axes)} - {"device", "cpu"})
         return [n for n in names if len({str(each.get(n)) for each in self.found}) > 1]
 
@@ -191,7 +197,7 @@ class Readings:
 
 
 def matches(value, wanted) -> bool:
-    """Whether a value is the wanted one; a wanted text may be a pattern with *, a list means any of it."""
+    """Returns whether a value is the wanted one; text may be a pattern with *, and a list allows any of its values."""
     if isinstance(wanted, (list, tuple, set)):
         return any(matches(value, each) for each in wanted)
     if isinstance(wanted, str) and isinstance(value, str):
@@ -199,12 +205,12 @@ def matches(value, wanted) -> bool:
     return value == wanted
 
 
-#: Of the environment: a folder whose records notebooks take instead of the committed ones, and which of them.
+#: Environment variables of a folder that notebooks read instead of the committed records, and of the condition on them.
 DATA, WHERE = "ISTHMUS_DATA", "ISTHMUS_WHERE"
 
 
 def example(*paths, profiled: bool = False) -> Readings:
-    """Readings of committed files, or of the folder that scripts/notebooks --data names instead."""
+    """Returns readings of the committed files, or of the folder that scripts/notebooks --data names instead."""
     folder = os.environ.get(DATA)
     if not folder:
         return load(*paths, profiled=profiled)
@@ -213,10 +219,10 @@ def example(*paths, profiled: bool = False) -> Readings:
 
 
 def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "true") -> Readings:
-    """Readings of files and folders that count: verified, not spoilt, on real hardware unless asked otherwise.
+    """Returns readings of files and folders that count: verified, valid and on real hardware.
 
-    `profiled` ones are of what a profiler counted alone. `where` is SQL over the table of records. Raises Error where
-    there is none.
+    With `emulated`, emulated ones count as well. With `profiled`, only what a profiler counted is returned. `where` is
+    SQL over the table of records. Raises Error where there is nothing to return.
     """
     wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
     opened = store.open_store(paths, wanted=wanted, emulated=emulated, profiled=profiled, where=where)
@@ -229,7 +235,7 @@ def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "t
 
 
 def of_store(opened: store.Store, table: str = "measurements", where: str = "true") -> list[Reading]:
-    """Those of a table of a store that was opened with WANTED, a view of `measurements`, say."""
+    """Returns the readings in `table`, such as a view of `measurements`, of a store that was opened with WANTED."""
     rows = opened.rows(
         f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
         "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "

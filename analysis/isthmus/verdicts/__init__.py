@@ -1,1 +1,1 @@
-"""Judgements: what a change did, noise, trials, drift, nodes unlike their equals, systems side by side."""
+"""Verdicts: what a change did, noise, trials, drift, nodes that differ from their equals, systems side by side."""

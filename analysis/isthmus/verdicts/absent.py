@@ -1,8 +1,7 @@
-"""What is absent: partitions, nodes, GPUs and series that side B, the days since, or one of several equals lacks.
+"""Absence: partitions, nodes, GPUs and series that side B, later days, or one of several equals lacks.
 
-None of it is a figure, so no comparison of figures sees it. All commands judge absence by the same cells: a series
-without its version and unit, on all nodes, on a node, and on a GPU of it. docs/false-alarms.md says how often these
-rules are wrong.
+Comparisons of figures cannot see it. All commands judge absence by the same cells: a series regardless of version and
+unit, on all nodes, on a node, or on a GPU. docs/false-alarms.md says how often these rules are wrong.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from isthmus.statistics.series import Job, Series
 
 # --- cells ---
 
-Place = tuple[str, str]  # node and GPU: ("", "") is all, (node, "") a node with all of its GPUs
+Place = tuple[str, str]  # (node, GPU); ("", "") is everywhere, (node, "") a node with all its GPUs
 EVERYWHERE: Place = ("", "")
 
 
 def but_version(each: Series) -> tuple:
-    """What a series has in common with those of other versions of its workload, or in another unit."""
+    """Returns the key of a series without its workload's version and its unit."""
     return tuple(value for name, value in zip(measurements.SERIES, each.key) if name not in ("version", "unit"))
 
 
 def places(node: str, gpus: str) -> Iterator[Place]:
-    """The node, and each GPU of it: GPUs that a case used together are several."""
+    """Yields the node, then each of its GPUs; a case may have used several GPUs together."""
     yield node, ""
     yield from ((node, gpu) for gpu in gpus.split("+") if gpu)
 
@@ -50,14 +49,15 @@ def in_words(place: Place) -> str:
 
 # --- too few by far ---
 
-HALF = 0.5  # of what there should be
+HALF = 0.5  # share of the expected number
 
 
 def too_few(has: int, seen: int, ratio: float, *, regular: bool, tests: int) -> bool:
-    """Whether `has` is half or less of what `seen` elsewhere lets expect, `ratio` times as much, by no chance.
+    """Returns whether `has` is at most half of the expected `seen * ratio`, beyond chance.
 
-    Where jobs go to places by a plan (`regular`), what is gone is gone, and two that are missing are enough. Where they
-    go where there is room, chance must explain it in fewer than one of twenty such comparisons of so many `tests`.
+    `regular` says that jobs go to places by plan: then what is missing is gone, and two missing jobs are enough, or one
+    if none is left. Otherwise jobs go wherever there is room, and chance must explain it in fewer than one of twenty
+    comparisons with `tests` tests.
     """
     should = seen * ratio
     if has > HALF * should + 1e-6 or should - has < (2 if has else 1) - 1e-6:
@@ -66,7 +66,7 @@ def too_few(has: int, seen: int, ratio: float, *, regular: bool, tests: int) -> 
 
 
 def _at_most(count: int, of: int, share: float) -> float:
-    """Binomial probability of so many or fewer."""
+    """Returns the binomial probability of at most `count` successes."""
     logs = [
         math.lgamma(of + 1) - math.lgamma(k + 1) - math.lgamma(of - k + 1)
         + k * math.log(share) + (of - k) * math.log1p(-share) for k in range(count + 1)
@@ -75,31 +75,31 @@ def _at_most(count: int, of: int, share: float) -> float:
 
 
 def is_regular(counts: Iterable[int]) -> bool:
-    """Whether places have about as many jobs each: at least half of what the one with most has."""
+    """Returns whether places have similar numbers of jobs: the least at least half of the most, zeros left out."""
     counts = [count for count in counts if count]
     return bool(counts) and 2 * min(counts) >= max(counts)
 
 
 # --- between two sides ---
 
-_BESIDE = 0.8  # of the jobs of either of two series of side A: the share that has the other, too
-_KEPT = 0.9  # of the jobs that should have a series, over all nodes
-_LEAST = 2  # jobs without it: a single one may have been cut off
+_BESIDE = 0.8  # share of either's jobs that two series of side A must have in common to run together
+_KEPT = 0.9  # least share of the expected jobs that have a series, over all nodes
+_LEAST = 2  # jobs without it; a single one may have been cut off
 
 
 @dataclasses.dataclass
 class Lacking:
-    """What of A is not in B, or in far fewer jobs than the rest of it."""
+    """Places and series of A that B lacks, or has in far fewer jobs than the rest."""
 
-    reasons: dict[tuple, str] = dataclasses.field(default_factory=dict)  # by the key of a series
-    single: int = 0  # series that a single job of B lacks, which is no reason
+    reasons: dict[tuple, str] = dataclasses.field(default_factory=dict)  # reason by key of series
+    single: int = 0  # number of series that a single job of B lacks, which is no reason
     places: list[str] = dataclasses.field(default_factory=list)  # partitions, nodes and GPUs that are gone, in words
-    fewer: list[str] = dataclasses.field(default_factory=list)  # those with half of their jobs, likewise
+    fewer: list[str] = dataclasses.field(default_factory=list)  # those with at most half of their jobs, in words
     chance: list[str] = dataclasses.field(default_factory=list)  # those without a job by chance, which is no reason
 
     @property
     def sentences(self) -> list[str]:
-        """What makes a comparison undecided, though every series may be equivalent."""
+        """Reasons why a comparison is undecided even if every series is equivalent."""
         found = []
         if self.places:
             found.append(
@@ -121,10 +121,10 @@ def _named(names: list[str]) -> str:
 
 
 class _Beside:
-    """What runs in the same jobs of A, and in how many jobs of B it does."""
+    """Expected number of B's jobs for a series, from the series that run in the same jobs of A."""
 
     def __init__(self, measured: list[tuple[frozenset, frozenset]]):
-        """From the jobs of A and of B of each measured series, of which those of A are not empty."""
+        """Takes the jobs of A and of B of each measured series; those of A must not be empty."""
         patterns = {a: i for i, (a, _) in enumerate(dict(measured).items())}
         self._column = {job: i for i, job in enumerate(sorted({job for a in patterns for job in a}))}
         self._has = np.array([self._row(a) for a in patterns])
@@ -141,14 +141,14 @@ class _Beside:
         return row
 
     def wanted(self, a: frozenset) -> float:
-        """In how many jobs of B a series should be that has these of A."""
+        """Returns how many jobs of B should have a series, given its jobs of A."""
         if a not in self._wanted:
             beside = self._has @ self._row(a) >= _BESIDE * np.maximum(self._sizes, len(a)) - 1e-6
             self._wanted[a] = float(self._ratios[beside].max(initial=0)) * len(a)
         return self._wanted[a]
 
 
-_Jobs = dict[Place, set]  # names of jobs; EVERYWHERE with the node
+_Jobs = dict[Place, set]  # names of jobs by place; those of EVERYWHERE with their node
 
 
 def _jobs(each: Series, side: str) -> _Jobs:
@@ -156,15 +156,16 @@ def _jobs(each: Series, side: str) -> _Jobs:
     for job in each.of(side):
         for place in places_of(job):
             found[place].add(job.name)
-            found[EVERYWHERE].add((place[0], job.name))  # a job on two nodes is to run on both
+            found[EVERYWHERE].add((place[0], job.name))  # a job on two nodes must run on both
     return found
 
 
 def lacking(measured: Iterable[Series], machine: Iterable[Series] = (), ran: dict[str, _Jobs] | None = None) -> Lacking:
-    """Of what A ran and measured: what B lacks, over all nodes, on a node, or on a GPU.
+    """Finds what A ran and measured but B lacks: over all nodes, on a node, or on a GPU.
 
-    `machine` are series that are held to the measured ones alone; `ran` are the jobs of each side by place, of whatever
-    came of them (see ran_on()), else those of the series. What all nodes lack is named once, and no part of it again.
+    `machine` are series judged by the measured ones, which are not judged by them. `ran` has the jobs of each side by
+    place, whatever their results (see ran_on()); without it, the jobs of the series count. What all nodes lack is named
+    once, without its parts.
     """
     of = {each.key: (_jobs(each, "A"), _jobs(each, "B")) for each in measured}
     known = [(a, b) for a, b in of.values() if a]
@@ -200,12 +201,12 @@ def _union(jobs: Iterable[_Jobs]) -> _Jobs:
 
 
 def _middle(ratios: list[float]) -> float:
-    """The median; of two the higher one, as the lower may be what is missing."""
+    """Returns the median; of two values the higher one, because the lower may be what is missing."""
     return sorted(ratios)[len(ratios) // 2]
 
 
 def _usual_ratios(known: list[tuple[_Jobs, _Jobs]]) -> dict[Place, tuple[float, bool]]:
-    """Of each place of A: how many jobs of B its series have for each of A, in the median, and whether regularly."""
+    """Returns, for each place of A, the median over series of B's jobs per job of A, and whether they are regular."""
     counts: dict[Place, list[tuple[int, int]]] = collections.defaultdict(list)
     for a, b in known:
         for place, jobs in a.items():
@@ -216,7 +217,7 @@ def _usual_ratios(known: list[tuple[_Jobs, _Jobs]]) -> dict[Place, tuple[float, 
 
 
 def _reason(a: _Jobs, b: _Jobs, usual: dict[Place, tuple[float, bool]], gone: set[Place], tests: int) -> str:
-    """Why B has too little of a series that it has: on all nodes, else on the node or GPU that lacks most of it."""
+    """Explains why B has too little of a series: on all nodes, or on the node or GPU that lacks most of it."""
     others = _other_ratios(a, b)
     short: dict[Place, tuple[float, str]] = {}
     for place in sorted(a):
@@ -235,13 +236,13 @@ def _reason(a: _Jobs, b: _Jobs, usual: dict[Place, tuple[float, bool]], gone: se
 
 
 def _peers(jobs: _Jobs, place: Place) -> list[Place]:
-    """The other nodes, or of a GPU the other ones of its node; the place itself is one of them."""
+    """Returns the nodes, or for a GPU the GPUs of its node; the place is one of them."""
     node, gpu = place
     return [each for each in jobs if (each[0] == node and each[1] if gpu else each[0] and not each[1])]
 
 
 def _other_ratios(a: _Jobs, b: _Jobs) -> dict[Place, float]:
-    """Jobs of B for each of A on the other nodes, or the node's other GPUs, in the median."""
+    """Returns the median of B's jobs per job of A on the other nodes, or on the node's other GPUs."""
     found = {}
     for place in a:
         ratios = [len(b.get(each, ())) / len(a[each]) for each in _peers(a, place) if each != place]
@@ -251,7 +252,7 @@ def _other_ratios(a: _Jobs, b: _Jobs) -> dict[Place, float]:
 
 
 def ran_on(opened: store.Store, side: str) -> dict[str, _Jobs]:
-    """The jobs of each side by place, whatever came of them; a partition is a place whose name ends in a colon."""
+    """Returns the jobs of each side by place, whatever their results; a partition is (system:partition, _PARTITION)."""
     found: dict[str, _Jobs] = {"A": collections.defaultdict(set), "B": collections.defaultdict(set)}
     rows = opened.sql(
         f"SELECT DISTINCT side, system, partition, node, gpus, job FROM (SELECT *, {side} AS side FROM measurements) "
@@ -269,7 +270,7 @@ _PARTITION = "partition"
 
 
 def narrowest(short: set[Place], every: Iterable[Place]) -> set[Place]:
-    """Of nodes and GPUs that are short of something: the GPUs where only some of a node are, else the node."""
+    """Reduces places that are short of something: to GPUs where only some of a node are, otherwise to the node."""
     gpus = grouped((node, (node, gpu)) for node, gpu in every if gpu)
     kept = set(short)
     for node, those in gpus.items():
@@ -280,9 +281,9 @@ def narrowest(short: set[Place], every: Iterable[Place]) -> set[Place]:
 
 
 def _gone_places(a: _Jobs, b: _Jobs, result: Lacking) -> set[Place]:
-    """Puts partitions, nodes and GPUs that B lacks, or has half of, into words; returns them.
+    """Describes partitions, nodes and GPUs that B lacks, or has half of, and returns them.
 
-    Sides without a common node compare nodes: then none is gone.
+    If the sides share no node, nodes are what is compared, so none is gone.
     """
     every = sorted(place for place in a if place != EVERYWHERE)
     partitions = [place for place in every if place[1] == _PARTITION]
@@ -319,9 +320,10 @@ def _is_gpu(place: Place) -> bool:
 
 
 def _ratio_of_place(a: _Jobs, b: _Jobs, place: Place, peers: list[Place]) -> float:
-    """Jobs of B for each of A: of a place that B has on the others in the median, of one that it lacks on all of them.
+    """Returns the expected number of B's jobs per job of A at a place.
 
-    A GPU that is the only one of its node is held to the node.
+    It is the median over the other places if B ran there, and otherwise the ratio over all places. The only GPU of a
+    node is compared with the node.
     """
     others = [len(b.get(each, ())) / len(a[each]) for each in peers if each != place]
     if b.get(place) and others:
@@ -333,32 +335,33 @@ def _ratio_of_place(a: _Jobs, b: _Jobs, place: Place, peers: list[Place]) -> flo
 
 # --- since some day ---
 
-FEWEST = 5  # days with a series, and days without it since
-_OF_LOSSES = rank_test.SESSION / 4  # shares are known by few days at first, by which this is too low: measured
+FEWEST = 5  # days with a series, and days without it since then
+# Stricter than SESSION: shares estimated from few days make losses() too small, as was measured.
+_OF_LOSSES = rank_test.SESSION / 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Gone:
-    """What all nodes, a node, or a GPU of it do not measure any more, or on half of the days or fewer."""
+    """Series or place that all nodes, a node or a GPU measures no more, or on half of the days or fewer."""
 
-    series: Series | None  # None: nothing at all
+    series: Series | None  # None if nothing is measured there
     place: Place
     had: Sequence[tuple[datetime.datetime, str]]  # jobs up to the last one before it was missing
     since: Sequence[tuple[datetime.datetime, str]]
-    days: tuple[int, int]  # on which it was measured since, and that there were
-    together: int = 1  # series of which it is one
+    days: tuple[int, int]  # days since then with it, and all days since then
+    together: int = 1  # number of series that vanished together
 
 
 def is_gone(had: int, before: int, since: int, series: int, others: Presence | None = None) -> bool:
-    """Whether one of so many series is gone, which a node had on `had` of the days up to its last, `before`.
+    """Returns whether a series is gone that a node had on `had` of the days up to its last, whose number is `before`.
 
-    `since` are the days without it. Where each day has each series by chance, none would be missing for so long in
-    95% of histories, looked at after each of their days; which chance is not known, all are as likely beforehand.
-    What was there on each of its days is also held to how the `others` come and go.
+    `since` is the number of days without it; `series` is the number of series watched. If each day had each series by
+    chance, none would be missing for so long in 95% of histories, examined after each day; the chance is unknown, with
+    a uniform prior. A series that was there on each of its days is compared with the presence of the `others` as well.
     """
     if had <= FEWEST or since < FEWEST or 2 * had < before:
         return False
-    missing = before - had + np.arange(since)  # before each of the days since; the last day is not by chance
+    missing = before - had + np.arange(since)  # days missed before each day since; the last day is not by chance
     by_chance = float(np.prod((1 + missing) / (1 + before + np.arange(since))))
     if series * (before + since) * by_chance <= rank_test.SESSION:
         return True
@@ -368,19 +371,19 @@ def is_gone(had: int, before: int, since: int, series: int, others: Presence | N
 
 
 class Presence:
-    """How steadily the workloads of a history are there: of each on each place, days with it and without it."""
+    """Presence of a history's workloads: the days with and without each, at each place."""
 
     def __init__(self, known: Iterable[tuple[int, int]]):
-        """From days with and without each, up to its last: what is missing since then may be lost."""
+        """Takes the days with and without each workload up to its last; later absence may be a loss."""
         counts = collections.Counter(known)
         self._count = np.array([*counts.values()], float)
         self._with = np.array([1.0 * had for had, _ in counts])  # counting begins with the first day
         self._without = np.array([1.0 + missing for _, missing in counts])
 
     def losses(self, had: int, since: int) -> float:
-        """How many of them chance alone lets begin with so many days in a row, and then be missing for so many.
+        """Returns the expected number of workloads that by chance begin with `had` days in a row and then miss `since`.
 
-        Each comes on a day by a chance of its own, of which its days are what is known.
+        Each has its own probability of being there on a day, estimated from its days.
         """
         logs = [
             math.lgamma(a + had - 1) + math.lgamma(b + since) - math.lgamma(a + b + had - 1 + since)
@@ -390,9 +393,10 @@ class Presence:
 
 
 def thinned(there: np.ndarray, series: int) -> int | None:
-    """From which day on one of so many series is there on half of the days or fewer, by no chance; None where none is.
+    """Returns the day since which a series is there on half of the days or fewer, beyond chance; None if there is none.
 
-    Before, it was there on nine of ten days. `there` says of each day whether it was; chance is as in is_gone().
+    Before that day it must have been there on nine days in ten. `there` has a value for each day; `series` and chance
+    are as in is_gone().
     """
     days = len(there)
     missing = np.concatenate([[0], np.cumsum(~there)])
@@ -408,7 +412,7 @@ def thinned(there: np.ndarray, series: int) -> int | None:
 
 
 def _predicted(missing: int, of: int, before: int, days: int) -> float:
-    """Probability that so many of the next days lack what so many of the days before lacked (Beta-binomial)."""
+    """Returns the Beta-binomial probability of `missing` of the next `of` days, given `before` missing of `days`."""
 
     def beta(a: float, b: float) -> float:
         return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
@@ -418,20 +422,20 @@ def _predicted(missing: int, of: int, before: int, days: int) -> float:
     return math.exp(ways + beta(a + missing, b + of - missing) - beta(a, b))
 
 
-_Ran = dict[str, list[tuple[datetime.datetime, str]]]  # by node, jobs in the order of time
+_Ran = dict[str, list[tuple[datetime.datetime, str]]]  # jobs by node, ordered by time
 
 
 def _busy(ran: _Ran, node: str) -> set[datetime.date]:
-    """Days on which half of the other nodes ran."""
+    """Returns the days on which at least half of the other nodes ran."""
     others = (jobs for other, jobs in ran.items() if other != node)
     days = collections.Counter(day for jobs in others for day in {time.date() for time, _ in jobs})
     return {day for day, count in days.items() if 2 * count >= len(ran) - 1}
 
 
 class _Calendar:
-    """Which days each place had, by cell: (place, None) for whatever ran, (place, series) for what it measured.
+    """Days by cell: (place, None) for anything that ran there, (place, series) for what it measured.
 
-    EVERYWHERE is a place, which has a day that any of the nodes has.
+    EVERYWHERE counts as a place; its days are those of any node.
     """
 
     def __init__(self, opened: store.Store, every: list[Series]):
@@ -439,7 +443,7 @@ class _Calendar:
             "SELECT node, gpus, job, min(time) AS time FROM measurements GROUP BY ALL ORDER BY time, job"
         ).fetchall()
         self.ran: _Ran = {}
-        self.cells: dict[tuple[Place, tuple | None], dict[datetime.date, tuple]] = {}  # its last job on each day
+        self.cells: dict[tuple[Place, tuple | None], dict[datetime.date, tuple]] = {}  # last job on each day
         time_of: dict[tuple[str, str], datetime.datetime] = {}
         for node, gpus, job, time in rows:
             if (node, job) not in time_of:
@@ -447,7 +451,7 @@ class _Calendar:
                 self.ran.setdefault(node, []).append((time, job))
             for place in places(node, gpus or ""):
                 self._add(place, None, time_of[node, job], job, None)
-        self.latest: dict[tuple, dict[int, datetime.datetime]] = {}  # by node and workload, and by its version
+        self.latest: dict[tuple, dict[int, datetime.datetime]] = {}  # latest job by node and workload, then by version
         for each in every:
             name = but_version(each)
             for job in each.of("A"):
@@ -463,11 +467,11 @@ class _Calendar:
             days[time.date()] = (time, job, each)
 
     def nodes_with(self, name) -> set[str]:
-        """Nodes that ever had a series."""
+        """Returns the nodes that ever had a series."""
         return {node for node in self.ran if ((node, ""), name) in self.cells}
 
     def clock(self, place: Place, name) -> set[datetime.date]:
-        """Days on which a cell should have been: those of a series' place, of a GPU's node, of a node's equals."""
+        """Returns the days on which a cell should be there: days of its place, a GPU's node, or a node's equals."""
         node, gpu = place
         if place == EVERYWHERE:
             return {day for each in self.nodes_with(name) for day in self.cells[(each, ""), None]}
@@ -476,7 +480,7 @@ class _Calendar:
         return {*self.cells[(node, ""), None]} if gpu else _busy(self.ran, node)
 
     def presence(self) -> Presence:
-        """Of each workload on each place: a series of a workload is there when the others are."""
+        """Returns the presence of each workload at each place; a workload's series come and go together."""
         clocks: dict[tuple[Place, frozenset], list[datetime.date]] = {}
         days_of: dict[tuple[Place, str], set[datetime.date]] = collections.defaultdict(set)
         first: dict[tuple[Place, str], tuple] = {}
@@ -496,7 +500,7 @@ class _Calendar:
         return Presence(known)
 
     def replaced(self, place: Place, each: Series, since: datetime.datetime) -> bool:
-        """Whether the node measures another version of the workload since then."""
+        """Returns whether the node has measured another version of the workload since then."""
         versions = self.latest[place[0], each.workload]
         return any(at > since for version, at in versions.items() if version != version_of(each))
 
@@ -510,11 +514,11 @@ def version_of(each: Series) -> int:
 
 
 def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
-    """Nodes, GPUs and series of side A that were there on most days, and are missing for FEWEST days or more since.
+    """Returns nodes, GPUs and series of side A that were there on most days and then missing for FEWEST days or more.
 
-    What counts is days: jobs of one day may be one study. Those of a node are the days on which half of the others ran,
-    else the days on which the node or GPU did. What all nodes lack is named once. What is measured of another
-    version of the workload is not lost.
+    Days count rather than jobs, because the jobs of one day may be one study. A node's days are those on which half of
+    the others ran; otherwise they are the days of the node or GPU. What all nodes lack is named once. A series that is
+    measured in another version of the workload is not lost.
     """
     calendar = _Calendar(opened, every)
     watched = sum(len(days) > FEWEST for days in calendar.cells.values())
@@ -531,7 +535,7 @@ def gone(opened: store.Store, every: list[Series]) -> list[Gone]:
         if {(node, None), (place, None), (node, name), (EVERYWHERE, name)} & lost:
             continue
         if place == EVERYWHERE and sum(((each, ""), None) not in lost for each in calendar.nodes_with(name)) < 2:
-            continue  # what a single node had, or the nodes that are gone, is theirs
+            continue  # it belongs to a single node, or to nodes that are gone
         found = _missing_since(calendar, place, name, watched, presence)
         if found:
             lost.add((place, name))
@@ -559,32 +563,32 @@ def _missing_since(calendar: _Calendar, place: Place, name, watched: int, presen
     if each is not None and calendar.replaced(place, each, time):
         return None
     later = [entry for entry in calendar.ran.get(place[0], ()) if entry[0].date() >= clock[start]]
-    if not later:  # all nodes, or the node is gone: others' jobs show which days there were
+    if not later:  # all nodes, or a node that is gone: others' jobs show which days there were
         later = sorted(job for jobs in calendar.ran.values() for job in jobs if job[0].date() >= clock[start])
     has = sum(day in days for day in clock[start:])
     return Gone(each, place, [entry[:2] for entry in before], later, (has, len(clock) - start))
 
 
 def _together(found: list[Gone]) -> list[Gone]:
-    """One of those series of a place that are missing since the same job."""
+    """Keeps one of the series of a place that are missing since the same job, with their number."""
     alike = grouped(((each.place, each.series is None, each.since[0], each.days), each) for each in found)
     return [dataclasses.replace(those[0], together=len(those)) for those in alike.values()]
 
 
 # --- among equals ---
 
-_OTHERS = 3  # equals that have it
-MOST = 0.25  # of the equals may lack it; where more do, it is no fault of theirs
+_OTHERS = 3  # equals that must have it
+MOST = 0.25  # largest share of equals that may lack it; if more do, it is no fault of theirs
 
 
 def among(
     jobs_of: dict[Place, set[str]], cells: dict[tuple, dict[Place, set[str]]],
     explained: dict[tuple, dict[Place, set[str]]],
 ) -> dict[Place, dict[tuple, int]]:  # fmt: skip
-    """Which series places lack that nearly all of their equals have, or have in half of the jobs or fewer: in how many.
+    """Returns, by place, the series it lacks or has in at most half of the expected jobs, with its number of jobs.
 
-    `jobs_of` are the jobs of nodes and GPUs that are equal, `cells` those with a series; a place lacks nothing in those
-    that are `explained` there. What the node lacks is not named again for its GPUs.
+    `jobs_of` has the jobs of equal nodes and GPUs, `cells` the jobs with a series. Jobs that are `explained` at a place
+    count as having it. What a node lacks is not repeated for its GPUs.
     """
     found: dict[Place, dict[tuple, int]] = {}
     levels = [[place for place in sorted(jobs_of) if bool(place[1]) == of_gpus] for of_gpus in (False, True)]
@@ -602,7 +606,7 @@ def among(
 
 
 def _short_of_others(has: dict[Place, int], ran: dict[Place, int], known: dict[Place, int], tests: int) -> list[Place]:
-    """Places that have too few of their jobs with something that others have; `known` counts what is explained, too."""
+    """Returns places with too few jobs that have what others have; `known` includes explained jobs."""
     with_it = [place for place in has if has[place]]
     if len(with_it) < _OTHERS:
         return []
@@ -613,7 +617,7 @@ def _short_of_others(has: dict[Place, int], ran: dict[Place, int], known: dict[P
     short = []
     for place in has:
         others, others_ran = total - has[place], jobs - ran[place]
-        # The median is the usual share where others differ widely; chance is that of all of their jobs.
+        # The usual share is the median where jobs are regular, and that of all other jobs where they are not.
         ratio = middle * ran[place] / others if regular and others else ran[place] / max(others_ran, 1)
         if others and too_few(known[place], others, ratio, regular=regular, tests=tests * len(has)):
             short.append(place)

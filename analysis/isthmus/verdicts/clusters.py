@@ -1,10 +1,11 @@
-"""Means of a system's figures, and how sure they are: by its nodes, their boots, and what nodes share.
+"""Means of a system's figures and their variance, from its nodes, the nodes' boots, and the occasions nodes share.
 
-Jobs of one boot share what that start gave them, jobs of one night what the machine room gave all nodes. So neither is
-the unit of replication. A node counts once, as the mean of its boots, a boot as the mean of its jobs. The variance of
-the mean over nodes comes from how unlike nodes are, and how unlike occasions are: nights, or restarts of all nodes.
-Of one node it comes from its boots, and is of that node. What one boot, or one night of several nodes, cannot show is
-not identifiable: then the variance is infinite and `Estimate.reason` says why.
+Jobs of one boot share the state that the boot left, and jobs of one night share the state of the machine room. So
+neither jobs nor boots are the unit of replication. A node counts once, as the mean of its boots; a boot counts as the
+mean of its jobs. The variance of the mean over nodes comes from the differences between nodes and between occasions,
+which are nights or restarts of all nodes. With a single node, the variance comes from its boots and is of that node
+alone. A single boot, or a single night of several nodes, cannot show that variance: it is not identifiable, hence
+infinite, and `Estimate.reason` says why.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from isthmus.statistics import rank_test
 from isthmus.statistics.series import Job
 
 ONE_BOOT, ONE_NIGHT, NO_BOOTS = "one boot", "one night", "boots not known"
-#: What each reason means, and what to do.
+#: Explanation of each reason, and what to do.
 MEANING = {
     ONE_BOOT: "jobs of one boot do not show how unlike boots are: measure in two boots or more",
     ONE_NIGHT: "one night does not show what its nodes shared then: measure in two nights or more",
     NO_BOOTS: "the records do not say when the node was started: measure again with this Isthmus",
 }
-_PAUSE = datetime.timedelta(hours=6)  # between jobs of two nights, at least
-_DAY = datetime.timedelta(days=1)  # a night is no longer
+_PAUSE = datetime.timedelta(hours=6)  # shortest pause between jobs of two nights
+_DAY = datetime.timedelta(days=1)  # longest duration of a night
 
 
 # --- occasions: what nodes share ---
@@ -40,7 +41,7 @@ def _time(job: Job) -> datetime.datetime:
 
 
 def _nights(jobs: Sequence[Job]) -> dict[str, int]:
-    """A number by job for the night that it began in; jobs are in the order of time."""
+    """Numbers the nights and returns each job's; jobs are ordered by time."""
     result: dict[str, int] = {}
     times = [_time(job) for job in jobs]
     start, number = times[0], 0
@@ -56,7 +57,7 @@ def _boots_not_known(job: Job) -> bool:
 
 
 def _restarts(jobs: Sequence[Job]) -> dict[str, int]:
-    """A number by job that counts how often all nodes had been started anew; jobs are in the order of time."""
+    """Returns, by job, how often all nodes had been restarted; jobs are ordered by time."""
     last_of_boot = {boot: i for i, job in enumerate(jobs) for boot in job.boots}
     last_of_node = {node: i for i, job in enumerate(jobs) for node in job.nodes}
     known = not any(map(_boots_not_known, jobs))
@@ -75,9 +76,9 @@ def _restarts(jobs: Sequence[Job]) -> dict[str, int]:
 
 
 def occasions(jobs: Iterable[Job]) -> dict[str, Any]:
-    """A label for each job of a system, by its name: jobs of all nodes with one label share a night or a restart.
+    """Returns a label for each job of a system, by name; jobs of all nodes with one label share a night or a restart.
 
-    Where it is not known when jobs ran, each boot is an occasion of its own, or each job.
+    Where the time of a job is not known, each boot is an occasion, or each job where boots are not known.
     """
     unique = {job.name: job for job in jobs}
     if any(job.time is None for job in unique.values()):
@@ -98,20 +99,20 @@ def occasions(jobs: Iterable[Job]) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class Estimate:
-    """A system's weighted mean of logarithms by term, and its variance with degrees of freedom."""
+    """Weighted mean of a system's logarithms, by term, with its variance and degrees of freedom."""
 
-    logs: np.ndarray  # by term
+    logs: np.ndarray  # a mean for each term
     variance: float  # infinite where it is not identifiable
     freedom: float
-    nodes: int  # fewest of a term, as are the others
-    boots: int  # of all nodes; those not known count once a node
+    nodes: int  # number in the term that has fewest; likewise boots and jobs
+    boots: int  # boots of all nodes; a node with unknown boots counts as one
     jobs: int
-    reason: str = ""  # of MEANING, where the variance is infinite
+    reason: str = ""  # key of MEANING where the variance is infinite
 
 
 @dataclasses.dataclass
 class _Cells:
-    """Logarithms of a term by (node, occasion, boot), each the mean of its jobs, and how many jobs there are."""
+    """Logarithms of a term by (node, occasion, boot), each the mean of its jobs, and the number of jobs."""
 
     values: dict[tuple, float]
     jobs: int
@@ -125,7 +126,7 @@ class _Cells:
 
 
 def cells(jobs: Sequence[Job], occasion: dict[str, Any], sign: int = 1) -> _Cells:
-    """Of the jobs of a series, all above zero; GPUs of a node that a job used count as one value."""
+    """Returns the cells of a series whose values are all above zero; GPUs of a node that share a job count as one."""
     found = grouped(
         ((node, occasion[job.name], dict(job.boots).get(node)), (job.name, math.log(value)))
         for job in jobs
@@ -139,7 +140,7 @@ def cells(jobs: Sequence[Job], occasion: dict[str, Any], sign: int = 1) -> _Cell
 
 
 def _clustered(parts: dict[tuple, float], fields: Sequence[int], fewest: int) -> float:
-    """Variance of a sum of parts that go together by these fields of their cells; a term has so many at least."""
+    """Returns the variance of a sum of parts clustered by these fields; every term has `fewest` clusters or more."""
     if fewest < 2:
         return math.inf
     sums = grouped((tuple(cell[i] for i in fields), part) for cell, part in parts.items())
@@ -147,9 +148,9 @@ def _clustered(parts: dict[tuple, float], fields: Sequence[int], fewest: int) ->
 
 
 def _joined(*found: tuple[float, float]) -> tuple[float, float]:
-    """Of variances by node, by occasion and by both, each with its degrees of freedom: the variance, and its own.
+    """Joins variances by node, by occasion and by both, each with its degrees of freedom, into one such pair.
 
-    It is no smaller than the mean of the first two: where nodes and occasions are alike, less of it is chance.
+    The joint variance is at least the mean of the first two: where nodes and occasions agree, a smaller one is chance.
     """
     (of_nodes, n), (of_occasions, m), _ = found
     joined, least = of_nodes + of_occasions - found[2][0], (of_nodes + of_occasions) / 2
@@ -160,10 +161,10 @@ def _joined(*found: tuple[float, float]) -> tuple[float, float]:
 
 
 def estimate(terms: Sequence[_Cells], weights: Sequence[float]) -> Estimate:
-    """Means over nodes of means over boots, and the variance of their weighted sum.
+    """Estimates means over nodes of means over boots, and the variance of their weighted sum.
 
-    Nodes and occasions are crossed, and their variances are joined as Cameron, Gelbach and Miller do (Robust inference
-    with multiway clustering, 2011); the degrees of freedom are Satterthwaite's.
+    Nodes and occasions are crossed. Their variances are joined as in Cameron, Gelbach and Miller, Robust inference with
+    multiway clustering (2011); the degrees of freedom are Satterthwaite's.
     """
     logs: list[float] = []
     parts: dict[tuple, float] = {}
@@ -194,8 +195,11 @@ def estimate(terms: Sequence[_Cells], weights: Sequence[float]) -> Estimate:
 
 
 def _freedom(a: Estimate, b: Estimate) -> float:
-    """Welch's degrees of freedom of a difference, no more than where either side's share is drawn to what its number
-    of units lets expect: of two boots the variance is often far too small by chance."""
+    """Returns Welch's degrees of freedom of a difference, or fewer.
+
+    A variance from two boots is often far too small by chance. So the sides' shares of the variance are also moved
+    halfway to what their numbers of units predict, and the smaller result counts.
+    """
     seen = a.variance / (a.variance + b.variance)
     expected = (b.freedom + 1) / (a.freedom + b.freedom + 2)
     shares = (seen, (seen + expected) / 2)
@@ -203,7 +207,7 @@ def _freedom(a: Estimate, b: Estimate) -> float:
 
 
 def half(a: Estimate, b: Estimate, tail: float = (1 - rank_test.CONFIDENCE) / 2) -> float:
-    """Half of the interval of the difference of two systems; infinite where it is not identifiable."""
+    """Returns half the width of the interval of two systems' difference; infinite where it is not identifiable."""
     variance = a.variance + b.variance
     if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
         return math.inf
@@ -211,7 +215,7 @@ def half(a: Estimate, b: Estimate, tail: float = (1 - rank_test.CONFIDENCE) / 2)
 
 
 def p_value(difference: float, a: Estimate, b: Estimate) -> float:
-    """Two-sided p of no difference; 1 where it is not identifiable."""
+    """Returns the two-sided p-value of no difference; 1 where it is not identifiable."""
     variance = a.variance + b.variance
     if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
         return 1.0
@@ -222,12 +226,12 @@ def p_value(difference: float, a: Estimate, b: Estimate) -> float:
 
 
 def quantile(tail: float, freedom: float) -> float:
-    """Student's t of fractional degrees of freedom."""
+    """Returns Student's t quantile at fractional degrees of freedom."""
     return _between(lambda whole: rank_test.student_quantile(tail, whole), freedom)
 
 
 def _between(of, freedom: float) -> float:
-    """A function of whole degrees of freedom at fractional ones: its logarithm is nearly linear in their reciprocal."""
+    """Interpolates a function of whole degrees of freedom: its logarithm is nearly linear in their reciprocal."""
     whole = max(1, math.floor(freedom))
     low, high = (math.log(of(each)) for each in (whole, whole + 1))
     share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)

@@ -1,9 +1,10 @@
-"""Systems side by side: each metric's value, its share of the hardware's limit, and the ratio with its interval.
+"""Compares systems: each metric's value, its share of the hardware's limit, and its ratio with an interval.
 
-Each DIR is a system, the first the one that the others are divided by; with --by FIELD, one folder is split by a field
-of the fingerprint (system, device, driver, …), and records without it are left out. Ratios are of means over nodes, and
-a node's is over its boots. The 95% interval is of such nodes; of one node it is of that node alone. Figures of one
-boot, or of one night of several nodes, have no interval: they do not show how unlike boots and nights are.
+Each DIR is a system, and ratios are to the first one. With --by FIELD, one folder is split by a field of the
+fingerprint (system, device, driver, …), and records without that field are left out. Ratios are of means over nodes,
+and a node's figure is the mean over its boots. The 95% interval is of such nodes; for a single node it is of that node
+alone. Figures of one boot, or of one night of several nodes, have no interval, because they do not show how much boots
+and nights differ.
 """
 
 from __future__ import annotations
@@ -36,36 +37,37 @@ WANTED = (
     "within_high",
     *doubts.ROW,
 )
-EQUAL_LOW, EQUAL_HIGH = 1 / (1 + judging.FLOOR), 1 + judging.FLOOR  # a ratio between them is of no interest
+EQUAL_LOW, EQUAL_HIGH = 1 / (1 + judging.FLOOR), 1 + judging.FLOOR  # ratios between these are of no interest
 
 
 @dataclasses.dataclass
 class System:
-    """What one system measured."""
+    """All that one system measured."""
 
     name: str
     series: dict[tuple, Series]
     shares: dict[tuple, float]
-    # What the only job of a series says of itself.
+    # Spread within the only job of a series, from the job's own record.
     alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
-    # How fast its hosts were when programs began; no figure of the system, so no part of a score.
+    # Speed of its hosts when programs began. It is no figure of the system, so it is no part of a score.
     hosts: dict[tuple, Series] = dataclasses.field(default_factory=dict)
     uncounted: Uncounted = dataclasses.field(default_factory=Uncounted)
-    doubts: dict[tuple, str] = dataclasses.field(default_factory=dict)  # what its records say against them
+    # Reasons in its records to doubt a series' figure, in words.
+    doubts: dict[tuple, str] = dataclasses.field(default_factory=dict)
     facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # values by field of the fingerprint
     ran: uneven.Ran = dataclasses.field(default_factory=uneven.Ran)
-    lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that are not in its figures, in words
-    slow: str = ""  # nodes and GPUs that are, and are not what their equals are, in words
-    skipped: str = ""  # how many cases were, and why, in words
+    lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that its figures lack, in words
+    slow: str = ""  # nodes and GPUs in its figures that are slower than their equals, in words
+    skipped: str = ""  # number of skipped cases and the most frequent reason, in words
 
     @functools.cached_property
     def idle(self) -> list[uneven.Place]:
-        """Nodes that ran cases of which none has a figure that counts."""
+        """Nodes that ran cases but have no figure that counts."""
         return uneven.without_figures(self.ran, [*self.series.values(), *self.hosts.values()])
 
     @functools.cached_property
     def occasions(self) -> dict[str, Any]:
-        """By job: which jobs share a night, or a restart of all nodes."""
+        """Occasion by job name; jobs with the same one share a night, or a restart of all nodes."""
         return clusters.occasions(self._jobs())
 
     @functools.cached_property
@@ -74,14 +76,14 @@ class System:
 
     @functools.cached_property
     def versions(self) -> dict[str, set]:
-        """Versions of each workload that it measured."""
+        """Versions measured of each workload."""
         found: dict[str, set] = {}
         for each in self.series.values():
             found.setdefault(each.workload, set()).add(each.case["version"])
         return found
 
     def _jobs(self) -> list[Job]:
-        """A job for each of its jobs, on all nodes that it ran on, from its first record on."""
+        """Returns one Job for each job name, on all nodes that it ran on, timed at its first record."""
         found: dict[str, list[Job]] = {}
         for each in (*self.series.values(), *self.hosts.values()):
             for job in each.of("A"):
@@ -102,10 +104,10 @@ class System:
 
 @dataclasses.dataclass
 class Cell:
-    """One system's figure of a series; ratio and interval against the first system's, above 1 is a larger value.
+    """One system's figure of a series, with its ratio to the first system's; a ratio above 1 is a larger value.
 
-    The verdict is better or worse, other (neither more nor less of it is better), equal, or unsure; empty without a
-    ratio.
+    The verdict is "better" or "worse", "other" (different, where neither direction is better), "equal", or "unsure". It
+    is empty without a ratio.
     """
 
     value: float
@@ -114,19 +116,19 @@ class Cell:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    interval: spread.Spread | None = None  # of the value
+    interval: spread.Spread | None = None  # spread of the value
     nodes: int | None = None
     boots: int | None = None
     p: float = 1.0
     verdict: str = ""
-    better: bool | None = None  # which way the ratio is; None where neither is better
-    reason: str = ""  # of clusters.MEANING, why there is no interval
-    single: bool = False  # the interval is of one node, of either system
-    doubts: str = ""  # what records say against the value
+    better: bool | None = None  # true if the ratio is an improvement; None where neither direction is better
+    reason: str = ""  # key of clusters.MEANING: why there is no interval
+    single: bool = False  # true if the interval is of a single node, in either system
+    doubts: str = ""  # reasons in the records to doubt the value
 
 
 def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
-    """Of each series: the range of its records, or what its only record says of itself."""
+    """Returns the spread of each series: the range of its records, or the spread within its only record."""
     expressions = {
         "medians": "list(median)", "low": "any_value(within_low)", "high": "any_value(within_high)",
         "mad": "any_value(mad)", "samples": "min(n_samples - n_invalid)",
@@ -153,7 +155,7 @@ def _load(opened: store.Store, side: str, name: str) -> System:
 
 
 def _skipped(opened: store.Store, side: str) -> str:
-    """Such as "skipped 3 of 6 cases, most as: needs 4 GiB"; empty where every case ran."""
+    """Returns words such as "skipped 3 of 6 cases, most as: needs 4 GiB"; empty where every case ran."""
     [(skipped, cases, why)] = opened.sql(
         f"SELECT count(skipped), count(*), mode(skipped) FROM measurements WHERE metric_index = 0 AND ({side}) = 'A'"
     ).fetchall()
@@ -170,7 +172,7 @@ _FACTS = tuple(
 
 
 def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
-    """Values of the fingerprint in a system's records, what explains most first."""
+    """Returns the values of each field of the fingerprint in a system's records, the most telling field first."""
     names = [*dict.fromkeys(_FACTS)]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in names)
     [row] = opened.rows(f"SELECT {lists} FROM measurements WHERE ({side}) = 'A'")
@@ -178,7 +180,7 @@ def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
 
 
 def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
-    """What records of each series say against its figure, in words; those of one device and processor are equals."""
+    """Returns, by series, the reasons in its records to doubt its figure; records of one device and CPU are equals."""
     fields = f"struct_pack(kind := device || ',' || cpu, row := {doubts.ROW_STRUCT})"
     found = {}
     for key, rows in series.per_series(opened, f"list({fields})", f"({side}) = 'A'").items():
@@ -189,9 +191,10 @@ def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
 
 
 def load(asked) -> list[System]:
-    """The systems that a command line names; refuses fewer than two.
+    """Loads the systems that a command line names. Raises Error for fewer than two.
 
-    Names on stderr what does not count. What failed, is wrong or disagrees is in `asked.doubts`, for the exit code.
+    Prints to stderr what does not count. Failed, wrong and disagreeing cases go into `asked.doubts`, which decides the
+    exit code.
     """
     disagreeing: list[str] = []
     if asked.by:
@@ -234,7 +237,7 @@ def load(asked) -> list[System]:
 
 
 def _set_lacking(systems: list[System]) -> None:
-    """Says of each system which nodes have no figure at all, and which nodes and GPUs only the others ran on."""
+    """Adds to each system's `lacking` the nodes without any figure, and the nodes and GPUs that only others ran on."""
     ran_by = [system.ran for system in systems]
     for at, system in enumerate(systems):
         name = spelling.printable(system.name)
@@ -245,9 +248,9 @@ def _set_lacking(systems: list[System]) -> None:
 
 
 def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> list[str]:
-    """Says of each system and figure which nodes and GPUs lack it, and returns that as sentences.
+    """Adds doubts to figures that some nodes and GPUs of a system lack; returns them as sentences.
 
-    `shared` are labels of what is compared.
+    `shared` maps the keys of the compared series to their labels.
     """
     sentences: list[str] = []
     ran_by, every = [system.ran for system in systems], [system.series for system in systems]
@@ -264,7 +267,10 @@ def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> list[str]:
 
 
 def _records_by(opened: store.Store, column: str) -> dict[str, int]:
-    """How many records have each value of a column, empty for none; without values that have nothing that was asked."""
+    """Counts the records for each value of a column; the key is "" for records without one.
+
+    Values without any record of a requested metric, skip or failure are left out.
+    """
     asked = f"metric IS NOT NULL OR skipped IS NOT NULL OR {series.FAILED}"
     rows = opened.sql(
         f"SELECT coalesce({column}, '') AS value, count(*) FILTER (metric_index = 0) FROM measurements GROUP BY value "
@@ -274,7 +280,7 @@ def _records_by(opened: store.Store, column: str) -> dict[str, int]:
 
 
 def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
-    """Records split by a field: what there is instead of two values."""
+    """Explains why splitting records by a field did not give two systems."""
     there = f"no record has {field}"
     if records:
         [(value, count)] = records.items()
@@ -284,7 +290,7 @@ def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
 
 
 def _names(paths) -> list[str]:
-    """Names of folders, as short as they tell them apart."""
+    """Returns the shortest ends of the folders' paths that tell them apart."""
     for length in range(1, 20):
         names = ["/".join(pathlib.Path(path).resolve().parts[-length:]) for path in paths]
         if len(set(names)) == len(names):
@@ -296,7 +302,7 @@ def _names(paths) -> list[str]:
 
 
 def cells(systems: list[System], key: tuple) -> list[Cell | None]:
-    """A cell for each system that has the series."""
+    """Returns a cell for each system, or None where it lacks the series."""
     row: list[Cell | None] = []
     first = systems[0].of(key)
     reference = _estimate(systems[0], first) if first else None
@@ -319,7 +325,7 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
 
 
 def _estimate(system: System, found: Series) -> clusters.Estimate | None:
-    """The mean of the logarithms and how sure it is; None for values that are not above zero."""
+    """Estimates the mean of the logarithms and its variance; None for values that are not above zero."""
     if not series.has_ratios(found, ("A",)):
         return None
     return clusters.estimate([clusters.cells(found.of("A"), system.occasions)], [1.0])
@@ -344,7 +350,7 @@ def _exp(value: float) -> float:
 
 
 def _decide(rows: dict[tuple, list[Cell | None]], systems: int) -> None:
-    """Sets the verdict of differences that are sure among all series of a system together."""
+    """Sets the verdict of each significant difference, corrected for the number of series of its system."""
     for at in range(1, systems):
         found = [row[at] for row in rows.values()]
         judged = [cell for cell in found if cell is not None and cell.ratio is not None and cell.verdict != "equal"]
@@ -365,7 +371,7 @@ _COLUMNS = {
 
 
 def table_of(systems: list[System], *, everything: bool = False) -> output.Table:
-    """A row for each series of each system. Raises Error where no two systems have one in common."""
+    """Makes a table with a row for each series of each system. Raises Error where no two systems share a series."""
     measured = {key: each for system in systems for key, each in system.series.items()}
     every = measured | {key: each for system in systems for key, each in system.hosts.items()}
     names = series.labels(list(every.values()))

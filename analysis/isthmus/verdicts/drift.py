@@ -1,12 +1,12 @@
-"""Changes that were not announced: where in time a metric moved, on which nodes, and what else changed there.
+"""Finds changes that were not announced: when a metric moved, on which nodes, and what else changed there.
 
-Each series of a node and GPU is watched from its first job to its last; so is each node over all its metrics, each
-metric over all nodes, and everything together. Looking again after every job raises no more false alarms: the evidence
-for a change is an e-process, whose reciprocal is a p-value at any time, and p is adjusted for all that is watched.
-What jobs have in common with the job before them is measured, and taken out first. Single jobs that are far off are
-outliers: they are named, and neither the noise nor the level is judged by them. A level that moves little by little is
-a creep. A collapse far beyond anything seen before is reported at its first job. Watched, too, are the share of cases
-that fail, and nodes, GPUs and series that vanish or are left with half of their days.
+Each series of a node and GPU is watched from its first job to its last. So are each node over all its metrics, each
+metric over all nodes, and everything together. Looking again after every job raises no more false alarms, because the
+evidence for a change is an e-process: its reciprocal is a p-value at any time. p is adjusted for everything that is
+watched. The correlation between a job and the job before it is measured and removed first. Single jobs that are far off
+are outliers: they are named, but do not affect the noise or the level. A level that moves little by little is a creep.
+A collapse far beyond anything seen before is reported at its first job. The share of failed cases is watched as well,
+and so are nodes, GPUs and series that vanish or keep only half of their days.
 """
 
 from __future__ import annotations
@@ -39,67 +39,67 @@ _FAILING = 0.05  # noise that is added to shares of failed cases, most of which 
 
 @dataclasses.dataclass
 class Change:
-    """A change point of one series on one node and GPU, or of several together."""
+    """Change point of one series on one node and GPU, or of several series together."""
 
     label: str
     node: str  # empty for all nodes
     gpus: str
-    before: str  # the last job of before, and the first of after, with their times
+    before: str  # last job before the change; `after` is the first job after it; both with their times
     after: str
-    # A share of the median before, or a difference; of several series, a share by which they got better.
+    # Share of the median before, or a difference; for several series the share by which they improved.
     size: float | None  # None where the series vanished
     ratio: bool
     q: float | None
-    differences: list[str] = dataclasses.field(default_factory=list)  # what else changed there
-    window: tuple = ()  # times that hold the place
-    together: int = 1  # series that it stands for
+    differences: list[str] = dataclasses.field(default_factory=list)  # fields that changed there
+    window: tuple = ()  # times between which the change happened
+    together: int = 1  # number of series it stands for
     near: tuple[Sequence[str], Sequence[str]] = ((), ())  # jobs just before and just after
-    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
-    low: float | None = None  # of the 95% interval of the size
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case of a single series
+    low: float | None = None  # 95% interval of the size
     high: float | None = None
-    better: bool | None = None  # None where neither direction is
-    as_one: bool = True  # of several series: most of them moved
-    creeps: bool = False  # little by little, from `before` to `after`
-    left: tuple[int, int] = (0, 0)  # of one that vanished: days since with it, and all days since
+    better: bool | None = None  # None where neither direction is better
+    as_one: bool = True  # false if most of several series did not move
+    creeps: bool = False  # true if it moved little by little, from `before` to `after`
+    left: tuple[int, int] = (0, 0)  # days with it since it vanished, and all days since then
 
     @property
     def order(self) -> tuple:
-        """The surest first."""
+        """Sort key that puts the surest change first."""
         return (self.q or 0.0, -self.together, -abs(self.size or 0.0), self.label, self.node)
 
 
 @dataclasses.dataclass
 class Outlier:
-    """A job that is far from the jobs around it, in one series or in several of a node."""
+    """Job far from the jobs around it, in one series or in several of a node."""
 
     label: str
     node: str
     gpus: str
-    job: str  # with its time
+    job: str  # name and time
     time: datetime.datetime
     size: float  # share of its neighbours' median, or a difference
     ratio: bool
     sign: int
-    together: int = 1  # series of which it is one
-    last: bool = False  # no later job tells whether it is more than one job
+    together: int = 1  # number of series in which it is one
+    last: bool = False  # true if there are no later jobs to tell an outlier from a change
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
 
 @dataclasses.dataclass
 class Found:
-    """What a search came to."""
+    """Results of a search."""
 
     changes: list[Change]
     outliers: list[Outlier]
-    searched: int  # histories of measured single series
+    searched: int  # number of histories of measured single series
     nodes: int = 0
-    days: tuple[datetime.date, ...] = ()  # on which anything that was searched was measured, ascending
+    days: tuple[datetime.date, ...] = ()  # days on which anything searched was measured, ascending
 
 
 def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> Found:
-    """Changes and outliers of side A, the surest and the farthest first.
+    """Finds changes and outliers of side A; returns the surest and the farthest first.
 
-    `failing` are shares of cases that failed, each watched for itself.
+    `failing` are shares of failed cases; each is watched alone.
     """
     single, shares = histories.of_series(every), histories.of_series([*failing])
     pooled = histories.pooled(single) if single else []
@@ -123,7 +123,7 @@ def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> F
 
 
 def _without_averages(changes: list[Change]) -> list[Change]:
-    """Without the mean over several series of which a part changed, where that part is named for itself."""
+    """Drops a mean over several series where a part of it changed and is named for itself."""
     parts = [change for change in changes if change.as_one]
 
     def has_parts(whole: Change) -> bool:
@@ -136,7 +136,7 @@ def _without_averages(changes: list[Change]) -> list[Change]:
 
 
 def _segments(history: History) -> list[tuple[int, int, int, bool, float]]:
-    """(start, change, end, whether it creeps, p) of the whole, and of what is after a step where there is one."""
+    """Returns (start, change, end, creeps, p) for the whole history and for what follows each step."""
     result: list[tuple[int, int, int, bool, float]] = []
     start, count = 0, len(history.values)
     while True:
@@ -185,7 +185,7 @@ def _change(history: History, start: int, place: int, end: int, creeps: bool, q:
 
 
 def _outliers(single: list[History], changes: list[Change]) -> list[Outlier]:
-    """By job and node the farthest one, with the number of series that have it, too; none that begins a change."""
+    """Returns the farthest outlier of each job and node, with their number; leaves out jobs that begin a change."""
     begun = {(change.node, job) for change in changes for job in change.near[1]}
     found = []
     for history in single:
@@ -206,7 +206,7 @@ def _outliers(single: list[History], changes: list[Change]) -> list[Outlier]:
 
 
 def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
-    """Nodes, GPUs and series that are not measured any more, or on half of the days, as changes without a size."""
+    """Returns nodes, GPUs and series that are measured no more, or on half of the days, as changes without a size."""
     labels = series.labels(every)
     changes = []
     for each in absent.gone(opened, every):
@@ -214,7 +214,7 @@ def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
         before, after = (_job_in_words(*job) for job in ends)
         near = ([name for _, name in each.had[-FEWEST:]], [name for _, name in each.since[:FEWEST]])
         if not each.series and not each.place[1]:
-            near = ([], [])  # the node's: none of its jobs is left to differ
+            near = ([], [])  # a node that is gone has no jobs left to compare
         label = labels[each.series.key] if each.series else "all that it measured"
         changes.append(
             Change(
@@ -227,7 +227,7 @@ def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
 
 
 def _failing(opened: store.Store) -> list[series.Series]:
-    """Shares of failed and skipped cases by job, without jobs with less than half of the usual: retries of a few."""
+    """Returns shares of failed and skipped cases by job, leaving out retries, which have under half the usual cases."""
     rows = opened.sql(
         "SELECT job, node, gpus, count(*) FILTER (metric_index = 0) AS cases FROM measurements GROUP BY ALL"
     ).fetchall()
@@ -242,11 +242,11 @@ def _failing(opened: store.Store) -> list[series.Series]:
 
 
 def search(opened: store.Store) -> Found:
-    """Changes over the history with what else changed there, and outliers; see find()."""
+    """Finds changes over the history, with what else changed there, and outliers; see find()."""
     every = series.load(opened, "'A'")
     found = find(every, _failing(opened))
     found.changes = _vanished(opened, every) + found.changes
-    known: dict[tuple, list[str]] = {}  # many series change at one place in time
+    known: dict[tuple, list[str]] = {}  # many series change at the same time
     for change in found.changes:
         where = (change.node, *map(tuple, change.near))
         if not all(change.near):
@@ -262,7 +262,7 @@ def _job_in_words(time, job: str) -> str:
 
 
 def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequence[str]]) -> list[str]:
-    """Fields of the fingerprint that differ between the last jobs before and the first ones after, on that node."""
+    """Returns fields of the fingerprint that differ on a node between the jobs just before and just after."""
     fields = [name for name in measurements.FINGERPRINT if name != "uvm" and (node or name != "boot")]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
     where = f"node = {literal(node)} AND " if node else ""
@@ -276,13 +276,13 @@ def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequ
 # --- what a person reads ---
 
 _SHOWN = 5
-_LONG_GAP = 7  # days without a job that are said
+_LONG_GAP = 7  # days without a job from which on a gap is reported
 _LONGEST_ANSWER = 10  # lines
-_ANSWERED = 3  # of a kind, in the answer
+_ANSWERED = 3  # events in the answer
 
 
 def events(changes: list[Change]) -> list[list[Change]]:
-    """Changes at one place in time, the one first that stands for most series, or else the surest."""
+    """Groups changes at one point in time; each group begins with the one that stands for most series."""
     left, found = list(changes), []
     while left:
         seed = left[0]
@@ -295,7 +295,7 @@ def events(changes: list[Change]) -> list[list[Change]]:
 
 
 def _alike(one: Change, other: Change) -> bool:
-    """Whether both go the same way: what got better is no part of what got worse, nor what is gone of either."""
+    """Returns whether two changes have the same direction and kind, so that they can be one event."""
     return _direction(one) == _direction(other) and one.creeps == other.creeps
 
 
@@ -310,7 +310,7 @@ def _direction(change: Change) -> str:
 
 
 def _order(change: Change) -> tuple:
-    """What matters most first: what is gone, then what got worse, the largest first."""
+    """Returns a key that sorts by importance: what is gone, then what got worse, the largest first."""
     size = abs(change.size or 0.0) if change.ratio else 0.0
     return (_DIRECTIONS.index(_direction(change)), bool(change.case.get("workload")), -size, change.order)
 
@@ -331,13 +331,13 @@ def _place(node: str, gpus: str) -> str:
 
 
 def _which(change: Change) -> str:
-    """The series and its place."""
+    """Names the series and its place."""
     more = f" and {change.together - 1} more" if change.size is None and change.together > 1 else ""
     return f"{change.label}{more} {_place(change.node, change.gpus)}"
 
 
 def _sentence(change: Change) -> str:
-    """What happened, in which direction, where, since when, and how sure that is."""
+    """Describes what happened, in which direction, where, since when, and how sure that is."""
     what = " ".join(filter(None, [_direction(change), _size(change)]))
     sure = f" (q={change.q:.2g})" if change.q is not None else ""
     when = f"little by little since {change.before}" if change.creeps else f"since {change.after}"
@@ -347,7 +347,7 @@ def _sentence(change: Change) -> str:
 
 
 def _when(days: Sequence[datetime.date]) -> str:
-    """The days that have jobs of all in their time, and the longest time without one."""
+    """Describes on which days there were jobs, and the longest gap between them."""
     if len(days) < 2:
         return ""
     whole = (days[-1] - days[0]).days + 1
@@ -357,7 +357,7 @@ def _when(days: Sequence[datetime.date]) -> str:
 
 
 def answer(found: Found) -> list[str]:
-    """The answer in ten lines at most: what is gone, worse, better, where, since when, how sure."""
+    """Returns the answer in at most ten lines: what is gone, worse or better, where, since when, how sure."""
     every = events(found.changes)
     counts = {name: sum(_direction(event[0]) == name for event in every) for name in _DIRECTIONS}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no change"
@@ -376,7 +376,7 @@ def _at_most(lines: list[str], count: int) -> list[str]:
 
 
 def text(found: Found) -> str:
-    """The answer, then each event with what changed there and with it, then outliers."""
+    """Returns the answer, then each event with what else changed, then the outliers."""
     lines = []
     for event in events(found.changes):
         first = event[0]
@@ -415,9 +415,9 @@ _COLUMNS = {
 
 
 def table_of(found: Found) -> output.Table:
-    """A row for each change, in the order of events, then for each outlier; of several series together without a case.
+    """Makes a table with a row for each change, in the order of events, then for each outlier.
 
-    Outliers have no event.
+    Outliers have no event, and changes of several series together have no case.
     """
     rows = [
         {"axes": {}} | each.case | {

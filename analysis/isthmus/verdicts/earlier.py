@@ -1,4 +1,4 @@
-"""What is known from earlier: baselines, which are jobs kept under a name, and what `isthmus noise` wrote."""
+"""Knowledge from earlier: baselines, which are jobs kept under a name, and the output of `isthmus noise`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.tables import output
 from isthmus.verdicts.judging import Boots
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_MOST = 64 * inputs.MIB  # 1,000,000 jobs, 100,000 series
+_MOST = 64 * inputs.MIB  # enough for 1,000,000 jobs or 100,000 series
 
 
 def _baseline_path(folder, name: str) -> pathlib.Path:
@@ -28,7 +28,7 @@ def _baseline_path(folder, name: str) -> pathlib.Path:
 
 
 def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int:
-    """Keeps the jobs that fulfil a condition under a name; returns how many. A name is given once."""
+    """Keeps the jobs that fulfil a condition under a name; returns their number. Raises Error for a name in use."""
     began = dict(
         opened.sql(
             f"SELECT job, strftime(min(time), '{_TIME}') FROM measurements WHERE {condition} GROUP BY job ORDER BY job"
@@ -51,11 +51,11 @@ def save_baseline(opened: store.Store, folder, name: str, condition: str) -> int
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """A job of a baseline."""
+    """Job of a baseline."""
 
     name: str
-    latest: datetime.datetime  # when it had begun at the latest
-    is_exact: bool  # whether it began then
+    latest: datetime.datetime  # latest time at which it can have begun
+    is_exact: bool  # true if it began exactly then
 
 
 def load_baseline(folder, name: str) -> list[Kept]:
@@ -79,10 +79,10 @@ def load_baseline(folder, name: str) -> list[Kept]:
 
 
 def present(opened: store.Store, kept: list[Kept]) -> list[str]:
-    """These jobs as the records have them, whichever of them were asked for, without those that have no record left.
+    """Returns the names that the records have for these jobs, leaving out jobs without any record.
 
-    An id that is used again is another job's, so a job is known by its time. Raises Error for one of which that is
-    not known.
+    Ids are used again, so a job is recognised by its time. Raises Error where a job's time is not known and several
+    jobs had its id.
     """
     ids = ", ".join({measurements.literal(jobs.plain(each.name)) for each in kept})
     rows = opened.sql(
@@ -107,7 +107,7 @@ def present(opened: store.Store, kept: list[Kept]) -> list[str]:
     return found
 
 
-AXES = "axes_json"  # column of what `isthmus noise` writes: with CASE and the unit it makes the key of a series
+AXES = "axes_json"  # column of the output of `isthmus noise`; with CASE and the unit it is the key of a series
 
 
 def _deviation(value) -> float:
@@ -117,20 +117,20 @@ def _deviation(value) -> float:
 
 
 def _key(entry) -> tuple:
-    """The key of a series."""
+    """Returns the key of a series."""
     return tuple(entry[AXES if name == "axes" else name] for name in measurements.SERIES)
 
 
 class Noise(NamedTuple):
-    """What an earlier history says of noise, by series."""
+    """Noise of an earlier history, by series."""
 
     between: dict[tuple, float]  # standard deviations between jobs
-    boots: dict[tuple, Boots]  # how far boots differ, where several were seen on a node
+    boots: dict[tuple, Boots]  # spread between boots, where several were seen on a node
     worst: dict[tuple, float]  # `between` of the noisiest place
 
 
 def load_noise(path) -> Noise:
-    """Noise of a file that `isthmus noise -o FILE.json` wrote. Raises Error."""
+    """Loads noise from a file that `isthmus noise -o FILE.json` wrote. Raises Error for any other."""
     try:
         entries = inputs.json_of(inputs.read_small(path, _MOST))
         if not (isinstance(entries, list) and entries):

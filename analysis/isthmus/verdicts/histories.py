@@ -1,4 +1,4 @@
-"""Histories that `isthmus drift` watches: each series in each place, and means of what hangs together."""
+"""Histories that `isthmus drift` watches: each series at each place, and means of related series."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from isthmus.groups import grouped
 from isthmus.statistics import change_points, series
 from isthmus.statistics.change_points import FEWEST, QUIET, Size, allowance, autocorrelation
 
-FLOOR = 0.01  # a smaller change is of no interest, and no job that is off by less is an outlier
+FLOOR = 0.01  # smaller changes are of no interest, and a job that is off by less is no outlier
 
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """Jobs from `start` to before `end` (None: the last), changed at `place`: a step, or where a creep begins."""
+    """Jobs from `start` to before `end` (None: to the last), with a step at `place` or a creep from there on."""
 
     start: datetime.datetime
     place: datetime.datetime
@@ -29,7 +29,7 @@ class Stretch:
 
 @dataclasses.dataclass
 class History:
-    """Jobs of one series in one place, in the order of time; of several series, means of what is comparable."""
+    """Jobs of one series at one place, ordered by time; or means of several series, scaled to be comparable."""
 
     label: str
     node: str
@@ -37,13 +37,13 @@ class History:
     jobs: list[str]
     times: list
     values: np.ndarray
-    sign: int  # 1 where higher is better, -1 where lower is; 0 where neither is
+    sign: int  # 1 where higher is better, -1 where lower is, 0 where neither is
     ratio: bool
     parts: list[History] = dataclasses.field(default_factory=list)
     alike: float = 0.0
-    variance: float = 0.0  # of a mean of several, in variances of one
-    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case, where it is of one
-    added: float = 0.0  # standard deviation of noise that `watched` has beyond `values`
+    variance: float = 0.0  # variance of a mean of several series, in variances of one
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case of a single series
+    added: float = 0.0  # standard deviation of the noise that `watched` adds to `values`
 
     @property
     def quiet(self) -> float:
@@ -51,14 +51,14 @@ class History:
 
     @property
     def watched(self) -> np.ndarray:
-        """Values as they are searched; the noise is the same each time, and for the same jobs of a longer history."""
+        """Values searched for changes. Noise is seeded, so a longer history adds the same to the same jobs."""
         if not self.added:
             return self.values
         return self.values + self.added * np.random.default_rng(0).standard_normal(len(self.values))
 
     @functools.cached_property
     def outliers(self) -> np.ndarray:
-        """Which jobs are far from their neighbours, and are set aside."""
+        """Mask of the jobs that are far from their neighbours and are set aside."""
         least = 0.0 if self.parts else math.log1p(FLOOR) if self.ratio else FLOOR * float(np.abs(self.values).max())
         return change_points.outliers(self.watched, least, self.quiet)
 
@@ -68,7 +68,7 @@ class History:
 
     @functools.cached_property
     def days(self) -> np.ndarray:
-        """Times of the jobs in days since the first."""
+        """Times of the jobs, in days since the first."""
         return np.array([(time - self.times[0]).total_seconds() / 86400 for time in self.times])
 
     @property
@@ -79,7 +79,7 @@ class History:
         return autocorrelation(self.z[self.kept])
 
     def size(self, of: Stretch) -> Size:
-        """How far the level moved; of several series the median of them, each as a share by which it got better."""
+        """Returns how far the level moved; for several series the median share by which they improved."""
         if not self.parts:
             return self._scaled(self._shift(of))
         parts = [size for part in self.parts if math.isfinite(size := part.better(of))]
@@ -91,7 +91,7 @@ class History:
         return Size(estimate, *ends)
 
     def moved_as_one(self, of: Stretch) -> bool:
-        """Whether three of four of its series moved the same way, by a third of what a quarter of them did or more."""
+        """Returns whether three in four series moved the same way, by at least a third of their upper quartile."""
         parts = np.array([size for part in self.parts if math.isfinite(size := part.better(of))])
         if not len(parts):
             return True
@@ -99,7 +99,7 @@ class History:
         return bool(np.mean(sizes > np.quantile(sizes, 0.75, method="higher") / 3) >= 0.75)
 
     def better(self, of: Stretch) -> float:
-        """By what share it got better."""
+        """Returns the share by which it improved."""
         size = self.size(of).estimate if self.parts else self._scaled(self._shift(of, quick=True)).estimate
         return size if self.sign >= 0 else 1 / (1 + size) - 1
 
@@ -109,7 +109,7 @@ class History:
         return Size(*(math.expm1(min(end, 700)) for end in (shift.estimate, shift.low, shift.high)))
 
     def _shift(self, of: Stretch, *, quick: bool = False) -> Size:
-        """The same in the unit of `values`; `quick` without an interval."""
+        """Returns how far the level moved, in the unit of `values`; `quick` leaves out the interval."""
         inside = [i for i in self.kept if of.start <= self.times[i] and (of.end is None or self.times[i] < of.end)]
         if not any(self.times[i] >= of.place for i in inside):  # a collapse in the last jobs
             inside += [i for i in np.flatnonzero(self.outliers) if self.times[i] >= of.place]
@@ -146,7 +146,7 @@ def of_series(every: list[series.Series]) -> list[History]:
 
 
 def _mean_of_jobs(parts: list[History], label: str, node: str) -> History | None:
-    """Series of one node together: each job's mean, of jobs that have half of the series at least."""
+    """Averages the series of one node by job, over jobs that have at least half of the series."""
     values = grouped(
         ((time, job), part.sign * z) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
     )
@@ -160,7 +160,7 @@ def _mean_of_jobs(parts: list[History], label: str, node: str) -> History | None
 
 
 def _mean_of_turns(parts: list[History], label: str) -> History | None:
-    """Histories of several nodes together: means over stretches of time in which each node has about one job."""
+    """Averages histories of several nodes over stretches of time in which each node has about one job."""
     turns = int(np.median([len(part.jobs) for part in parts]))
     every = sorted(
         (time, job, part.sign * float(z)) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
@@ -176,13 +176,13 @@ def _together(kept: list[tuple], parts: list[History], label: str, node: str) ->
     if len(kept) <= FEWEST:
         return None
     means = np.array([np.mean(those) for *_, those in kept])
-    scale = change_points.noise(means, 1e-3)  # at least this share of a standard deviation of one series
+    scale = change_points.noise(means, 1e-3)  # 1e-3: the least, as a share of one series' standard deviation
     jobs, times = [job for _, job, _ in kept], [time for time, *_ in kept]
     return History(label, node, "", jobs, times, means / scale, 1, False, parts, variance=float(np.var(means)))
 
 
 def pooled(single: list[History]) -> list[History]:
-    """What is watched beside each series: each node over its series, each series over its nodes, and all of it."""
+    """Returns the means watched next to single series: each node's, each series' over nodes, and the mean of all."""
     judged = [history for history in single if history.sign]
     nodes = grouped((history.node, history) for history in judged)
     labels = grouped((history.label, history) for history in judged)
@@ -196,9 +196,9 @@ def pooled(single: list[History]) -> list[History]:
 
 
 def allow(single: list[History], pooled: list[History]) -> None:
-    """Sets how alike neighbouring jobs are taken to be: what all series say, and each where they differ.
+    """Sets the assumed correlation of neighbouring jobs: the median over all series, adjusted for each that differs.
 
-    Series that go up and down together say it only once: the spread of their mean says how many they count as.
+    Series that move together count as fewer; the variance of their mean says how many they are worth.
     """
     measured = np.array([history.autocorrelation() for history in single])
     jobs = np.array([len(history.jobs) for history in single], float)
@@ -218,6 +218,6 @@ def allow(single: list[History], pooled: list[History]) -> None:
 
 
 def _independent(history: History) -> float:
-    """How many independent series a mean of several is worth."""
+    """Returns the number of independent series that a mean of several is worth."""
     own = float(np.mean([np.var(part.z) for part in history.parts]))
     return max(1.0, min(len(history.parts), own / max(history.variance, 1e-9)))

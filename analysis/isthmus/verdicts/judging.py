@@ -1,4 +1,4 @@
-"""One series compared: its interval, its margin, its verdict and what more would decide; then all of them as one."""
+"""Judgement of one series: its interval, margin, verdict and what would decide it; and the outcome of all of them."""
 
 from __future__ import annotations
 
@@ -12,49 +12,50 @@ import numpy as np
 from isthmus import exits, spelling
 from isthmus.statistics import clusters, design, rank_test, series
 
-FLOOR = 0.01  # a smaller change than 1% is of no interest, however sure
-DELTA = 2.25  # standard deviations between jobs of an earlier A/A run: 8 jobs a side show that a change is smaller
-GUARD = 8.0  # standard errors that a change must have where the order of jobs may matter and cannot be tested
+FLOOR = 0.01  # smallest change of interest, as a share, however sure it is
+# Margin in standard deviations between jobs of an earlier A/A run; 8 jobs a side can show that a change is smaller.
+DELTA = 2.25
+GUARD = 8.0  # standard errors a change must have where the order of jobs may matter but cannot be tested
 GUARD_UNITS = 8  # units a side below which no number of standard errors is enough there
-TAILS = 2  # degrees of freedom, at most, of the tails that boots are taken to have: few boots do not show theirs
-CEILING = 0.05  # a change of 5% is of interest, however noisy the metric
-# "changed" is beyond the margin, of a metric of which neither direction is better; "new" is no verdict: only B has it.
+TAILS = 2  # most degrees of freedom assumed for how much boots differ: few boots do not show the tails
+CEILING = 0.05  # largest margin: a change of 5% is of interest, however noisy the metric
+# "changed": beyond the margin, for a metric without a better direction. "new": only B has it, so it is no verdict.
 VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
 
 
 @dataclasses.dataclass
 class Part:
-    """A place, or some jobs, that changed by itself."""
+    """A place, or some jobs, that changed differently from the others."""
 
     where: str  # "n3", "GPU-1 of n3", "3 of 8 jobs"
-    estimate: float  # how much more than the others, as Result.estimate
+    estimate: float  # change relative to the others', in the unit of Result.estimate
     low: float | None  # None for jobs
     high: float | None
     p: float  # corrected for the number of places
-    own: float = 0.0  # how much it changed itself
+    own: float = 0.0  # its own change
     q: float = 1.0
-    enough: bool = False  # far enough beyond the margin, where q is sure, too
+    enough: bool = False  # true if it is far enough beyond the margin to count once q is sure
     sure: bool = False
 
 
 @dataclasses.dataclass
 class Clusters:
-    """What jobs share: nights, restarts or rounds of all nodes; how many a side has, and how far their means differ."""
+    """Clusters that jobs share (nights, restarts or rounds of all nodes), with their number by side and spread."""
 
     name: str
     sizes: tuple[int, int]
-    spread: float
+    spread: float  # standard deviation of their means
 
 
 @dataclasses.dataclass
 class Result:
-    """What one series came to."""
+    """Comparison of one series."""
 
     label: str
     verdict: str
     unit: str = ""
-    better: str | None = None  # higher or lower; None where neither is
-    ratio: bool = True  # estimate and interval are factors - 1; else differences in `unit`
+    better: str | None = None  # "higher" or "lower"; None where neither is
+    ratio: bool = True  # true if estimate and interval are factors - 1; false if they are differences in `unit`
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
@@ -62,46 +63,46 @@ class Result:
     q: float | None = None
     delta: float | None = None  # the margin
     jobs: tuple[int, int] = (0, 0)
-    unit_compared: str = "job"  # or boot, or node
+    unit_compared: str = "job"  # "job", "boot" or "node"
     units: tuple[int, int] = (0, 0)
     strata: int = 0
     paired: str = ""
     medians: tuple[float | None, float | None] = (None, None)
-    barred: str = ""  # why there can be no verdict whatever the interval
-    reason: str = ""  # of inconclusive
-    more: int | None = None  # units a side
-    more_of: str = ""  # the unit that more is of
-    advice: str = ""  # what would decide, or that nothing of the kind does
+    barred: str = ""  # reason that rules out any verdict, whatever the interval
+    reason: str = ""  # reason for an inconclusive verdict
+    more: int | None = None  # further units a side that would decide it
+    more_of: str = ""  # unit that `more` counts
+    advice: str = ""  # advice on what would decide it, or that nothing does
     note: str = ""
-    clusters: Clusters | None = None  # what jobs share, where that makes the interval or p as wide as they are
-    t: float | None = None  # standard errors, the fewest of those of jobs and of clusters
-    guard: str = ""  # why only a change of GUARD standard errors counts
+    clusters: Clusters | None = None  # the clusters of jobs that widened the interval or p
+    t: float | None = None  # size of the change in standard errors, the smaller of those by unit and by cluster
+    guard: str = ""  # reason for counting only a change of GUARD standard errors
     parts: list[Part] = dataclasses.field(default_factory=list)
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
     def bears_out(self, change: float) -> bool:
-        """Whether a change goes the way of the verdict; of a verdict without a direction all do."""
+        """Returns whether a change has the verdict's direction; true for a verdict without one."""
         if self.better is None or self.verdict not in ("regressed", "improved"):
             return True
         return is_worse(change, self.better) == (self.verdict == "regressed")
 
 
 def is_worse(change: float, better: str | None) -> bool:
-    """Whether a change is to the worse, where `better` says which way is better, higher or lower."""
+    """Returns whether a change is for the worse, where `better` is "higher", "lower" or None."""
     return better is not None and change != 0 and (change > 0) == (better == "lower")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a comparison came to, and what else changed."""
+    """Outcome of a comparison, and what else changed between the sides."""
 
     results: list[Result]
     differences: dict[str, tuple[list[str], list[str]]]
     notes: list[str]
     jobs: tuple[int, int]
-    margin: str = ""  # in words
-    order: rank_test.Order | None = None  # None where the order was drawn at random, so that it cannot matter
-    absent: int = 0  # files that could not be read, and jobs of a baseline that are gone
+    margin: str = ""  # description
+    order: rank_test.Order | None = None  # None where the order was drawn at random and so cannot matter
+    absent: int = 0  # number of unreadable files, of entries in `gone`, and of missing baseline jobs
     gone: list[str] = dataclasses.field(default_factory=list)  # nodes, GPUs and jobs that B lacks, in words
 
     def count(self, verdict: str) -> int:
@@ -109,7 +110,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """All results as one; what was found weighs more than what is not known. Nothing compared is nothing known."""
+        """Verdict over all results: findings outweigh unknowns, and a comparison of nothing is inconclusive."""
         for verdict in ("regressed", "inconclusive", "changed", "improved", "changed-but-small"):
             if self.count(verdict):
                 return "inconclusive" if self.absent and verdict != "regressed" else verdict
@@ -131,23 +132,23 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Boots:
-    """How far boots of a node differ, from an earlier history."""
+    """Spread between boots of a node, from an earlier history."""
 
-    spread: float  # standard deviation of the means of a boot's jobs
+    spread: float  # standard deviation between boots of the means of their jobs
     freedom: int
 
 
 def margin(noise: float | None, floor: float = FLOOR) -> float:
-    """What change is of no interest: from the noise of an earlier A/A run where there is one, never of these jobs."""
+    """Returns the largest change of no interest, from the noise of an earlier A/A run; never from the compared jobs."""
     wanted = DELTA * noise if noise is not None and math.isfinite(noise) else floor
     return min(max(floor, wanted), floor / FLOOR * CEILING)
 
 
 def judge(result: Result, better: str | None) -> str:
-    """The verdict from the interval, p and q; sets the reason of an inconclusive one.
+    """Returns the verdict from the interval, p and q; sets the reason of an inconclusive one.
 
-    A change is reported when the interval lies beyond the margin and p and q are sure of it. One within the margin is
-    reported as small when p and q are sure of it and the interval excludes zero; else it is equivalent.
+    A change is reported when the interval is beyond the margin and p and q are significant. An interval within the
+    margin is "changed-but-small" when p and q are significant and it excludes zero; otherwise it is "equivalent".
     """
     assert result.estimate is not None and result.low is not None and result.high is not None
     assert result.p is not None and result.q is not None and result.delta is not None
@@ -181,15 +182,15 @@ def logs_of(values: np.ndarray, ratio: bool) -> np.ndarray:
 def _widened(
     each: series.Series, values, known: Boots, apart: design.Design
 ) -> tuple[rank_test.Comparison, design.Design]:
-    """Jobs compared as if boots did not differ, then the interval and p widened by how far boots are known to.
+    """Compares jobs as if boots did not differ, then widens the interval and p by how much boots are known to differ.
 
-    `apart` is the design in which they do.
+    `apart` is the design that treats boots as different.
     """
     plan = design.of(each.of("A"), each.of("B"), boots=False)
     found = rank_test.compare(plan.pairs(*values), 2 * rank_test.BOUND - 1)
     counts = [len({*series.components([job.boots for job in each.of(side)])}) for side in ("A", "B")]
     for level in apart.levels:
-        if level.name == "restarts":  # of all nodes at once: they count once
+        if level.name == "restarts":  # restarts of all nodes at once count once
             counts = list(level.sizes)
     error = max(known.spread * math.sqrt(sum(1 / count for count in counts)), 1e-12)
     freedom = min(known.freedom, TAILS)
@@ -199,7 +200,7 @@ def _widened(
 
 
 def _paired(each: series.Series, values, turns: dict[str, tuple]) -> np.ndarray:
-    """B less A of each pair of turns of which both jobs are there."""
+    """Returns B - A for each pair of turns whose two jobs are both present."""
     sides = []
     for side, those in zip(("A", "B"), values):
         sides.append({turns[job.name]: value for job, value in zip(each.of(side), those) if job.name in turns})
@@ -207,7 +208,7 @@ def _paired(each: series.Series, values, turns: dict[str, tuple]) -> np.ndarray:
 
 
 def _reason(plan: design.Design) -> tuple[str, int | None]:
-    """Why units as few as these can show no change at all, and how many more a side could; or nothing."""
+    """Explains why these few units cannot show any change, and how many more a side could; ("", None) if they can."""
     if rank_test.smallest_p(plan.sizes) <= rank_test.ALPHA:
         return "", None
     strata = len(plan.strata)
@@ -224,7 +225,10 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
 def _held_to_clusters(
     plan: design.Design, values, found: rank_test.Comparison
 ) -> tuple[rank_test.Comparison, Clusters | None, str]:
-    """The comparison with p and interval as wide as clusters of jobs make them; these; and why it is barred."""
+    """Widens a comparison to what clusters of jobs allow.
+
+    Returns the comparison, the last level of clusters that widened it, and why it is not identifiable, if so.
+    """
     together, widest, barred = np.concatenate(values), None, ""
     for level in plan.levels:
         of_level = clusters.compare(level, together)
@@ -242,7 +246,7 @@ def _held_to_clusters(
 
 
 def _distance(plan: design.Design, values) -> float:
-    """Standard errors of the change, the fewest of those of units and of clusters."""
+    """Returns the size of the change in standard errors, the smallest over units and clusters."""
     found = [float(rank_test.distance(plan.pairs(*values)))]
     for level in plan.levels:
         if (of_level := clusters.compare(level, np.concatenate(values))) is not None:
@@ -252,7 +256,7 @@ def _distance(plan: design.Design, values) -> float:
 
 @dataclasses.dataclass
 class _Found:
-    """One comparison, by whatever can be told apart."""
+    """One comparison, made with the finest units that the records identify."""
 
     comparison: rank_test.Comparison
     plan: design.Design
@@ -290,10 +294,10 @@ def compare(
     noise: float | None = None, boots: Boots | None = None, floor: float = FLOOR,
     turns: dict[str, tuple] | None = None,
 ) -> Result:  # fmt: skip
-    """Compares sides A and B of a series; q, and with it the verdict, wait for the other series.
+    """Compares sides A and B of a series; q and the verdict are set later, once all series are known.
 
-    `delta` is the margin; without it `noise`, the standard deviation between jobs of an earlier history, gives it.
-    `turns` names the pair of each job, where chance drew which job of a pair is on which side: see _paired().
+    `delta` is the margin. Without it, the margin comes from `noise`, the standard deviation between jobs of an earlier
+    history. `turns` gives the pair of each job where chance assigned the jobs of a pair to sides: see _paired().
     """
     values = [each.all(side) for side in ("A", "B")]
     ratio = series.has_ratios(each, ("A", "B"))
@@ -340,16 +344,16 @@ def _left_out(each: series.Series, plan: design.Design, pairs: int) -> str:
 
 
 def run_more(number: int, unit: str) -> str:
-    """What to run so many more of, such that it can be counted and run."""
+    """Returns advice to run `number` more units, worded as something that a person can run."""
     if unit == "pair":
         return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
     return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
 
 
 def advise(result: Result, sigma: float, metrics: int) -> None:
-    """Sets how many more units a side would decide a series as it was seen, or says that no number of them does.
+    """Sets how many more units a side would decide a series, or says that no number of them would.
 
-    `sigma` is the standard deviation between jobs, as logarithms where the result is a ratio.
+    `sigma` is the standard deviation between jobs, of logarithms where the result is a ratio.
     """
     assert result.delta is not None and result.estimate is not None
     result.more_of = result.unit_compared
@@ -371,9 +375,9 @@ def advise(result: Result, sigma: float, metrics: int) -> None:
 
 
 def _needed(step: float, margin: float, sigma: float, result: Result, metrics: int) -> int | None:
-    """Units a side, over all strata, that find a change like the one seen, or show that it is within the margin.
+    """Returns the units a side, over all strata, that would find the change seen, or show that it is within the margin.
 
-    None where more than rank_test.MOST would be needed.
+    None where that takes more than rank_test.MOST.
     """
     beyond = step > 1.1 * margin
     among = metrics if (result.q or 0) > rank_test.SESSION else 1
@@ -391,7 +395,7 @@ def _needed(step: float, margin: float, sigma: float, result: Result, metrics: i
 
 
 def _no_number(result: Result, sigma: float) -> str:
-    """Why no number of jobs that can be run decides a series."""
+    """Explains why no feasible number of jobs decides a series."""
     assert result.estimate is not None and result.delta is not None
     unit = f"{result.more_of}s"
     if abs(abs(result.estimate) - result.delta) <= 0.2 * result.delta:

@@ -1,7 +1,7 @@
-"""What nodes and GPUs lose: samples that are spoilt there, while those of their equals are valid.
+"""Losses of nodes and GPUs: samples that are invalid there while those of their equals are valid.
 
-Losses are counted by node and by GPU, each in its median job: where each job has one GPU, those of one of four are in
-no median of the node. A GPU whose every sample is spoilt is named however few jobs it had.
+Losses are counted by node and by GPU, each in its median job. Where each job has one GPU, the losses of one GPU of four
+are in no median of the node. A GPU whose every sample is invalid is named however few jobs it had.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from isthmus.statistics import parts, rank_test
 from isthmus.verdicts import absent
 from isthmus.verdicts.absent import Place
 
-SPOILT = 0.10  # of a place's samples, beyond what its equals lose
+SPOILT = 0.10  # share of a place's samples, beyond what its equals lose
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Samples that a job has of some GPUs of a node, which ran together."""
+    """Samples that a job has from GPUs of a node that ran together."""
 
     node: str
     gpus: str
     job: str
     bad: float
     samples: float
-    codes: list[str]  # of warnings on records with samples that are not valid
+    codes: list[str]  # codes of warnings on records with invalid samples
 
     @property
     def names(self) -> set[str]:
@@ -38,18 +38,18 @@ class _Part:
 
 @dataclasses.dataclass
 class Loss:
-    """What a node or GPU loses, as shares of its samples."""
+    """Loss of a node or GPU, as a share of its samples."""
 
     place: Place
-    share: float  # in its median job
-    usual: float  # of its equals
+    share: float  # share in its median job
+    usual: float  # median share of its equals
     jobs: int
     codes: list[str]
-    by_chance: bool  # equals of which so many jobs lose it have such a place in one fleet of twenty
+    by_chance: bool  # true if chance gives one fleet in twenty such a place, at its equals' rate
 
 
 def found(opened: store.Store, equal: tuple[str, ...]) -> list[Loss]:
-    """Nodes, and GPUs of them, that lose more than their equals: those with the same values of columns `equal`."""
+    """Returns nodes and their GPUs that lose more than their equals, which have the same values of columns `equal`."""
     rows = opened.sql(
         f"SELECT {', '.join(equal)}, node, coalesce(gpus, ''), job, "
         "sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END), sum(n_samples), "
@@ -62,7 +62,7 @@ def found(opened: store.Store, equal: tuple[str, ...]) -> list[Loss]:
 
 
 def _among(every: list[_Part]) -> list[Loss]:
-    """Of equals: nodes that lose more than the others, else those of their GPUs that do."""
+    """Returns the losses among equals: nodes that lose more than the others, otherwise their GPUs that do."""
     of_places = grouped((place, each) for each in every for place in absent.places(each.node, each.gpus))
     lost = _beyond(of_places, [place for place in of_places if not place[1]])
     lost |= _beyond(of_places, [place for place in of_places if place[1]])
@@ -75,9 +75,10 @@ def _by_job(of_place: Iterable[_Part]) -> list[float]:
 
 
 def _beyond(of_places: dict[Place, list[_Part]], level: list[Place]) -> dict[Place, Loss]:
-    """Nodes, or GPUs, that lose more than the others of them, and GPUs by more than chance or everything.
+    """Returns the nodes, or the GPUs, of one level that lose more than the others.
 
-    What GPUs lose only in company of one that loses more is not theirs, where they ran without it, too.
+    A GPU must lose more than chance explains, or everything. Losses of a GPU do not count where they happen only in
+    jobs with another GPU that loses more, provided that it ran without that one.
     """
     shares = {place: _by_job(of_places[place]) for place in level}
     usual = float(np.median([np.median(each) for each in shares.values()])) if shares else 0.0
@@ -113,7 +114,7 @@ class Case:
     spoilt: dict[Place, set[str]] = dataclasses.field(default_factory=dict)
 
     def spoilt_by_chance(self, place: Place, cases: int) -> bool:
-        """Whether equals of which so many jobs are spoilt have such a place in one of twenty sessions of `cases`."""
+        """Returns whether chance gives one session in twenty, of `cases` cases, a place with this many invalid jobs."""
         level = [each for each in self.ran if bool(each[1]) == bool(place[1])]
         few, of = (
             (sum(len(jobs.get(each, ())) for each in level if each != place), len(jobs.get(place, ())))
@@ -123,7 +124,7 @@ class Case:
 
 
 def of_cases(opened: store.Store, equal: tuple[str, ...], case: list[str], failed: str) -> dict[tuple, dict]:
-    """Cases that failed or were spoilt anywhere: by equals, and by the values of columns `case`; `failed` is SQL."""
+    """Returns cases that failed or were invalid anywhere, by equals, then by columns `case`; `failed` is SQL."""
     columns = ", ".join(f'"{name}"' for name in case)
     rows = opened.sql(
         f"SELECT * FROM (SELECT {', '.join(equal)}, node, coalesce(gpus, '') AS gpus, job, "
@@ -143,9 +144,10 @@ def of_cases(opened: store.Store, equal: tuple[str, ...], case: list[str], faile
 
 
 def explained(cases: dict[tuple, Case], named: set[Place]) -> dict[tuple, dict[Place, set[str]]]:
-    """By case, jobs of places without a figure that need no further word.
+    """Returns, by case, the jobs of places without a figure that need no further explanation.
 
-    They failed, which is said of the node; or they are spoilt, at a place in `named` or no more often than by chance.
+    Either they failed, which is reported for the node, or they are invalid at a place in `named` or no more often than
+    by chance.
     """
     with_spoilt = sum(bool(each.spoilt) for each in cases.values())
     result: dict[tuple, dict[Place, set[str]]] = {}

@@ -1,14 +1,13 @@
-"""One summary of a night for other programs, from the reports of its ReFrame sessions: JSON, JUnit, or both.
+"""Summarises a night for other programs, from the reports of its ReFrame sessions: JSON, JUnit, or both.
 
 Reports are what ReFrame writes (--report-file, or reports/run-report-N.json); `scripts/run-checks --summary FOLDER`
-does both. Each check has its verdict and reason, its figures with what they were held to, what it ran with, whom to
-ask, and the paths of its records. A night is red where a check failed or was given up, where it ended in a way that is
-not known here, where a record that a report names is gone, where a session was told not to judge, and where nothing
-was measured: where no check of a session passed and left a figure, as in a dry run. A check that a session of a given
---duration interrupted is neither red nor green if an earlier pass measured it; one that no pass measured makes the
-night red.
+does both. Each check has its verdict and reason, its figures with their references, what it ran with, whom to ask, and
+the paths of its records. A night is red for any of these reasons: a check failed, was given up or ended in a way
+unknown here; a record that a report names is gone; a session was told not to judge; or a session measured nothing,
+because none of its checks passed with a figure, as in a dry run. A check that a session of a given --duration
+interrupted is neither red nor green if an earlier pass measured it; one that no pass measured makes the night red.
 
-exit codes: 0 the night is green; 1 it is red; 2 bad input, as a file that is no report
+exit codes: 0 the night is green; 1 it is red; 2 bad input, such as a file that is no report
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from isthmus.groups import grouped
 from isthmus.tables import output
 
 SCHEMA = "isthmus.night/1"
-#: ReFrame's words for how a check ended, by what they mean for a night; every other word is red.
+#: ReFrame's results of a check by what they mean for a night; every other result is red.
 GREEN, SKIPPED = ("pass", "xfail"), ("skip",)
-#: Our word for a case that was still running when a session of a given --duration ended, as was asked for.
+#: Result of a case that was still running when a session ended after its --duration, as requested.
 INTERRUPTED = "interrupted"
 GONE = "gone"  # a record that is not there, or has nothing in it
 _MOST_OF_REPORT = 256 * inputs.MIB  # about 10 KiB a case
-_SESSION_ENDED = "RunSessionTimeout"  # what ReFrame's reason for its "abort" names
-#: What a check ran with, as its variables in a report are called.
+_SESSION_ENDED = "RunSessionTimeout"  # part of ReFrame's reason for an "abort"
+#: Variables in a report that describe what a check ran with.
 RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "run_id")
 
 
@@ -63,7 +62,7 @@ def run(arguments) -> int:
 
 
 def _sessions(paths) -> list[dict]:
-    """The reports, each session once. Raises Error where two of one session differ."""
+    """Loads the reports, each session once. Raises Error where two reports of one session differ."""
     found: dict[str, tuple] = {}
     for path in paths:
         report = load(path)
@@ -77,7 +76,7 @@ def _sessions(paths) -> list[dict]:
 
 
 def load(path) -> dict:
-    """One report of ReFrame. Raises Error, with the path, for any other file."""
+    """Loads one report of ReFrame. Raises Error, with the path, for any other file."""
     try:
         report = inputs.json_of(inputs.read_small(path, _MOST_OF_REPORT))
         cases = [case for run in report["runs"] for case in run["testcases"]]
@@ -96,14 +95,14 @@ def load(path) -> dict:
 
 
 def _result(case: dict) -> str:
-    """ReFrame's word for how a case ended, or INTERRUPTED."""
+    """Returns ReFrame's result of a case, or INTERRUPTED."""
     if case["result"] == "abort" and _SESSION_ENDED in str(case.get("fail_reason")):
         return INTERRUPTED
     return case["result"]
 
 
 def summarise(reports: list[dict]) -> dict:
-    """The night of these sessions: verdict, why, sessions, and checks with the red ones first."""
+    """Summarises the night of these sessions: verdict, why, counts, sessions, and checks with the red ones first."""
     sessions, checks, named = [], [], []
     for report in reports:
         info = report["session_info"]
@@ -138,7 +137,7 @@ def _is_red(case: dict) -> bool:
 
 
 def _is_unmeasured(check: dict) -> bool:
-    """Whether a check passed and left no figure: in a dry run, or where nothing was judged."""
+    """Returns whether a check passed without a figure: in a dry run, or where nothing was judged."""
     return check["result"] in GREEN and not check["figures"]
 
 
@@ -154,7 +153,7 @@ def _why_green(counts: dict, checks: list[dict]) -> str:
 
 
 def _option(report: dict, name: str) -> str:
-    """What an option of ReFrame's command line was given last, as argparse reads it: --x=1, --x 1, or abbreviated."""
+    """Returns the last value of an option in ReFrame's command line, as --x=1, --x 1 or abbreviated like argparse."""
     given = ""
     words = shlex.split(str(report["session_info"].get("cmdline") or ""))
     for word, following in zip(words, [*words[1:], ""]):
@@ -169,10 +168,10 @@ def _case_name(case: dict) -> tuple[str, ...]:
 
 
 def _only_last_try_counts(report: dict) -> bool:
-    """Whether all later runs are tries of what had failed (--max-retries), of which ReFrame judges the last one alone.
+    """Returns whether all later runs are retries of failures (--max-retries), so that ReFrame judges only the last one.
 
-    ReFrame judges every run of a session that repeats everything (--reruns, --duration), its tries included. Options
-    may also come from its configuration (--mode), so each run is looked at: a try has nothing but what failed before.
+    ReFrame judges every run of a session that repeats everything (--reruns, --duration), retries included. Options may
+    also come from its configuration (--mode), so the runs are checked: a retry contains only what failed before.
     """
     tries, repeated, lasts = (_option(report, f"--{name}") for name in ("max-retries", "reruns", "duration"))
     if not tries or lasts or repeated.strip() not in ("", "0"):
@@ -186,9 +185,9 @@ def _only_last_try_counts(report: dict) -> bool:
 
 
 def _cases_that_count(report: dict) -> list[dict]:
-    """Each case as its last try left it, or every case of every run: see _only_last_try_counts().
+    """Returns each case as its last try left it, or every case of every run: see _only_last_try_counts().
 
-    Of builds only the red ones: what a build is good for, its checks say.
+    Builds are left out unless they are red, because their checks show what they are good for.
     """
     only_last = _only_last_try_counts(report)
     last = {}
@@ -227,10 +226,8 @@ def _check(case: dict, session: str | None) -> dict:
 
 
 def _state_of(path: str) -> str:
-    """Why a record file cannot be there as it was kept: GONE, or the reason why nobody can look; else empty.
-
-    An empty file is gone, since a full disk leaves one.
-    """
+    """Returns GONE for a record file that is not there or is empty, as a full disk leaves it, and the system's reason
+    for one that cannot be looked at; else an empty text."""
     try:
         return "" if os.stat(path).st_size > 0 else GONE
     except (FileNotFoundError, NotADirectoryError):
@@ -240,18 +237,18 @@ def _state_of(path: str) -> str:
 
 
 def _reason(case: dict) -> str | None:
-    """In ReFrame's words, without its name of the phase."""
+    """Returns ReFrame's reason, without its name of the phase."""
     reason = case.get("fail_reason") or case.get("skip_reason")
     return spelling.printable(str(reason).removeprefix("sanity error: ")) if reason else None
 
 
 def _why(check: dict) -> str:
-    """Why it ended so, as well as the report says it."""
+    """Explains the result as well as the report does."""
     return check["reason"] or check["phase"] or check["result"] or "the report says no result"
 
 
 def _figures(values: dict) -> dict:
-    """What ReFrame kept of each performance variable: [value, reference, lower, upper, unit, result…]."""
+    """Returns figures by name, from ReFrame's [value, reference, lower, upper, unit, result…] by variable."""
     found = {}
     for name, entry in values.items():
         value, reference, lower, upper, unit = entry[:5]
@@ -263,7 +260,7 @@ def _figures(values: dict) -> dict:
 
 
 def _why_red(checks: list[dict], red: int) -> str:
-    """Why checks make the night red, in half a sentence; empty where none does."""
+    """Explains in half a sentence why checks make the night red; empty where none does."""
     if red:
         first = checks[0]
         return f"{red} of {len(checks)} checks are red, the first is {first['name']}: {_why(first)}"
@@ -276,13 +273,13 @@ def _why_red(checks: list[dict], red: int) -> str:
 
 
 def _session_name(info: dict) -> str:
-    """What a reader knows a session by: when it began and its command line, as far as its report says."""
+    """Describes a session by when it began and its command line, as far as the report has them."""
     said = [str(info[key]) for key in ("time_start", "cmdline") if info.get(key)]
     return spelling.printable(spelling.shorten(", ".join(said) or str(info.get("uuid")), 120))
 
 
 def _why_unjudged(sessions: list[tuple[str, list[dict]]]) -> str:
-    """Why the night is red where a session was told not to judge what it measured; else empty."""
+    """Explains that the night is red because a session was told not to judge; empty otherwise."""
     for name, checks in sessions:
         for check in checks:
             if check["unjudged"]:
@@ -291,7 +288,7 @@ def _why_unjudged(sessions: list[tuple[str, list[dict]]]) -> str:
 
 
 def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
-    """Why the night is red where no check of a session measured anything, whatever others did; else empty."""
+    """Explains that the night is red because a session measured nothing, whatever others did; empty otherwise."""
     empty = [
         (name, checks)
         for name, checks in sessions
@@ -311,7 +308,7 @@ def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
 
 
 def _why_unfinished(sessions: list[tuple[str, list[dict]]]) -> str:
-    """Why the night is red where a session ended before each of its checks had its turn; else empty."""
+    """Returns why a session that ended before each of its checks had its turn makes the night red; else an empty str."""
     for name, checks in sessions:
         done = {_place(check) for check in checks if check["result"] != INTERRUPTED}
         left = {_place(check): check["name"] for check in checks if _place(check) not in done}
@@ -325,12 +322,12 @@ def _why_unfinished(sessions: list[tuple[str, list[dict]]]) -> str:
 
 
 def _place(check: dict) -> tuple:
-    """What is the same of a check in each pass of a session."""
+    """Returns the key of a check that is the same in each pass of a session."""
     return tuple(check[key] for key in ("name", "system", "partition", "environment"))
 
 
 def junit(summary: dict) -> str:
-    """The summary as JUnit: what CI servers draw. Paths of records are properties and in the output of each test."""
+    """Returns the summary as JUnit, which CI servers display; records' paths are properties and output of each test."""
     suites = ElementTree.Element("testsuites", name="isthmus")
     by_partition = grouped((f"{check['system']}:{check['partition']}", check) for check in summary["checks"])
     for place, checks in by_partition.items():
@@ -370,5 +367,5 @@ def _add_test(suite, place: str, check: dict) -> None:
 
 
 def _text(value) -> str:
-    """XML has no control characters, nor halves of a surrogate pair."""
+    """Returns a value as text that XML allows: without control characters and halves of surrogate pairs."""
     return spelling.printable(value).encode("utf-8", "backslashreplace").decode("utf-8")

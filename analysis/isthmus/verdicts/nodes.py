@@ -1,14 +1,14 @@
-"""Nodes and GPUs that are not what their equals are, with the reason for each, and a list that a scheduler can take.
+"""Finds nodes and GPUs that differ from their equals, with the reason for each and a list that a scheduler accepts.
 
-First what needs no figures: nodes and GPUs that vanished, nodes that fail what their equals pass, whose figures are
-spoilt (throttled, a link trained down), or that lack figures or GPUs which their equals have. Then slow ones. Equal are
-those with the same CPU and GPU model in the same partition, under the same driver.
+The first reasons need no figures: nodes and GPUs that vanished, nodes that fail what their equals pass, that have
+invalid samples (throttled, a link trained down), or that lack figures or GPUs which their equals have. Slow ones
+follow. Nodes are equal if they have the same CPU and GPU model in the same partition, under the same driver.
 
-A node is slow as a whole when its mean over all series, each weighed by how much nodes differ in it, is worse than
-that of its equals by a floor (3%) and by more than chance gives to any node of one fleet in twenty. So is a GPU, held
-to the other GPUs of its node. Either may be slow in a single series, by the same measure. Where more than one in eight
-is slow, they are another kind rather than outliers, unless by 20%. Series with values at or below zero have no part in
-means; each is judged by itself, see zeros.py.
+A node is slow as a whole when its mean over all series is worse than that of its equals by a floor (3%) and by more
+than chance gives to any node of one fleet in twenty. The mean weighs each series by how little nodes differ in it. GPUs
+are judged in the same way, against the other GPUs of their node. Either may be slow in a single series, by the same
+measure. If more than one in eight is slow, they are another kind rather than outliers, unless they are slow by 20%.
+Series with values at or below zero have no part in means; each is judged alone, see zeros.py.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from isthmus.verdicts import absent, losses, surroundings, two_sides, zeros
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
-FEWEST = 4  # equals, the node itself included
+FEWEST = 4  # equals that a comparison needs, the node itself included
 KINDS = ("vanished", "failing", "spoilt", "lacking", "slow")
-QUIET = 5e-4  # noise below this share is taken as this share
+QUIET = 5e-4  # least noise, as a share
 _DRAWS = 20_000
-_STEADY = 2 / 3  # of how much worse a node is: so much worse its better jobs are, too
+_STEADY = 2 / 3  # share of a place's excess that its better jobs must show
 
 
 @dataclasses.dataclass
 class Reason:
-    """Why one node, or one GPU of it, is not what its equals are."""
+    """Reason why one node, or one GPU of it, differs from its equals."""
 
     node: str
-    kind: str  # of KINDS
+    kind: str  # one of KINDS
     words: str
     gpus: str = ""
-    worse: float = 0.0  # share, of slow ones
-    series: int = 0  # that it is about; of a single one 1
-    drain: bool = True  # else it is only named: its equals are no better
-    case: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a single series: series.Series.case
-    host: str = ""  # of a slow one: what its host is slower in, too
-    name: str = ""  # of the node, where several hosts share it
-    system: str = ""  # that it is of, where nodes of several systems have the name
+    worse: float = 0.0  # share, where it is slow
+    series: int = 0  # number of series it is about
+    drain: bool = True  # false if it is only named, because its equals are no better
+    # Value of series.Series.case, where it is about a single series.
+    case: dict[str, Any] = dataclasses.field(default_factory=dict)
+    host: str = ""  # figures in which the host of a slow node is slower
+    name: str = ""  # the node's name, where several hosts share it
+    system: str = ""  # its system, where nodes of several systems have the name
 
     @property
     def sentence(self) -> str:
@@ -65,27 +66,28 @@ class Reason:
 
 @dataclasses.dataclass
 class Found:
-    """What a fleet came to."""
+    """Results for a fleet."""
 
     reasons: list[Reason]
     nodes: int
-    compared: int  # series with as many equals as it takes
+    compared: int  # number of series with enough equals
     notes: list[str]
 
 
 # --- slow: how far is too far ---
 
 
-_WHOLE = 0.7 * rank_test.SESSION  # sessions in which chance names a healthy place by its mean over all series
+# Share of sessions in which chance may name a healthy place by its mean over all series.
+_WHOLE = 0.7 * rank_test.SESSION
 
 
 @functools.lru_cache(maxsize=64)
 def limits(count: int, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> np.ndarray:
-    """How far below the others' mean, in their standard deviations, the worst, the next … of `count` equals may be.
+    """Returns how many standard deviations below the others' mean the worst, next worst … of `count` equals may be.
 
-    One-sided, drawn for normal values, seeded; so that in a healthy fleet any limit is passed with this chance. The
-    worst may be told apart up to one in eight (Rosner, Percentage points for a generalized ESD procedure, 1983). With
-    the sizes of `groups`, values are those of from_group().
+    The limits are one-sided and simulated with a fixed seed for normal values; in a healthy fleet any of them is passed
+    with probability `permitted`. Up to one in eight can be told apart (Rosner, Percentage points for a generalized ESD
+    procedure, 1983). If the sizes of `groups` are given, values are those of from_group().
     """
     most = max(1, count // 8)
     drawn = np.random.default_rng(count).standard_normal((_DRAWS if count <= 64 else 4000, count))
@@ -103,13 +105,16 @@ def limits(count: int, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) 
 
 
 def from_group(values: np.ndarray) -> np.ndarray:
-    """How far each value of a group (last axis) is from the median of the others."""
+    """Returns the difference of each value from the median of the others in its group (last axis)."""
     others = [np.median(np.delete(values, i, axis=-1), axis=-1) for i in range(values.shape[-1])]
     return values - np.stack(others, axis=-1)
 
 
 def _distances(ordered: np.ndarray, most: int, quiet: float = 0.0) -> np.ndarray:
-    """Of the lowest values (ascending, last axis), each from the mean of all above it, in their standard deviations."""
+    """Returns how far each of the `most` lowest values (ascending, last axis) is below the mean of all above it.
+
+    The unit is the standard deviation of those above, at least `quiet`.
+    """
     left = ordered.shape[-1] - 1 - np.arange(most)
     sums, squares = (
         values.sum(axis=-1, keepdims=True) - np.cumsum(values[..., :most], axis=-1) for values in (ordered, ordered**2)
@@ -120,7 +125,7 @@ def _distances(ordered: np.ndarray, most: int, quiet: float = 0.0) -> np.ndarray
 
 
 def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> list[int]:
-    """Places of the values that are worse (lower logarithms) than their equals, by the floor and beyond chance."""
+    """Returns the indices of values (logarithms, lower is worse) below the others by the floor and beyond chance."""
     order = np.argsort(values, kind="stable")
     middle = float(np.median(values))
     ordered = values[order] - middle
@@ -131,7 +136,7 @@ def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: t
 
 
 def _grossly(values: np.ndarray, floor: float) -> list[int]:
-    """Places of values that are worse by a fifth, of which fewer than a third are: no chance, and no other kind."""
+    """Returns the indices of values worse by a fifth, if fewer than a third are: neither chance nor another kind."""
     middle = float(np.median(values))
     scale = max(1.4826 * float(np.median(np.abs(values - middle))), QUIET)
     far = np.flatnonzero(((1 - np.exp(values - middle)) >= max(GROSS, floor)) & ((middle - values) >= GROSS_Z * scale))
@@ -140,7 +145,7 @@ def _grossly(values: np.ndarray, floor: float) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def _without_lowest(count: int) -> float:
-    """What the variance of normal values without the lowest one comes to, as a share of theirs: its geometric mean."""
+    """Returns the geometric mean of the variance of normal values without the lowest, relative to all of them."""
     drawn = np.sort(np.random.default_rng(count).standard_normal((4000, min(count, 500))), axis=1)[:, 1:]
     freedom = drawn.shape[1] - 1
     mean = float(np.mean(np.log(drawn.var(axis=1, ddof=1))))
@@ -148,10 +153,10 @@ def _without_lowest(count: int) -> float:
 
 
 def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
-    """What series' variances have in common, and the degrees of freedom that knowing it is worth for one of them.
+    """Returns the variance that series have in common, and the degrees of freedom that it is worth for one of them.
 
-    Smyth, Linear models and empirical Bayes methods, 2004: the spread of log variances beyond what so many degrees of
-    freedom explain says how far series differ. The root of the trigamma function is found by bisection.
+    The method is Smyth's (Linear models and empirical Bayes methods, 2004): the spread of log variances beyond what the
+    degrees of freedom explain shows how far series differ. Bisection finds the root of the trigamma function.
     """
     if len(variances) < 3:
         return 0.0, 0.0
@@ -165,7 +170,7 @@ def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
 
 
 def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_test.SESSION) -> float:
-    """Student's t that chance passes in so large a share of sessions of so many tests (Wallace, 1959)."""
+    """Returns the Student's t that chance passes in this share of sessions with this many tests (Wallace, 1959)."""
     z = NormalDist().inv_cdf(1 - permitted / max(tests, 1))
     exponent = (z * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
     return math.sqrt(freedom * math.expm1(min(exponent, 700)))
@@ -176,27 +181,27 @@ def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_tes
 
 @dataclasses.dataclass
 class Fleet:
-    """Logarithms, higher is better, of equals: (series, places); NaN where a place has not measured a series."""
+    """Logarithms of equals' figures, higher is better, as (series, places); NaN where a place lacks a series."""
 
     places: list[tuple[str, str]]  # (node, GPUs)
     labels: list[str]
     values: np.ndarray
-    jobs: np.ndarray  # of each value
-    units: list[tuple[str, bool]]  # of each series, and whether lower is better
-    cases: list[dict[str, Any]] | None = None  # by series: series.Series.case
-    better_jobs: np.ndarray | None = None  # like `values`: of the jobs the one that four of five are no better than
+    jobs: np.ndarray  # number of jobs of each value
+    units: list[tuple[str, bool]]  # unit of each series, and whether lower is better
+    cases: list[dict[str, Any]] | None = None  # series.Series.case of each series
+    better_jobs: np.ndarray | None = None  # logarithms of the job that four in five do not better
     zeros: list[zeros.Zeros] = dataclasses.field(default_factory=list)  # series with values that have no logarithm
 
     @property
     def measured(self) -> list[int]:
-        """Of each series, how many places measured it."""
+        """Number of places that measured each series."""
         return [*np.isfinite(self.values).sum(axis=1).tolist(), *(len(each.places) for each in self.zeros)]
 
 
 def means(fleet: Fleet) -> np.ndarray:
-    """The mean of each place over all series, weighed by how little places differ in them.
+    """Returns the mean of each place over all series, weighed by how little places differ in them.
 
-    NaN for places that have fewer than half of the series: their mean is of other things.
+    Places with fewer than half of the series have NaN, because their mean would be of other things.
     """
     if not fleet.values.size:
         return np.full(len(fleet.places), np.nan)
@@ -211,10 +216,11 @@ def means(fleet: Fleet) -> np.ndarray:
 
 
 def slow_as_a_whole(fleet: Fleet, floor: float = FLOOR) -> tuple[list[tuple[str, float]], list[tuple[int, float]]]:
-    """Nodes, and GPUs as their places, that are slow over all series, each with the share by which it is worse.
+    """Returns nodes (by name) and GPUs (by place) that are slow over all series, with the share by which each is worse.
 
-    A node is held to the median of its equals, a GPU to that of the other GPUs of its node, so that neither is named
-    for the other. Nodes are judged without the GPUs that are named. Both together are as seldom wrong as one alone.
+    A node is compared with the median of its equals, a GPU with that of its node's other GPUs, so that neither is named
+    for the other. Nodes are judged without the GPUs that are named. Both tests together are wrong as rarely as one
+    alone.
     """
     of_places = means(fleet)
     by_node = grouped((fleet.places[at][0], at) for at in np.flatnonzero(np.isfinite(of_places)).tolist())
@@ -238,7 +244,7 @@ def slow_as_a_whole(fleet: Fleet, floor: float = FLOOR) -> tuple[list[tuple[str,
 
 
 def _is_steady(fleet: Fleet, columns: list[int]) -> bool:
-    """Whether the better jobs of places are slow, too, by two thirds: else single jobs are far off, and no place."""
+    """Returns whether places' better jobs are at least two thirds as slow; otherwise only single jobs are far off."""
     if fleet.better_jobs is None:
         return True
     usual = np.nanmedian(fleet.values, axis=1, keepdims=True)
@@ -247,10 +253,10 @@ def _is_steady(fleet: Fleet, columns: list[int]) -> bool:
 
 
 def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
-    """(series, place, share by which it is worse) of single series in which a place is too far from its equals.
+    """Returns (series, place, share by which it is worse) for places too far from their equals in single series.
 
-    The spread of a series is that of the other places, shrunk towards what all series have in common: without what is
-    slow as a whole, and without the lowest place of each series, which may be slow in so many that it hides itself.
+    The spread of a series is that of the other places, shrunk towards the spread common to all series. It leaves out
+    what is slow as a whole, and the lowest place of each series, which might hide itself by being slow in many.
     """
     values = fleet.values
     known = np.isfinite(values)
@@ -284,12 +290,12 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
 
 
 def _common_of_others(values: np.ndarray) -> tuple[float, float]:
-    """_common() of series (series, places), each without its lowest place."""
+    """Returns _common() of series as (series, places), each without its lowest place."""
     counts = np.isfinite(values).sum(axis=1)
     values, counts = values[counts >= FEWEST], counts[counts >= FEWEST]
     if not len(counts):
         return 0.0, 0.0
-    ordered = np.sort(values, axis=1)[:, 1:]  # NaN last
+    ordered = np.sort(values, axis=1)[:, 1:]  # NaN sort last
     shares = np.array([_without_lowest(int(count)) for count in counts])
     return _common(np.nanvar(ordered, axis=1, ddof=1) / shares, max(int(np.median(counts)) - 2, 1))
 
@@ -297,16 +303,17 @@ def _common_of_others(values: np.ndarray) -> tuple[float, float]:
 # --- what the records say ---
 
 _EQUAL = ("device", "cpu", "partition", "system", "driver")
-_CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))  # of what fails as a whole
+# Key of a case that fails as a whole.
+_CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "unit"))
 
 
 def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
-    """Rows that begin with _EQUAL, without these, for each set of equals."""
+    """Groups rows by the _EQUAL columns they begin with; returns the rest of the rows of each group."""
     return list(grouped((row[: len(_EQUAL)], row[len(_EQUAL) :]) for row in rows).values())
 
 
 def _fleets(opened: store.Store, condition: str = "true") -> list[Fleet]:
-    """Equals and their figures; a place counts with the median of its jobs that fulfil a condition."""
+    """Loads equals and their figures; a place counts with the median of its jobs that fulfil a condition."""
     names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
     rows = opened.sql(
         f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), "
@@ -326,7 +333,7 @@ def _fleets(opened: store.Store, condition: str = "true") -> list[Fleet]:
 
 def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[str, Any]]) -> Fleet:
     width = len(measurements.SERIES)
-    # Each row is a series, node, GPUs, median, number of jobs, direction, the better jobs, jobs above zero, mode.
+    # Columns: series, node, GPUs, median, number of jobs, direction, better jobs, jobs above zero, mode.
     by_series = grouped((row[:width], row[width:]) for row in rows)
     positive = {key: found for key, found in by_series.items() if all(each[2] > 0 < each[5] for each in found)}
     places = sorted({each[:2] for found in by_series.values() for each in found})
@@ -354,7 +361,7 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
 
 
 def _slow_without_ratios(fleet: Fleet, floor: float, tests: int) -> tuple[list[Reason], list[str]]:
-    """Places that are slow in series with values at or below zero, and places of which jobs are too few to tell."""
+    """Returns places slow in series with values at or below zero, and places with too few jobs to tell."""
     reasons, unsure = [], []
     for each in fleet.zeros:
         if len(each.places) < FEWEST:
@@ -405,7 +412,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
 
 
 def _slow_of(fleets: list[Fleet], floor: float) -> tuple[list[list[Reason]], list[str]]:
-    """Slow places of each fleet, and places of which jobs are too few to tell."""
+    """Returns the slow places of each fleet, and the places with too few jobs to tell."""
     tests = sum(count for fleet in fleets for count in fleet.measured if count >= FEWEST)
     slow_of, unsure = [], []
     for fleet in fleets:
@@ -420,12 +427,12 @@ def _slowest_first(reasons: list[Reason]) -> list[Reason]:
 
 
 def slow(opened: store.Store, condition: str = "true", *, floor: float = FLOOR) -> list[Reason]:
-    """Places that are slow in the jobs that fulfil a condition: what look() says of them, without their hosts."""
+    """Returns the places that are slow in the jobs that fulfil a condition, as look() does but without their hosts."""
     return _slowest_first([reason for found in _slow_of(_fleets(opened, condition), floor)[0] for reason in found])
 
 
 def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, float | None]]) -> None:
-    """Adds to the first reason of each node in what of surroundings.HOSTS its host is worse than the others."""
+    """Adds to each node's first reason the figures of surroundings.HOSTS in which its host is worse than others."""
     nodes = {node for node, _ in fleet.places}
     for first in {reason.node: reason for reason in reversed(reasons)}.values():
         node, found = first.node, []
@@ -445,7 +452,7 @@ def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, f
 
 
 def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
-    """By node, of surroundings.HOSTS the median over its jobs."""
+    """Returns the median over jobs of each of surroundings.HOSTS, by node."""
     medians = ", ".join(f"median({name}) AS {name}" for name in surroundings.HOSTS)
     of_jobs = f"SELECT node, job, {medians} FROM measurements GROUP BY ALL"
     rows = opened.rows(f"SELECT node, {medians} FROM ({of_jobs}) GROUP BY ALL")
@@ -453,7 +460,7 @@ def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
 
 
 def _failing(opened: store.Store) -> list[Reason]:
-    """Nodes on which cases fail, or are wrong; one that fails on most nodes is no fault of theirs, but is named."""
+    """Returns nodes on which cases fail or are wrong; a case that fails on most nodes is no reason to drain them."""
     case = ", ".join(f'"{name}"' for name in _CASE)
     why = "coalesce(error, if(verify = 'fail', 'wrong results', 'the results were not verified')) AS why"
     rows = opened.sql(
@@ -482,7 +489,7 @@ def _failing(opened: store.Store) -> list[Reason]:
 
 
 def _spoilt(opened: store.Store) -> list[Reason]:
-    """Nodes and GPUs that lose more of their samples than their equals do, in their median job."""
+    """Returns nodes and GPUs that lose more of their samples than their equals do, in their median job."""
     reasons = []
     for loss in losses.found(opened, _EQUAL):
         node, gpu = loss.place
@@ -497,7 +504,7 @@ def _spoilt(opened: store.Store) -> list[Reason]:
 
 
 def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
-    """Nodes that are expected and left no record, and those that have left none for longer than chance explains."""
+    """Returns expected nodes without any record, and nodes without one for longer than chance explains."""
     rows = opened.sql(
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
     ).fetchall()
@@ -526,9 +533,9 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
 
 
 def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
-    """GPUs that are gone on the days of their node (absent.gone), and nodes with fewer GPUs than their equals.
+    """Returns GPUs that are gone on the days of their node (absent.gone), and nodes with fewer GPUs than their equals.
 
-    Where more than a quarter of the nodes lost GPUs, jobs do not ask for them any more: they are named, not drained.
+    If more than a quarter of the nodes lost GPUs, jobs no longer ask for them, so they are named but not drained.
     """
     few = {each.node: each for each in _fewer_gpus(opened) if each.node not in vanished}
     gone = [each for each in absent.gone(opened, []) if each.place[1] and each.place[0] not in vanished]
@@ -539,7 +546,7 @@ def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
             "WHERE gpus <> '') GROUP BY node, gpu"
         ).fetchall()
     )
-    usual = len(by_node) > max(absent.MOST * len(began), 1)  # they are not asked for any more
+    usual = len(by_node) > max(absent.MOST * len(began), 1)  # jobs no longer ask for them
     reasons = []
     for node, those in sorted(by_node.items()):
         last = max(time for each in those for time, _ in each.had)
@@ -558,7 +565,7 @@ _Days = dict[datetime.date, set[str]]  # GPUs by day
 
 
 def _fewer_gpus(opened: store.Store) -> list[Reason]:
-    """Nodes whose records are of fewer GPUs than those of their equals: ever, or for their last days."""
+    """Returns nodes whose records have fewer GPUs than those of their equals, always or on their last days."""
     rows = opened.sql(
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE, gpus FROM measurements "
         "WHERE gpus <> '' ORDER BY ALL"
@@ -587,10 +594,10 @@ def _count(days: _Days) -> int:
 
 
 def _with_fewer(days: _Days, usual: int, equals: list[_Days], tests: int) -> tuple[datetime.date, int] | None:
-    """The day from which a node has fewer than the `usual` number of GPUs, and how many; None for none, or by chance.
+    """Returns the day since which a node has fewer GPUs than `usual`, and their number; None if chance explains it.
 
-    Where equals have all of theirs on each of their days, two days are enough. Else chance must explain in fewer than
-    one of twenty fleets that GPUs, each of which is there on a day as often as theirs, are missing for so many.
+    Two days are enough where equals have all their GPUs on each of their days. Otherwise chance must explain such a gap
+    in fewer than one of twenty fleets, if each GPU is there on a day as often as those of the equals.
     """
     if len(equals) < FEWEST - 1:
         return None
@@ -610,10 +617,10 @@ def _with_fewer(days: _Days, usual: int, equals: list[_Days], tests: int) -> tup
 
 
 def _missed(days: set, others: list[set]) -> int:
-    """Days on which half of the others ran after a node's last day, or 0 where chance explains that it did not.
+    """Returns the days after a node's last on which half of the others ran, or 0 where chance explains its absence.
 
-    A node that ran on a share of the days on which half of its equals did is gone when as many such days without it
-    have a chance below 1 in 1,000.
+    The probability that the node misses so many days, given the share of such days on which it ran before, must be at
+    most 1 in 1,000.
     """
     busy = [day for day in set().union(*others) if 2 * sum(day in each for each in others) >= len(others)]
     during = {day for day in busy if min(days) <= day <= max(days)}
@@ -623,7 +630,7 @@ def _missed(days: set, others: list[set]) -> int:
 
 
 def _lacking(opened: store.Store, vanished: set[str], spoilt: set[absent.Place]) -> list[Reason]:
-    """Nodes, and GPUs of them, without a figure that nearly all equals have, where no other reason says why."""
+    """Returns nodes and GPUs that lack a figure which nearly all equals have, where no other reason explains it."""
     every = series.load(opened, "'A'")
     equals, jobs_of = _jobs_by_equals(opened, vanished)
     case = [name for name in measurements.SERIES if name not in ("version", "unit", "metric")]
@@ -638,7 +645,7 @@ def _lacking(opened: store.Store, vanished: set[str], spoilt: set[absent.Place])
             for place in absent.places_of(job):
                 if of := equals.get((place, job.name)):
                     cells.setdefault(of, {}).setdefault(name, {}).setdefault(place, set()).add(job.name)
-    lacks: dict[absent.Place, dict[str, tuple[int, int]]] = {}  # by label: jobs with a figure, and spoilt ones
+    lacks: dict[absent.Place, dict[str, tuple[int, int]]] = {}  # jobs with a figure and invalid ones, by label
     for of, named in cells.items():
         of_equals = lost.get(of, {})
         explained = losses.explained(of_equals, spoilt)
@@ -662,7 +669,7 @@ def _lack(place: absent.Place, few: dict[str, tuple[int, int]]) -> Reason:
 
 
 def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[tuple, dict[absent.Place, set[str]]]]:
-    """The equals of each place and job, and of each equals the jobs by place."""
+    """Returns the equals of each place and job, and the jobs by place of each group of equals."""
     rows = opened.sql(f"SELECT DISTINCT {', '.join(_EQUAL)}, node, gpus, job FROM measurements").fetchall()
     equals: dict[tuple[absent.Place, str], tuple] = {}
     jobs: dict[tuple, dict[absent.Place, set[str]]] = {}
@@ -674,7 +681,7 @@ def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[
 
 
 def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
-    """All that is wrong with nodes: what needs no figures first, then the slowest."""
+    """Finds all that is wrong with nodes: first what needs no figures, then slow ones, the slowest first."""
     vanished, spoilt = _vanished(opened, list(expected)), _spoilt(opened)
     without = {each.node for each in vanished}
     reasons = [*vanished, *_vanished_gpus(opened, without), *_failing(opened), *spoilt]
@@ -704,7 +711,7 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
 
 
 def _systems_of_namesakes(opened: store.Store) -> dict[str, str]:
-    """The system, or systems, of each host whose name nodes of several systems have."""
+    """Returns the system or systems of each host whose name is used in several systems."""
     rows = opened.sql("SELECT DISTINCT node, coalesce(system, '') AS system FROM measurements ORDER BY ALL").fetchall()
     by_name = grouped((opened.names.get(node, node), (node, system)) for node, system in rows)
     several = [hosts for hosts in by_name.values() if len({system for _, system in hosts}) > 1]
@@ -718,7 +725,7 @@ def _systems_of_namesakes(opened: store.Store) -> dict[str, str]:
 
 
 def _drained(reasons: list[Reason]) -> dict[str, Reason]:
-    """The first reason of each node that a scheduler can name; others are left out, with a line on stderr."""
+    """Returns the first reason of each node that a scheduler can name; reports the others on stderr."""
     found: dict[str, Reason] = {}
     for reason in reasons:
         if reason.drain:
@@ -739,7 +746,7 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
 
 
 def drain_lines(reasons: list[Reason]) -> list[str]:
-    """For a site's script: node, tab, kind and reason in one printable line without quotes."""
+    """Returns lines for a site's script: node, tab, kind and reason, printable and without quotes."""
     lines = []
     for node, reason in sorted(_drained(reasons).items()):
         words = spelling.shorten(f"{reason.kind}: {reason.sentence}", 160)
@@ -752,7 +759,7 @@ _ANSWERED = 3  # nodes in the answer
 
 
 def _by_node(reasons: list[Reason]) -> list[tuple[str, list[Reason]]]:
-    """Nodes with their reasons, what matters most first: by kind, then by how much worse, then by how many series."""
+    """Returns nodes with their reasons, sorted by kind, then by how much worse, then by number of series."""
     every = grouped((reason.node, reason) for reason in sorted(reasons, key=_weight))
     return list(every.items())
 
@@ -762,7 +769,7 @@ def _weight(reason: Reason) -> tuple:
 
 
 def answer(found: Found) -> list[str]:
-    """The answer in ten lines at most: which nodes, of what kind, the worst with their reasons."""
+    """Returns the answer in at most ten lines: which nodes, of what kind, the worst with their reasons."""
     nodes = _by_node(found.reasons)
     kinds = [f"{n} {kind}" for kind in KINDS if (n := len({r.node for r in found.reasons if r.kind == kind}))]
     told = f": {', '.join(kinds)}" if kinds else ""
@@ -784,7 +791,7 @@ _IS = {kind: kind for kind in KINDS} | {"vanished": "gone", "spoilt": "losing sa
 
 
 def text(found: Found) -> str:
-    """The answer, then each node with its reasons."""
+    """Returns the answer, then each node with its reasons."""
     lines = []
     for node, own in _by_node(found.reasons):
         lines.append("")
@@ -799,7 +806,7 @@ def text(found: Found) -> str:
 
 
 def _summary(found: Found) -> list[str]:
-    """What no row says."""
+    """Returns the lines that no row contains."""
     return [f"note: {note}" for note in found.notes] + [
         f"{len({reason.node for reason in found.reasons})} of {found.nodes} nodes are named; "
         f"{found.compared} series with {FEWEST} equals or more"
@@ -813,7 +820,7 @@ _COLUMNS = {
 
 
 def table_of(found: Found, text: str) -> output.Table:
-    """A row for each reason; those that are about more than one series have no case."""
+    """Makes a table with a row for each reason; reasons about more than one series have no case."""
     rows = [
         {"axes": {}} | each.case | {
             "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words + each.host,
@@ -847,7 +854,7 @@ def run(asked) -> int:
     with selection.from_arguments(asked, wanted=(*two_sides.WANTED, *surroundings.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))
-    if asked.drain:  # what a script reads stays free of it
+    if asked.drain:  # keeps it out of what a script reads
         print("\n".join(output.fold_each(_summary(found))), file=sys.stderr)
     if found.reasons:
         return exits.FOUND

@@ -1,7 +1,7 @@
-"""How much a metric varies from job to job where nothing changed, and what that means for a comparison.
+"""Measures how much each metric varies from job to job where nothing changed, and what that means for a comparison.
 
 Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o FILE.json it writes
-what `isthmus regress --noise` and `isthmus trial plan --noise` take.
+the file that `isthmus regress --noise` and `isthmus trial plan --noise` read.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import absent, earlier, judging, outlying, two_sides
 
-_NAMED = 3  # places that are noisier than the others
-FEWEST = 5  # jobs of one node below which the noise is a guess
+_NAMED = 3  # noisiest places that are named
+FEWEST = 5  # jobs of one node; with fewer the noise is a guess
 
 
 @dataclasses.dataclass
 class Noise:
-    """One series: shares of its value where all are above zero, else in its unit."""
+    """Noise of one series, as shares of its value where all values are above zero, otherwise in its unit."""
 
     series: series.Series
     label: str
     jobs: int
     nodes: int
-    size: float | None  # the largest value, where some are zero or below; None: figures are shares
+    size: float | None  # the largest value, where some are zero or below; None where figures are shares
     between: float  # standard deviation between jobs of a node and GPU
-    within: float  # between samples of a job, a share; NaN where that means nothing
-    boots: judging.Boots | None  # how far boots of a node differ, where there are several
-    needed: int | None  # jobs a side on the noisiest node for the step that was asked for
-    usual: int | None  # on the other nodes
+    within: float  # standard deviation between samples of a job, as a share; NaN where it has no meaning
+    boots: judging.Boots | None  # spread between boots of a node, where there are several
+    needed: int | None  # jobs a side that find the requested step on the noisiest node
+    usual: int | None  # the same on the other nodes
     noisy: dict[str, float]  # standard deviations of nodes and GPUs that vary more than the others, the worst first
 
     @property
     def worst(self) -> float:
-        """Standard deviation between jobs of the noisiest place that a comparison may meet."""
+        """Standard deviation between jobs at the noisiest place that a comparison may include."""
         return max(self.between, *self.noisy.values()) if self.noisy else self.between
 
     @property
@@ -52,7 +52,7 @@ class Noise:
 def measure(
     opened: store.Store, *, condition: str = "true", step: float = 0.03, metrics: int | None = None
 ) -> list[Noise]:
-    """Noise of every series of the jobs that fulfil a condition, the noisiest first."""
+    """Measures the noise of every series of the jobs that fulfil a condition; returns the noisiest first."""
     side = f"CASE WHEN {condition} THEN 'A' END"
     every = [each for each in series.load(opened, side) if any(len(v) > 1 for v in each.by_place("A").values())]
     names = series.labels(every)
@@ -82,17 +82,17 @@ def measure(
 
 
 def _noisy(each: series.Series, tests: int) -> dict[str, float]:
-    """Nodes and GPUs of side A that vary more from job to job than the others, in words."""
+    """Returns the nodes and GPUs of side A, in words, that vary more from job to job than the others."""
     found = series.noisy_places(each, "A", tests)
     named = {" and ".join(map(absent.in_words, sorted(where))): sd for where, sd in found.items()}
     return dict(sorted(named.items(), key=lambda item: -item[1]))
 
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
-    """What was not the same in all jobs, so that they are no A/A run."""
+    """Returns the fields of the fingerprint that changed on a node, so that the jobs are no A/A run."""
     fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS, "device")]
     counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
-    # Nodes may be unlike each other; a node may not become another.
+    # Nodes may differ from each other, but each must stay the same.
     rows = opened.rows(f"SELECT node, gpus, {counts} FROM measurements WHERE {condition} GROUP BY node, gpus")
     return [name for name in fields if any(row[name] > 1 for row in rows)]
 
@@ -128,7 +128,7 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
 
 
 def _stray(found: list[Noise]) -> list[str]:
-    """A note on jobs that are far off the others of their node: what they met is no noise, and hides changes."""
+    """Returns a note on jobs far from the others of their node: they are no noise, and hide changes."""
     said, job = outlying.stray_in_words([(noise.series, noise.label) for noise in found])
     if not said:
         return []
@@ -136,7 +136,7 @@ def _stray(found: list[Noise]) -> list[str]:
 
 
 def _unlike_places(found: list[Noise]) -> list[str]:
-    """Notes on the noisiest nodes and GPUs, with the series that is worst there."""
+    """Returns notes on the noisiest nodes and GPUs, each with its worst series."""
     by = grouped((where, noise) for noise in found if noise.needed != noise.usual for where in noise.noisy)
     ordered = sorted(by.items(), key=lambda item: (-len(item[1]), item[0]))
     lines = []
@@ -173,7 +173,7 @@ _COLUMNS = {
 
 
 def _row(noise: Noise) -> dict[str, Any]:
-    """What earlier.load_noise() reads."""
+    """Returns a row as earlier.load_noise() reads it."""
     boots = noise.boots
     return noise.series.case | {
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,

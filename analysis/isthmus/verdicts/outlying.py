@@ -1,7 +1,7 @@
-"""Nodes, GPUs and jobs that are not what their equals are: a yardstick is made without them, and says so.
+"""Nodes, GPUs and jobs that differ from their equals. References are made without them, and say so.
 
-Nodes and GPUs are those that `isthmus nodes` calls slow. Jobs are those that are a fifth or more off the others, as far
-as a node has to be to be no chance, and fewer than a third.
+Nodes and GPUs are those that `isthmus nodes` calls slow. Jobs are those that are a fifth or more off the others, by
+more than chance explains (as for nodes), provided that they are fewer than a third.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _FAR = -float(np.log1p(-nodes.GROSS))
 
 @dataclasses.dataclass(frozen=True)
 class Outlying:
-    """A place, or a job, that is not what its equals are."""
+    """A place, or a job, that differs from its equals."""
 
     name: str
-    why: str  # without the series that it is about
+    why: str  # reason, without the series
 
 
 class Places:
@@ -40,7 +40,7 @@ class Places:
                 self._whole.setdefault((reason.node, reason.gpus), reason)
 
     def of(self, each: series.Series, place: tuple[str, str]) -> Outlying | None:
-        """What is known against a place in a series."""
+        """Returns what is known against a place in a series, or None."""
         for at in ((place[0], ""), place):
             if at in self._whole:
                 return Outlying(absent.in_words(at), self._whole[at].words)
@@ -52,7 +52,7 @@ class Places:
 
 
 def without(each: series.Series, places: Places, *, jobs_too: bool = True) -> tuple[series.Series, list[Outlying]]:
-    """Side A of a series without what is outlying, and what that is."""
+    """Returns side A of a series without its outliers, and these."""
     found: dict[str, Outlying] = {}
     left = []
     for job in each.of("A"):
@@ -68,15 +68,16 @@ def without(each: series.Series, places: Places, *, jobs_too: bool = True) -> tu
 
 
 def stray(jobs: list[series.Job]) -> list[int]:
-    """Places of jobs whose figures are far from the others', either way; none where values have no ratios."""
+    """Returns indices of jobs whose figures are far from the others', either way; none where ratios mean nothing."""
     values = np.array([job.value for job in jobs])
     return _far(np.log(values)) if len(jobs) and (values > 0).all() else []
 
 
 def stray_in_words(found: list[tuple[series.Series, str]]) -> tuple[str, str]:
-    """The job of side A that is in most series, of pairs with their labels, far from the other jobs of its place.
+    """Finds the job of side A that is far from the other jobs of its place in most series.
 
-    A sentence on it and the name as --without takes it; both empty for none.
+    `found` has series with their labels. Returns a sentence and the job's name as --without accepts it; both are empty
+    if there is none.
     """
     by = grouped((job, label) for each, label in found for job in _stray_of_places(each))
     if not by:
@@ -88,7 +89,7 @@ def stray_in_words(found: list[tuple[series.Series, str]]) -> tuple[str, str]:
 
 
 def _stray_of_places(each: series.Series) -> list[str]:
-    """Jobs that are far from the other jobs of the same nodes and GPUs, whatever these are like."""
+    """Returns jobs far from the other jobs of the same nodes and GPUs, even where those nodes differ from others."""
     jobs = each.of("A")
     if not series.has_ratios(each, ("A",)):
         return []
@@ -98,7 +99,7 @@ def _stray_of_places(each: series.Series) -> list[str]:
 
 
 def _far(logs: np.ndarray) -> list[int]:
-    """Places of values that are far from their median, fewer than a third."""
+    """Returns the indices of values far from their median; none if they are more than a third."""
     if len(logs) < nodes.FEWEST:
         return []
     off = np.abs(logs - np.median(logs))
@@ -108,7 +109,7 @@ def _far(logs: np.ndarray) -> list[int]:
 
 
 def slow_in_words(opened: store.Store, condition: str) -> str:
-    """Nodes and GPUs that are slow over all series, in a sentence; empty for none."""
+    """Describes the nodes and GPUs that are slow over all series, in one sentence; empty for none."""
     found = [reason for reason in nodes.slow(opened, condition) if not reason.case]
     if not found:
         return ""
@@ -118,7 +119,7 @@ def slow_in_words(opened: store.Store, condition: str) -> str:
 
 
 def in_words(found: list[tuple[Outlying, str]], most: int = 5) -> list[str]:
-    """A sentence on each that was left out, from pairs of it and a series' label."""
+    """Returns a sentence on each outlier that was left out, from pairs of an outlier and a series' label."""
     by = grouped(((each.name, each.why), label) for each, label in found)
     ordered = sorted(by.items(), key=lambda item: (-len(item[1]), item[0]))
     said = [

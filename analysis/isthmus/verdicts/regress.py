@@ -1,11 +1,11 @@
-"""What a change did: a driver, a kernel, any part of the fingerprint, or time.
+"""Judges what a change did: a driver, a kernel, any part of the fingerprint, or time.
 
-Compares jobs of a boot, else boots of a node, metric by metric. The margin, the change that is of no interest, is fixed
-beforehand. Each metric ends as regressed or improved (the whole interval lies beyond the margin), equivalent or
+Compares jobs of a boot, or boots of a node, metric by metric. The margin, the largest change of no interest, is fixed
+beforehand. Each metric ends as regressed or improved (the whole interval is beyond the margin), equivalent or
 changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
-Plug-ins (isthmus.plugins) may say more of a change, as what a batch of page faults costs before and after it.
+Plug-ins (isthmus.plugins) may add more, such as what a batch of page faults costs before and after the change.
 """
-# judging.judge() decides; here are the arguments and what is printed.
+# judging.judge() decides; this module has the arguments and the output.
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
 
 
 def _doubts_of_baseline(opened: store.Store, condition: str) -> list[str]:
-    """Nodes, GPUs and jobs of a baseline that are not what their equals are, and that others will be held to."""
+    """Describes nodes, GPUs and jobs of a baseline that differ from their equals, since others will be held to them."""
     every = series.load(opened, f"CASE WHEN {condition} THEN 'A' END")
     labels = series.labels(every)
     stray, _ = outlying.stray_in_words([(each, labels[each.key]) for each in every])
@@ -93,7 +93,7 @@ def run(asked) -> int:
             print(f"note: {doubt}; remove the baseline and keep another one, unless that is usual", file=sys.stderr)
         return exits.PASSED
     baseline = earlier.load_baseline(folder, asked.baseline) if asked.baseline else []
-    _sides_asked(asked, [each.name for each in baseline])  # what is wrong with them is said before records are read
+    _sides_asked(asked, [each.name for each in baseline])  # their errors come before records are read
     noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
     more, failed = plugins.of_changes()

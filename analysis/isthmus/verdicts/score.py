@@ -1,14 +1,15 @@
-"""One figure per system for a procurement: the weighted geometric mean of ratios to a reference, and how sure it is.
+"""Scores systems for a procurement: one weighted geometric mean of ratios to a reference each, with an interval.
 
-The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may hold *. A
-pattern that means several series divides its weight among them. Only series that every system has count, and has on
-all nodes that ran what is weighed, so that none gains by leaving out what it, or a node of it, is bad at. What does not
-count is named, its weight is lost, and below 80% of the weight there is no score. Ratios are above 1 where a system is
-better.
+The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may contain *.
+A pattern that matches several series divides its weight among them. A series counts only if every system has it, on all
+nodes that ran the weighed cases, so that no system gains by leaving out what it, or one of its nodes, is bad at. Series
+that do not count are named and their weight is lost; below 80% of the weight there is no score. Ratios are above 1
+where a system is better.
 
 A system's figure is the geometric mean of its nodes, a node's that of its boots, a boot's that of its jobs. The
-interval is of such nodes: it comes from how unlike nodes are, and how unlike nights or restarts of all of them, over
-all metrics together. Of one node it is of that node and comes from its boots; one boot has neither interval nor rank.
+interval is of such nodes: it comes from differences between nodes, and between nights or restarts of all of them, over
+all metrics together. For a single node the interval is of that node and comes from its boots. A single boot has neither
+interval nor rank.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import clusters, compare, uneven
 
-LEAST = 0.8  # of the weight must count
-FEWEST = 4  # jobs of every series, below which a system has no rank
+LEAST = 0.8  # least share of the weight that must count
+FEWEST = 4  # jobs of every series that a system needs for a rank
 _DRAWS = 2000
 
 
 @dataclasses.dataclass
 class Term:
-    """One series that counts."""
+    """Series that counts."""
 
     key: tuple
     label: str
@@ -46,25 +47,25 @@ class Term:
 
 @dataclasses.dataclass
 class Score:
-    """One system's."""
+    """Score of one system."""
 
     name: str
     score: float
-    low: float | None  # 95% interval; null for the reference and where too little is known
+    low: float | None  # 95% interval; None for the reference and where too little is known
     high: float | None
-    ranks: tuple[int, int] | None  # the best and the worst that the jobs allow; null where too little is known
+    ranks: tuple[int, int] | None  # best and worst rank that the jobs allow; None where too little is known
     by_metrics: float | None  # share of draws of the metrics in which its place is among these ranks
-    nodes: int  # fewest of a series, as are the others
+    nodes: int  # number in the series that has fewest; likewise boots and jobs
     boots: int
     jobs: int
-    reason: str  # of clusters.MEANING, why it has no interval and no rank
+    reason: str  # key of clusters.MEANING: why it has no interval and no rank
 
 
 _MOST_WEIGHTS = inputs.MIB
 
 
 def load_weights(path) -> dict[str, float]:
-    """Weights by pattern, of a TOML or JSON file. Raises Error for a file that says anything else."""
+    """Loads weights by pattern from a TOML or JSON file. Raises Error for a file with anything else."""
     path = pathlib.Path(path)
     try:
         data = inputs.read_small(path, _MOST_WEIGHTS)
@@ -86,7 +87,7 @@ def load_weights(path) -> dict[str, float]:
 
 
 def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
-    """Raises Error for a pattern or a weight that cannot be meant."""
+    """Raises Error for a pattern or a weight that makes no sense."""
     shown = spelling.shorten(spelling.printable(name))
     words = name.split()
     if len(words) < 2:
@@ -102,7 +103,7 @@ def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
 
 
 def _matches(pattern: str, each: series.Series) -> bool:
-    """Whether a series of the metric that a pattern names is of its workload and axes."""
+    """Returns whether a series of a pattern's metric has the pattern's workload and axes."""
     workload, _, *others = pattern.split()
     fields = each.case
     if not fnmatch.fnmatchcase(fields["workload"], workload):
@@ -114,9 +115,10 @@ def _matches(pattern: str, each: series.Series) -> bool:
 
 
 def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[list[Term], list[str]]:
-    """Series that count, and a sentence a reason why others do not. Raises Error for a pattern that means nothing.
+    """Returns the series that count, and a sentence for each reason why others do not.
 
-    Weights are shares of all that was asked for, so those of what counts may sum to less than 1.
+    Weights are shares of all that was asked for, so those of the returned series may sum to less than 1. Raises Error
+    for a pattern that matches nothing, or a series that two patterns match.
     """
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
@@ -134,7 +136,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     for pattern, weight in weights.items():
         keys = matching[pattern]
         counting: list[tuple] = []
-        reasons: dict[str, list[str]] = {}  # why not, and which series
+        reasons: dict[str, list[str]] = {}  # series by the reason why they do not count
         for key in keys:
             if reason := _why_not(key, systems, short):
                 reasons.setdefault(reason, []).append(names[key])
@@ -154,7 +156,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
 
 
 def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str]) -> str:
-    """Why a series does not count; empty where it does."""
+    """Explains why a series does not count; empty where it does."""
     having = [system.series[key] for system in systems if key in system.series]
     if len(having) < len(systems):
         return f"missing in {', '.join(spelling.printable(s.name) for s in systems if key not in s.series)}"
@@ -166,7 +168,7 @@ def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str])
 
 
 def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple, str]:
-    """Where a system lacks one of the weighed series, in words: nodes and GPUs whose equals there have it."""
+    """Returns, by series, nodes and GPUs of a system that lack it though their equals there have it, in words."""
     cases = {uneven.case_of(key) for key in weighed}
     ran_by, every = [system.ran for system in systems], [system.series for system in systems]
     found: dict[tuple, str] = {}
@@ -182,15 +184,15 @@ def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple,
 
 
 def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -> clusters.Estimate:
-    """The weighted mean of the terms' logarithms, higher where the system is better, and how sure it is."""
+    """Estimates the weighted mean of the terms' logarithms, higher where the system is better, and its variance."""
     every = [clusters.cells(system.series[term.key].of("A"), system.occasions, term.sign) for term in counted]
     return clusters.estimate(every, weights.tolist())
 
 
 def _ranks(found: list[clusters.Estimate], totals: np.ndarray) -> list[tuple[int, int] | None]:
-    """The ranks that each system may have: one more than are surely better, and as many as are not surely worse.
+    """Returns the range of ranks of each system: from 1 + those surely better, to all but those surely worse.
 
-    All pairs hold together in 95% of cases (Bonferroni), so no system is ranked above its own copy but by 5% chance.
+    All pairs hold together in 95% of cases (Bonferroni), so chance ranks a system above its own copy in at most 5%.
     """
     known = [i for i, each in enumerate(found) if each.jobs >= FEWEST and not each.reason]
     tail = (1 - rank_test.CONFIDENCE) / 2 / max(len(known) * (len(known) - 1) / 2, 1)
@@ -204,7 +206,7 @@ def _ranks(found: list[clusters.Estimate], totals: np.ndarray) -> list[tuple[int
 
 
 def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, int] | None]) -> list[float | None]:
-    """Shares of draws of the metrics, with their weights as chances, in which a system's place is among its ranks."""
+    """Returns the share of random draws of metrics, weighted, in which a system's place is among its ranks."""
     known = {i: rank for i, rank in enumerate(ranks) if rank}
     picks = np.random.default_rng(1).multinomial(logs.shape[1], weights, _DRAWS)
     drawn = logs[[*known]] @ picks.T
@@ -216,7 +218,7 @@ def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, in
 
 
 def scores(systems: list[compare.System], counted: list[Term], reference: str) -> list[Score]:
-    """The score of each system, the best first."""
+    """Returns the score of each system, the best first."""
     weights = np.array([term.weight for term in counted])
     weights = weights / weights.sum()
     found = [estimate(system, counted, weights) for system in systems]
@@ -269,7 +271,7 @@ def _notes(found: list[Score]) -> list[str]:
 
 
 def _interval(each: Score, reference: Score) -> str:
-    """The interval, or why there is none; that of one node says so."""
+    """Returns the interval as text, or why there is none, noting where it is of a single node."""
     if each.reason or (reference.reason and each is not reference):
         return f"? {each.reason}" if each.reason else f"? {reference.reason} of {spelling.printable(reference.name)}"
     if each.low is None:
@@ -311,7 +313,7 @@ _COLUMNS = {
 
 
 def table_of(found: list[Score], counted: list[Term], excluded: list[str], reference: str) -> output.Table:
-    """A row for each system; `weight` is the share of all that was asked for which counts."""
+    """Makes a table with a row for each system; `weight` is the share of all requested weight that counts."""
     rows = []
     for each in found:
         best, worst = each.ranks or (None, None)

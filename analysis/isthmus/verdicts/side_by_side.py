@@ -1,4 +1,4 @@
-"""What comparing systems came to, in words: an answer of ten lines at most, then the series, what matters first."""
+"""Text for a comparison of systems: an answer of at most ten lines, then the series that matter most first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isthmus.verdicts import clusters
 if TYPE_CHECKING:
     from isthmus.verdicts.compare import Cell, System
 
-_LINES = 10  # of the answer
+_LINES = 10  # lines of the answer
 _SHOWN = {"worse": 10, "better": 10, "other": 4, "unsure": 6, "equal": 3}  # series of each verdict without --all
 _SPEEDS = ("B/s", "FLOP/s", "1/s")
 _ORDER = ("worse", "better", "other", "unsure", "equal", "")
@@ -28,7 +28,7 @@ Rows = dict[tuple, list["Cell | None"]]
 
 
 def direction(cell: Cell, of: Series) -> str:
-    """Which way the figure is off the reference's: a time or a rate is faster or slower, what is counted less or more.
+    """Describes how a figure differs from the reference's: faster or slower, better or worse, more or less, or equal.
 
     Empty where there is no ratio.
     """
@@ -45,12 +45,12 @@ def direction(cell: Cell, of: Series) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times as much the larger of two figures is, such as ×1.62: its direction stands in words."""
+    """Returns the ratio of the larger to the smaller figure, such as ×1.62; the direction is told in words."""
     return f"×{max(ratio, 1 / ratio):#.3g}".rstrip(".")
 
 
 def sureness(cell: Cell) -> str:
-    """The interval of a ratio as the text has it, or why there is none; that of one node says so."""
+    """Returns the interval of a ratio as text, or why there is none, noting where it is of a single node."""
     if cell.reason:
         return cell.reason
     if cell.low is None or cell.high is None or cell.ratio is None:
@@ -64,12 +64,12 @@ def sureness(cell: Cell) -> str:
 
 
 def _far(cells: list[tuple[str, Cell]]) -> tuple[str, Cell]:
-    """Of cells with their names, the one whose ratio is farthest from 1."""
+    """Returns the named cell whose ratio is farthest from 1."""
     return max(cells, key=lambda each: abs(math.log(each[1].ratio or 1)))
 
 
 def _verdicts(name: str, first: str, found: list[tuple[str, Cell, Series]]) -> list[str]:
-    """What a system is against the first one: what is sure, then what is not, and why."""
+    """Describes a system against the first one: what is sure, then what is not, and why."""
     judged = [each for each in found if each[1].verdict]
     by = grouped((cell.verdict, (label, cell)) for label, cell, _ in judged)
     sure = []
@@ -88,7 +88,7 @@ def _verdicts(name: str, first: str, found: list[tuple[str, Cell, Series]]) -> l
 
 
 def _unsure(found: list[tuple[str, Cell, Series]]) -> str:
-    """What is not known, why, and what the figures alone say."""
+    """Describes what is unsure, why, and what the figures alone suggest."""
     reasons = Counter(cell.reason or "too close to tell" for _, cell, _ in found)
     why = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     ways = [cell for _, cell, _ in found if cell.better is not None and cell.ratio]
@@ -99,13 +99,13 @@ def _unsure(found: list[tuple[str, Cell, Series]]) -> str:
 
 
 def _uncounted(systems: list[System]) -> str | None:
-    """What failed, is wrong or spoilt: the figures are without it."""
+    """Describes failed, wrong and invalid cases, which the figures leave out."""
     found = [f"{spelling.printable(s.name)}: {s.uncounted.words}" for s in systems if s.uncounted.words]
     return f"without what does not count: {'; '.join(found)}" if found else None
 
 
 def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -> str | None:
-    """Series in which some systems alone have values at or below zero, of which there is no ratio."""
+    """Describes series that have no ratio because only some systems have values at or below zero."""
     found = []
     for key in rows:
         having = [(system, each) for system in systems if (each := system.series.get(key))]
@@ -121,13 +121,13 @@ def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -
 
 
 def _lacking(systems: list[System]) -> str | None:
-    """Nodes and GPUs that are not in the figures of a system, though its equals are."""
+    """Describes nodes and GPUs that a system's figures lack, though they include equals of these."""
     found = [sentence for system in systems for sentence in system.lacking]
     return f"not like for like: {'; '.join(found)}" if found else None
 
 
 def _places(systems: list[System]) -> str:
-    """On how many nodes each system was measured; of a single one, that nothing is known of others."""
+    """Describes the nodes each system was measured on, noting a single node."""
     words = []
     for system in systems:
         nodes = sorted(system.nodes)
@@ -138,7 +138,7 @@ def _places(systems: list[System]) -> str:
 
 
 def _farthest(rows: Rows, systems: list[System], names: dict[tuple, str]) -> str | None:
-    """The series whose figure is the smallest share of the hardware's limit."""
+    """Names the series whose figure is the smallest share of the hardware's limit."""
     shares = [
         (cell.share, systems[at].name, key)
         for key, row in rows.items()
@@ -156,7 +156,7 @@ def _farthest(rows: Rows, systems: list[System], names: dict[tuple, str]) -> str
 
 
 def _alone(systems: list[System]) -> str | None:
-    """How many series only one system has, and how many cases a system skipped."""
+    """Counts the series that only one system has, and the cases that a system skipped."""
     found = []
     for system in systems:
         others = [other for other in systems if other is not system]
@@ -168,7 +168,7 @@ def _alone(systems: list[System]) -> str | None:
 
 
 def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[tuple, Series]) -> list[str]:
-    """At most ten lines: how each system does against the first, where, what else differs, and what is not compared."""
+    """Returns at most ten lines: each system against the first, where, other differences, and what is not compared."""
     first = spelling.printable(systems[0].name)
     lines: list[str] = []
     for at, system in enumerate(systems[1:], 1):
@@ -188,7 +188,7 @@ def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[
 
 
 def _fitted(sentences: list[str], first: int) -> list[str]:
-    """Sentences folded to the lines that there are: later ones are cut before those that come `first`, then dropped."""
+    """Folds sentences into the lines available: later ones are cut before the `first` ones, and dropped if need be."""
     folded = [output.fold(each) for each in sentences]
     while sum(map(len, folded)) > _LINES:
         long = [i for i, lines in enumerate(folded) if len(lines) > 1]
@@ -205,7 +205,7 @@ def of_measured(each: Series) -> bool:
 
 
 def differences(systems: list[System]) -> list[str]:
-    """What else is unlike: builds, drivers, other fields of the fingerprint, and versions of workloads."""
+    """Describes other differences: builds, drivers, fields of the fingerprint, and versions of workloads."""
     found = []
     for field in systems[0].facts:
         values = [system.facts[field] for system in systems]
@@ -217,7 +217,7 @@ def differences(systems: list[System]) -> list[str]:
         for name, (field, values) in zip(names, found[:4])
     )
     return [
-        # All names first: what is shortened still has them.
+        # All names come first, so that shortening does not lose them.
         *([f"not alike: {', '.join(names)} ({told})"] if found else []),
         *(f"not compared: {each}" for each in versions(systems)),
     ]
@@ -233,7 +233,7 @@ def _some(field: str, values: list[str]) -> str:
 
 
 def versions(systems: list[System]) -> list[str]:
-    """A sentence on workloads of which systems have no version in common."""
+    """Returns a sentence on workloads without a version that all systems have."""
     by_system = [system.versions for system in systems]
     found = []
     for workload in sorted({*by_system[0]}.intersection(*by_system[1:])):
@@ -271,7 +271,7 @@ def _line(system: System, cell: Cell | None, of: Series) -> list[str]:
 
 
 def _weight(row: list[Cell | None]) -> tuple[int, float]:
-    """What matters more comes first: the verdict, then how far the ratio is from 1."""
+    """Returns a key that sorts rows by importance: by verdict, then by distance of the ratio from 1."""
     judged = [cell for cell in row if cell is not None and cell.ratio is not None]
     if not judged:
         return len(_ORDER), 0.0
@@ -282,7 +282,7 @@ def _weight(row: list[Cell | None]) -> tuple[int, float]:
 def text(
     systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[tuple, Series], everything: bool
 ) -> tuple[str, list[str]]:
-    """The answer and the list below it, and the answer's lines."""
+    """Returns the whole text, which is the answer and the list below it; and the answer's lines."""
     told = answer(systems, rows, names, of)
     ordered = sorted(rows, key=lambda key: (not of_measured(of[key]), *_weight(rows[key]), names[key]))
     shown: list[list[str] | str] = []
@@ -309,7 +309,7 @@ def text(
 
 
 def _foot(first: System, rows: Rows) -> list[str]:
-    """What the columns mean, and what the reasons that stand in them do."""
+    """Explains the columns, and the reasons that appear in them."""
     reasons = {cell.reason for row in rows.values() for cell in row if cell is not None and cell.reason}
     lines = output.fold(spread.MEANING.replace(" (j=1)", ""))
     lines += output.fold(

@@ -1,4 +1,4 @@
-"""What else changed between two sides, and what the machine was like in their jobs."""
+"""Other changes between two sides, and the state of the machine during their jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isthmus import spelling
 from isthmus.records import measurements, store
 from isthmus.statistics import series
 
-# What the machine was like during a job, compared as metrics: which way is better, what difference is of no interest.
+# State of the machine during a job, compared as metrics: better direction, largest difference of no interest, SQL.
 _HEALTH = {
     "invalid_samples": ("lower", 0.01, "coalesce(sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END)"
                         " / nullif(sum(n_samples), 0), 0)"),
@@ -24,9 +24,9 @@ _HEALTH = {
     "xid_errors": ("lower", 0, "max(xids)"),
 }  # fmt: skip
 
-# How fast a host was when programs began there, and what its hypervisor took: which way is better, the unit, and what
-# difference is of no interest (a share; of what is a share itself, a difference). It says why figures differ between
-# hosts; no verdict comes of it, as a probe of some ms may vary more than they do.
+# Speed of a host when programs began there, and the share its hypervisor took: better direction, unit, and largest
+# difference of no interest (a share of the value; for stolen_share a difference). It explains why figures differ
+# between hosts. No verdict comes of it, because a probe of a few ms may vary more than the hosts do.
 HOSTS = {
     "integer_rate": ("higher", "1/s", 0.03), "touch_rate": ("higher", "B/s", 0.1), "copy_rate": ("higher", "B/s", 0.1),
     "stolen_share": ("lower", "1", 0.01),
@@ -34,7 +34,7 @@ HOSTS = {
 
 
 def health(opened: store.Store, side: str, names: Iterable[str] = _HEALTH) -> list[tuple[series.Series, float]]:
-    """What of _HEALTH the jobs of side A say, with what difference is of no interest."""
+    """Returns the series of _HEALTH that side A has, each with its largest difference of no interest."""
     expressions = {name: _HEALTH[name][2] for name in names}
     result = []
     for name, jobs in _of_machine(opened, side, expressions).items():
@@ -45,7 +45,7 @@ def health(opened: store.Store, side: str, names: Iterable[str] = _HEALTH) -> li
 
 
 def hosts(opened: store.Store, side: str) -> list[series.Series]:
-    """What of HOSTS the jobs of each side say."""
+    """Returns the series of HOSTS that the jobs of each side have."""
     found = _of_machine(opened, side, {name: f"median({name})" for name in HOSTS})
     result = []
     for name, jobs in found.items():
@@ -60,7 +60,7 @@ def _key(metric: str, unit: str) -> tuple:
 
 
 def _of_machine(opened: store.Store, side: str, expressions: dict[str, str]) -> dict[str, dict[str, list[series.Job]]]:
-    """Of each of these names: the jobs of each side with the value that its SQL has in them, where it has one."""
+    """Returns, for each name and side, the jobs with the value of the name's SQL, where they have one."""
     columns = ", ".join(f"{expression} AS {name}" for name, expression in expressions.items())
     rows = opened.rows(
         f"SELECT side, node, gpus, job, any_value(boot) AS boot, min(time) AS time, {columns} "
@@ -78,11 +78,11 @@ def _of_machine(opened: store.Store, side: str, expressions: dict[str, str]) -> 
     return result
 
 
-_NOT_SAID = ["not said"]  # what A says of a machine, and B does not
+_NOT_SAID = ["not said"]  # values of B for a field that only A reports
 
 
 def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[str]]:
-    """Fields of the fingerprint in which the sides differ, but for those asked for; and sentences on nodes."""
+    """Returns fields of the fingerprint that differ between the sides, except those asked for; and notes on reboots."""
     asked_fields = set(re.findall(r"(?:^|,)\s*([\w.]+)=", asked))
     with_side = f"(SELECT *, {side} AS side FROM measurements) WHERE side IS NOT NULL"
     fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS)]
@@ -99,14 +99,14 @@ def differences(opened: store.Store, side: str, asked: str) -> tuple[dict, list[
 
 
 def _of_settings(opened: store.Store, with_side: str, column: str, asked_fields: set[str]) -> dict[str, tuple]:
-    """Values of each side of a field that is an object of settings, one of measurements.OBJECTS, likewise."""
+    """Returns the same for settings in `column`, one of measurements.OBJECTS, whose values are objects."""
     objects: dict[str, list[dict]] = {"A": [], "B": []}
     for where, text in opened.sql(f"SELECT DISTINCT side, {column} FROM {with_side}").fetchall():
         if text is not None:
             objects[where].append(json.loads(text) or {})
     if not (objects["A"] and objects["B"]):
         return {column: (["known"], _NOT_SAID)} if objects["A"] else {}
-    # A variable that is not set is a setting, too; a parameter that a module lacks says nothing.
+    # An unset variable is a setting; a parameter that a module lacks says nothing.
     silent = {None} if column == "uvm" else set()
     names = {name for those in objects.values() for each in those for name in each}
     found = {}
@@ -126,7 +126,7 @@ def _named(names: list[str]) -> str:
 
 
 def _reboots(opened: store.Store, with_side: str) -> list[str]:
-    """A sentence where nodes were started anew between A and B and neither side shows what that alone does."""
+    """Returns a sentence where nodes were restarted between A and B and neither side shows the effect of a restart."""
     boots: dict[str, dict[str, set[str]]] = {}
     for where, node, boot in opened.sql(f"SELECT DISTINCT side, node, boot FROM {with_side}").fetchall():
         boots.setdefault(node, {}).setdefault(where, set()).update({boot} - {None})

@@ -1,12 +1,13 @@
 """Plans a change of driver (or of anything) as an experiment, and reads its outcome as one verdict.
 
-plan   says how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in which
-       order, drawn at random), trial.sbatch (a Slurm array script) and submit.
-read   compares what DIR/records holds, and says which tasks were lost or failed; submit, once more, runs those alone.
+plan   computes how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in
+       random order), trial.sbatch (a Slurm array script) and submit.
+read   compares the records in DIR/records, and names tasks that were lost or failed; running submit again runs only
+       those.
 
-Jobs before the change, then the change, then jobs after it; --control adds jobs after a mere restart of the nodes, so
-that a restart is not taken for the driver. --boots starts the nodes anew several times a side, in an order drawn at
-random: a restart alone moves figures, so one boot a side tells little. Where a job can choose its side by itself
+Jobs run before the change, then the change is made, then jobs run after it. --control adds jobs after a mere restart of
+the nodes, so that a restart is not taken for the driver. --boots restarts the nodes several times a side, in random
+order, because a restart alone moves figures and one boot a side tells little. If a job can choose its side by itself
 (--setup-before, --setup-after), both sides run in turns, in random order, and are read as pairs: nothing else that
 changes with time can imitate that.
 """
@@ -31,8 +32,8 @@ from isthmus.tables import output
 from isthmus.verdicts import earlier, judging, two_sides, wording
 
 SIDES = ("before", "control", "after")
-MOST = 100_000  # jobs of a plan
-#: Scripts of a trial and what each is made from; @WORDS@ in these are filled in.
+MOST = 100_000  # most jobs of a plan
+#: Scripts of a trial and the templates they are made from; @WORDS@ in the templates are filled in.
 _SCRIPTS = {"trial.sbatch": "trial_job.sh", "submit": "trial_submit.sh"}
 _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
 
@@ -41,7 +42,7 @@ _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, si
 
 
 def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9, delta: float = 0.0) -> int:
-    """Jobs a side on each node that find a step beyond the margin `delta` in so large a share of the series."""
+    """Returns the jobs a side and node that find a step beyond the margin `delta` in a share `cover` of the series."""
     wanted = []
     for sd in noise:
         sd = max(sd, 1e-4)
@@ -51,7 +52,7 @@ def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: 
 
 
 def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> float:
-    """The step, in standard deviations between jobs as the margin is, that so many jobs a side and node find."""
+    """Returns the step that this many jobs a side and node find; step and margin are in standard deviations of jobs."""
 
     def found(beyond: float) -> bool:
         step = round(margin + beyond, 4)
@@ -67,9 +68,9 @@ def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> f
 
 
 def fewest_boots(nodes: int, metrics: int) -> int:
-    """Boots a side on each node below which no change can be told from what boots do by chance.
+    """Returns the fewest boots a side and node that can tell a change from chance differences between boots.
 
-    Several nodes are started together, so a boot of all of them counts once: see statistics/clusters.py.
+    Several nodes are restarted together, so a boot of all of them counts once: see statistics/clusters.py.
     """
     if nodes > 1:
         return clusters.fewest(rank_test.threshold(metrics))
@@ -78,16 +79,16 @@ def fewest_boots(nodes: int, metrics: int) -> int:
 
 @dataclasses.dataclass
 class Size:
-    """How large a trial is, a side and node."""
+    """Size of a trial, for each side and node."""
 
     boots: int
-    jobs: int  # in all boots
-    steps: list[float]  # that are found with 90% power, by series, ascending
-    unit: str  # jobs or boots
-    simulated: bool  # else by an approximation
+    jobs: int  # number over all boots
+    steps: list[float]  # steps found with 90% power, by series, ascending
+    unit: str  # "jobs", "boots" or "restarts"
+    simulated: bool  # false if power is an approximation
 
     def finds(self, covered: float) -> float:
-        """The step that is found in so large a share of the series."""
+        """Returns the step that is found in a share `covered` of the series."""
         return self.steps[min(len(self.steps) - 1, math.ceil(covered * len(self.steps)) - 1)]
 
 
@@ -95,10 +96,10 @@ def size(
     noise: list[float], step: float, *, nodes: int, metrics: int, jobs: int | None = None, boots: int | None = None,
     boot_sd: float = 0.0, delta: float = 0.0, in_turns: bool = False,
 ) -> Size:  # fmt: skip
-    """A trial that finds the step; with a spread of boots, or several of them, the boot is the unit and not the job.
+    """Returns the size of a trial that finds the step.
 
-    `jobs` counts the jobs of one boot where it is given. Turns are read as pairs, of which too few prove nothing.
-    Raises Error for more jobs than a plan can hold.
+    If boots are known to differ, or there are several, the unit is the boot and not the job. `jobs`, if given, is the
+    number in one boot. Turns are read as pairs, and too few pairs prove nothing. Raises Error for more jobs than MOST.
     """
 
     def wanted() -> int:
@@ -120,7 +121,8 @@ def size(
     steps: dict[float, float] = {}
     found = []
     for sd in noise:
-        margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)  # few to be worked out
+        # Rounding leaves few margins to compute.
+        margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)
         if margin not in steps:
             steps[margin] = detectable(units, nodes=nodes, metrics=metrics, margin=margin) - margin
         sd_steps = math.log1p(delta) + steps[margin] * sd
@@ -137,9 +139,9 @@ def _of_restarts(
     noise: list[float], step: float, *, nodes: int, metrics: int, each: int, boots: int | None, boot_sd: float,
     delta: float,
 ) -> Size:  # fmt: skip
-    """A trial in which all nodes are started together: a restart is the unit, however many nodes had it.
+    """Returns the size of a trial that restarts all nodes together; its unit is the restart, for any number of nodes.
 
-    How much of what a boot does is common to all nodes is not known, so all of it is taken to be.
+    How much of a boot's effect is common to all nodes is not known, so all of it is assumed to be.
     """
     p, margin = rank_test.threshold(metrics), math.log1p(delta)
     spreads = [max(math.hypot(boot_sd, sd / math.sqrt(each * nodes)), 1e-4) for sd in noise]
@@ -153,16 +155,16 @@ def _of_restarts(
 
 
 def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
-    """The side of each boot: pairs of both sides, each in random order, so that no trend favours one."""
+    """Returns the side of each boot, in pairs of both sides in random order, so that no trend favours one."""
     return [side for _ in range(boots) for side in chance.sample(["before", "after"], 2)]
 
 
 def schedule(
     nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int, boots: int = 1
 ) -> list[tuple]:
-    """Rows (part, node, task, side, order of commands); `jobs` a side and node, over all boots.
+    """Returns rows (part, node, task, side, order of commands); `jobs` is per side and node, over all boots.
 
-    In turns: pairs of both sides, each in random order. With several boots a part is a boot, of all nodes.
+    With turns, jobs are pairs of both sides in random order. With several boots, a part is a boot of all nodes.
     """
     chance = random.Random(seed)
     sides_of_boots = _boots_in_turn(boots, chance) if boots > 1 else []
@@ -224,7 +226,7 @@ _RESULTS = re.compile(r"\$(?:ISTHMUS_RESULTS\b|\{ISTHMUS_RESULTS\})/(?!.*\.\.)")
 
 
 def _refuse_lost_records(commands: list[str]) -> None:
-    """Raises Error for a command whose records would not come into the trial."""
+    """Raises Error for a command whose records would not end up in the trial."""
     for command in commands:
         file = next((path for path in _RECORD.findall(command) if not _RESULTS.match(path)), None)
         if file is None and not re.search(r"\bISTHMUS_RESULTS=", command):
@@ -253,7 +255,7 @@ def _refuse_contradictions(asked) -> None:
 
 
 def make(asked) -> int:
-    """`isthmus trial plan`."""
+    """Runs `isthmus trial plan`."""
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
     sd = asked.sd or 0.01
@@ -284,7 +286,7 @@ def make(asked) -> int:
 
 
 def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd: float | None) -> list[str]:
-    """What a plan says of itself."""
+    """Returns the lines that describe a plan."""
     nodes, metrics = len(plan["nodes"]), plan["metrics"]
     boots = f" in {sized.boots} boots" if sized.boots > 1 else ""
     lines = [
@@ -363,9 +365,9 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
-    """Sentences on tasks that began and did not end by themselves, and on those that ended with an exit code not 0.
+    """Returns sentences on tasks that did not end by themselves, sentences on tasks that failed, and former attempts.
 
-    Last, (node, job) of the attempts at a task that came before its last.
+    Former attempts are (node, job), for each attempt at a task but its last.
     """
     lost, failed, former = [], [], []
     try:
@@ -376,12 +378,13 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
                 continue
             said = _text(progress)
             began = re.findall(r"^(\S+) began$", said, re.MULTILINE)
-            former += [(node, job) for job in began[:-1] if job != began[-1]]  # requeued, a job keeps its number
+            # A job keeps its number when it is requeued.
+            former += [(node, job) for job in began[:-1] if job != began[-1]]
             ended = re.search(r"^(\S+) ended (\d+)\n\Z", said, re.MULTILINE)
             which = f"task {task} of {part} on {node} ({side})"
             if ended is None:
                 lost.append(f"{which} began and did not end: it still runs, or is lost")
-            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a task that is cancelled may have time to note it
+            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a cancelled task may have time to note that
                 lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
             elif ended[2] != "0":
                 failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
@@ -393,7 +396,7 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
 
 
 def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
-    """The pair of each job that ran in turns, (node, number), from what tasks/ says of which job did which task."""
+    """Returns the pair (node, number) of each job that ran in turns, from the notes in tasks/ on who did which task."""
     tasks = {}
     for progress in (folder / "tasks").glob("both.*"):
         _, _, rest = progress.name.partition(".")
@@ -405,13 +408,13 @@ def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
 
 
 def _command_of(kept: pathlib.Path) -> str:
-    """SQL for the number of the command that left a record, by the folder that trial.sbatch gave it; null elsewhere."""
-    inside = f"replace(file, {literal(f'{kept}/')}, '')"  # compacted, a file has its name within the folder
+    """Returns SQL for the number of the command that left a record, from the folder trial.sbatch made; else null."""
+    inside = f"replace(file, {literal(f'{kept}/')}, '')"  # compacted records have names relative to the folder
     return f"TRY_CAST(regexp_extract({inside}, '^[a-z]+/command([0-9]+)/', 1) AS INTEGER)"
 
 
 def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str], where: str) -> list[str]:
-    """Sentences on commands that left no figure in some of these jobs; of a single command the job itself says so."""
+    """Returns sentences on commands without a figure in some jobs; a lone command needs none, as its job is missing."""
     if len(commands) < 2:
         return []
     return [
@@ -423,10 +426,10 @@ def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str]
 
 
 def _missing(asked, opened: store.Store, plan: dict, side: str, command: str) -> tuple[list[str], list[str]]:
-    """Sentences on planned jobs without a record, on planned commands without a figure, and on too few boots.
+    """Returns sentences on missing jobs, commands without a figure and missing boots; and the sides without any job.
 
-    Next, the sides without any job. Options that choose records do not change what was planned, nor what ran. Raises
-    Error where jobs ran in another state than planned.
+    Options that choose records do not affect what was planned or what ran. Raises Error where jobs ran in another state
+    than planned.
     """
     by_side = f"(SELECT *, {side} AS side FROM measurements)"
     kinds = ("true" if asked.emulated else "NOT emulated", "true" if asked.profiled else "profiler IS NULL")
@@ -477,7 +480,7 @@ def _notes(sentences: list[str]) -> list[str]:
 
 
 def _table(outcomes: dict[str, judging.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
-    """A row for each series of each comparison; `first` is the side that the change is compared with."""
+    """Makes a table with a row for each series of each comparison; `first` is the side the change is compared with."""
     lines, notes = [], []
     if restart := outcomes.get("restart"):
         notes = [f"restart alone: {restart.verdict}"]
@@ -493,7 +496,7 @@ def _table(outcomes: dict[str, judging.Outcome], first: str, last: list[str], ev
 
 
 def read(asked) -> int:
-    """`isthmus trial read`."""
+    """Runs `isthmus trial read`."""
     folder = pathlib.Path(asked.folder)
     plan = _plan(folder)
     lost, failed, former = _unfinished(folder)

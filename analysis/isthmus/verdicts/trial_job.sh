@@ -4,7 +4,7 @@
 #SBATCH --exclusive
 #SBATCH --no-requeue
 # One task of a trial: runs the commands of plan.tsv for this part, node and task, in the order drawn there.
-# Submitted by ./submit, which pins each array to its node. tasks/ tells of each task when it began and how it ended.
+# ./submit submits it and pins each array to its node. tasks/ has when each task began and how it ended.
 set -euo pipefail
 trial=@TRIAL@
 part=${1:?which part: one of @PARTS@; use ./submit}
@@ -23,7 +23,7 @@ if grep -qs ' ended 0$' "$progress"; then
 fi
 echo "$SLURM_JOB_ID began" >>"$progress"
 side=$(cut -f 4 <<<"$line")
-# What `module` and its like run is not written for -u; what a setup sets is for the commands.
+# Scripts that `module` and the like run are not written for -u; -a exports what a setup sets to the commands.
 set +u -a
 case $side in
   # @SETUP@
@@ -34,7 +34,7 @@ commands=(
 )
 status=0
 for index in $(cut -f 5 <<<"$line" | tr ',' ' '); do
-  export ISTHMUS_RESULTS=$trial/records/$side/command$((index + 1)) # tells whose records they are
+  export ISTHMUS_RESULTS=$trial/records/$side/command$((index + 1)) # identifies the command of a record
   mkdir -p "$ISTHMUS_RESULTS"
   bash -c "${commands[index]}" || status=$?
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Submits one part of the trial: an array per node, its tasks one after the other. Submitted again, only those tasks run
-# that have not ended with exit code 0.
+# Submits one part of the trial: an array per node, with its tasks one after the other. Another submission runs only the
+# tasks that have not ended with exit code 0.
 # Usage: ./submit @PARTS@ [options for sbatch…]
 set -euo pipefail
 cd @TRIAL@
@@ -17,7 +17,7 @@ if ! answer=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # all of th
   exit 2
 fi
 
-# An index is below MaxArraySize, and an array has max_array_tasks at most; of more tasks a node gets several arrays.
+# Indices are below MaxArraySize, and an array has at most max_array_tasks; a node with more tasks gets several arrays.
 size=$(scontrol show config | awk '$1 == "MaxArraySize" {size = $3}
   match($0, /max_array_tasks=[0-9]+/) {most = substr($0, RSTART + 16, RLENGTH - 16)}
   END {print (most > 0 && most + 0 < size + 0 ? most : size)}')

@@ -1,4 +1,4 @@
-"""All series of two sides of a store compared, as one outcome. docs/statistics.md explains it."""
+"""Comparison of all series of two sides of a store. docs/statistics.md explains the method."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WANTED = (
 
 
 def sides(a: str, b: str) -> str:
-    """SQL that names the side of a row, from two conditions."""
+    """Returns SQL for the side of a row, given a condition for each side."""
     return f"CASE WHEN {a} AND {b} THEN 'both' WHEN {a} THEN 'A' WHEN {b} THEN 'B' END"
 
 
 def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result]:
-    """Series that only one side has; another version or unit of the other's is named as such."""
+    """Returns a result for each series that only one side has, noting where the other has another version or unit."""
     both = {absent.but_version(each) for each in every if each.jobs("A")} & {
         absent.but_version(e) for e in every if e.jobs("B")
     }
@@ -38,7 +38,7 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
         note = "only A has it" if sides[0] else "only B has it"
         if absent.but_version(each) in both:
             note += "; the other side measured another version of the workload, or in another unit: not comparable"
-        # What is new in B is no loss.
+        # A series that is new in B is no loss.
         lost = sides[0] or absent.but_version(each) in both
         verdict = "inconclusive" if lost else "new"
         reason = "absent" if lost else ""
@@ -49,9 +49,9 @@ def _missing(every: list[series.Series], names: dict[tuple, str]) -> list[Result
 
 
 def _settle(result: Result, each: series.Series, sigma: float, lacking: str, metrics: int) -> None:
-    """Sets the verdict of a series that was compared, and how many more units would decide it.
+    """Sets the verdict of a compared series, and how many more units would decide it.
 
-    `lacking` says that B has it in too few jobs: what the others would show is not known.
+    `lacking` is the reason where B has the series in too few jobs: nobody knows what the missing ones would show.
     """
     result.verdict = judging.judge(result, each.better)
     if lacking and result.verdict != "regressed":
@@ -63,7 +63,7 @@ def _settle(result: Result, each: series.Series, sigma: float, lacking: str, met
 
 
 def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
-    """Jobs of each side. Raises Error where a side has none, or a job is on both."""
+    """Counts the jobs of each side. Raises Error where a side has none, or a job is on both."""
     jobs = dict(
         opened.sql(
             f"SELECT side, count(DISTINCT job) FROM (SELECT *, {side} AS side FROM measurements) GROUP BY side"
@@ -79,13 +79,13 @@ def _check_sides(opened: store.Store, side: str, asked: str) -> tuple[int, int]:
 
 
 def check_some(opened: store.Store, condition: str, refusal: str, asked: str) -> None:
-    """Raises Error, with what there is of the fields that were asked for, where no record fulfils a condition."""
+    """Raises Error where no record fulfils a condition, listing the values that the requested fields have."""
     if not opened.sql(f"SELECT 1 FROM measurements WHERE {condition} LIMIT 1").fetchall():
         raise Error(f"{refusal}; {_what_there_is(opened, asked)}")
 
 
 def order_of(every: list[series.Series], plans: list[design.Design]) -> rank_test.Order:
-    """Whether the order of units within a side matters, over all series that both sides have."""
+    """Tests whether the order of units within a side matters, over all series that both sides have."""
     sequences = design.Sequences()
     for each, plan in zip(every, plans):
         ratio = series.has_ratios(each, ("A", "B"))
@@ -109,7 +109,7 @@ _GUARD = (
 
 
 def _margin_in_words(delta: float | None, noise: dict | None, shared: list[series.Series]) -> str:
-    """The margin; what stands before the semicolon is enough for the answer."""
+    """Describes the margin; the part before the semicolon is enough for the answer."""
     if delta is not None:
         return f"±{delta:.1%}, as --delta says"
     if noise is None:
@@ -123,7 +123,7 @@ def _margin_in_words(delta: float | None, noise: dict | None, shared: list[serie
 
 
 def _refuse_other_noise(noise: dict | None, shared: list[series.Series], names: dict[tuple, str]) -> None:
-    """Raises Error where --noise has none of the series that are compared: it would change nothing."""
+    """Raises Error where --noise covers none of the compared series and so would change nothing."""
     if not noise or not shared or any(each.key in noise for each in shared):
         return
     at = measurements.SERIES.index("version")
@@ -140,10 +140,10 @@ def outcome(
     opened: store.Store, side: str, *, asked: str = "", delta: float | None = None, noise: dict | None = None,
     boots: dict[tuple, Boots] | None = None, randomised: bool = False, turns: dict[str, tuple] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Compares sides 'A' and 'B' of a store; `side` is SQL that names a row's side. Raises Error where one is empty.
+    """Compares sides 'A' and 'B' of a store. Raises Error where a side has no jobs.
 
-    `noise` and `boots` are of an earlier history, by series. `randomised`: which job was on which side was drawn;
-    `turns`: in pairs, by job.
+    `side` is SQL that gives a row's side. `noise` and `boots` come from an earlier history, by series. `randomised`
+    says that jobs were assigned to sides at random; `turns` gives the pair of each job where they were drawn in pairs.
     """
     jobs = _check_sides(opened, side, asked)
     every = series.load(opened, side)
@@ -198,7 +198,7 @@ def outcome(
 
 
 def _what_there_is(opened: store.Store, asked: str) -> str:
-    """The values of the fields that were asked for."""
+    """Describes the values of the fields that were asked for, and the range of times."""
     sentences = []
     for field in dict.fromkeys(re.findall(r"(?:^|,)\s*(\w+)=", asked)):
         values = [

@@ -1,9 +1,9 @@
-"""Figures that some nodes or GPUs of a system have and others lack: its mean would be of the others alone.
+"""Figures that only some nodes or GPUs of a system have, so that the system's mean would leave out the others.
 
-Systems may differ in nodes and GPUs as they like; only places of one system, with one kind of device in one partition,
-are held to each other. A place lacks a figure where it ran the case, whatever came of it, or where two in three of the
-others have the figure. Systems with GPUs in common are the same machines: what one of them measured there, the other
-one should have, too.
+Systems may differ in their nodes and GPUs; only places of one system, with one kind of device in one partition, are
+compared with each other. A place lacks a figure if it ran the case, with whatever result, or if two in three of the
+others have the figure. Systems that share GPUs are the same machines, so a place that one of them measured should be in
+the other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from isthmus.verdicts import absent
 from isthmus.verdicts.absent import Place
 
 _CASE = tuple(name for name in measurements.SERIES if name not in ("version", "metric", "unit"))
-_NAMED = 3  # places, and figures of a place
+_NAMED = 3  # places, and figures of a place, that are named
 
 Kind = tuple  # device and partition
 
 
 @dataclasses.dataclass
 class Ran:
-    """Where a system ran what, whatever came of it: figures, a failure, or a skip."""
+    """Cases that a system ran, by place, whatever the result: a figure, a failure or a skip."""
 
     places: dict[Kind, set[Place]] = dataclasses.field(default_factory=dict)
-    cases: dict[tuple, dict[Kind, set[Place]]] = dataclasses.field(default_factory=dict)  # by case_of()
+    cases: dict[tuple, dict[Kind, set[Place]]] = dataclasses.field(default_factory=dict)  # keys are of case_of()
 
     @property
     def everywhere(self) -> set[Place]:
@@ -38,12 +38,12 @@ class Ran:
 
 
 def case_of(key: tuple) -> tuple:
-    """The case that a series' figure is of, in any version of its workload."""
+    """Returns the case of a series, leaving out the workload's version."""
     return tuple(value for name, value in zip(measurements.SERIES, key) if name in _CASE)
 
 
 def ran(opened: store.Store, side: str) -> Ran:
-    """Of the records that are on side A; `side` is SQL that names the side of a row."""
+    """Returns what ran according to the records of side A; `side` is SQL for the side of a row."""
     columns = ", ".join(f'"{name}"' for name in _CASE)
     rows = opened.sql(
         f"SELECT DISTINCT device, partition, node, gpus, {columns} FROM measurements WHERE ({side}) = 'A'"
@@ -67,20 +67,20 @@ def lacks(
     ran_by: Sequence[Ran],
     wanted: Iterable[tuple] = (),
 ) -> set[Place]:
-    """Places of the system `at` that lack a figure which their equals have, there or in a system on the same machines.
+    """Returns places of system `at` that lack a figure which equals have, there or in a system on the same machines.
 
-    `wanted` are cases for which a system is measured: nodes that ran any of them are held to all of them.
+    `wanted` are the cases for which a system is measured: nodes that ran any of them are expected to have all of them.
     """
     return _unlike_equals(systems[at][key], ran_by[at], wanted) | _measured_elsewhere(key, at, systems, ran_by)
 
 
 def _unlike_equals(each: Series, of: Ran, wanted: Iterable[tuple]) -> set[Place]:
-    """Nodes, and GPUs of nodes that have it on others, which lack a figure that their equals of the system have."""
+    """Returns nodes, and GPUs of a node with others that have it, that lack a figure which their equals have."""
     having = has(each)
     short: set[Place] = set()
     for kind, places in of.cases.get(case_of(each.key), {}).items():
         if not having & places:
-            continue  # a kind of node that cannot have it
+            continue  # this kind of node cannot have it
         short |= places - having
         short |= {place for case in wanted for place in of.cases.get(case, {}).get(kind, ()) if not place[1]} - having
         peers = grouped((node if gpu else "", (node, gpu)) for node, gpu in of.places[kind])
@@ -95,14 +95,14 @@ def _with_gpus(places: Iterable[Place]) -> set[Place]:
 
 
 def _same_machines(one: Ran, other: Ran) -> bool:
-    """Whether two systems have a GPU in common; names of nodes alone may be equal by chance."""
+    """Returns whether two systems share a GPU; names of nodes alone may be equal by chance."""
     return bool(_with_gpus(one.everywhere) & _with_gpus(other.everywhere))
 
 
 def _measured_elsewhere(
     key: tuple, at: int, systems: Sequence[Mapping[tuple, Series]], ran_by: Sequence[Ran]
 ) -> set[Place]:
-    """Places where another system, on the same machines, has a figure, and this one ran but has not."""
+    """Returns places where this system ran without a figure that another system has there, on the same machines."""
     own, having = ran_by[at], has(systems[at][key])
     found = {
         place for other, theirs in zip(systems, ran_by)
@@ -112,7 +112,7 @@ def _measured_elsewhere(
 
 
 def only_in(at: int, ran_by: Sequence[Ran]) -> list[Place]:
-    """Places where another system on the same machines ran, and this one did not at all."""
+    """Returns places where another system on the same machines ran and this one did not."""
     own = ran_by[at].everywhere
     theirs = [other.everywhere for i, other in enumerate(ran_by) if i != at and _same_machines(ran_by[at], other)]
     every = set().union(*theirs)
@@ -121,7 +121,7 @@ def only_in(at: int, ran_by: Sequence[Ran]) -> list[Place]:
 
 
 def without_figures(of: Ran, having: Iterable[Series]) -> list[Place]:
-    """Nodes that ran cases of which none has a figure that counts."""
+    """Returns nodes that ran cases but have no figure that counts."""
     known = set().union(*map(has, having))
     return sorted(place for place in of.everywhere - known if not place[1])
 
@@ -132,7 +132,7 @@ def places_in_words(places: Sequence[Place]) -> str:
 
 
 def in_words(system: str, short: Mapping[tuple, set[Place]], names: Mapping[tuple, str]) -> list[str]:
-    """A sentence for each set of figures that the same places lack."""
+    """Returns a sentence for each set of figures that the same places lack."""
     by_places = collections.defaultdict(list)
     for key, places in short.items():
         if places:

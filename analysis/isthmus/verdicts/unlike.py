@@ -1,4 +1,4 @@
-"""Parts of a comparison that changed by themselves: a node, a GPU, some jobs. Nothing is equivalent that hides one."""
+"""Parts of a comparison that changed differently: a node, a GPU, some jobs. None may hide in an "equivalent"."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus import spelling
 from isthmus.statistics import design, parts, rank_test, series
 from isthmus.verdicts.judging import Part, Result, is_worse, logs_of
 
-SESSION = 0.02  # of all metrics together: sessions in which a part is said to differ where none does
-DOUBT = 0.01  # p of a part, after correction for the number of places, from which "equivalent" is not said
-_FEW = 0.1  # p of a tail from which "equivalent" is not said
-_NAMED = 3  # places
+SESSION = 0.02  # share of sessions, over all metrics, in which a part is said to differ where none does
+DOUBT = 0.01  # p of a part, corrected for the number of places; at or below it a series is not "equivalent"
+_FEW = 0.1  # p of a tail at or below which a series is not "equivalent"
+_NAMED = 3  # places that are named
 
 
 def _place(place: tuple[str, str]) -> str:
@@ -26,7 +26,7 @@ def _scaled(value: float, ratio: bool) -> float:
 
 
 def _margins(result: Result) -> tuple[float, float]:
-    """The margin upwards and downwards, as logarithms for a ratio."""
+    """Returns the margin upwards and downwards, as logarithms for a ratio."""
     assert result.delta is not None
     up = math.log1p(result.delta) if result.ratio else result.delta
     return up, -up
@@ -37,7 +37,7 @@ def layout_of(a: list[series.Job], b: list[series.Job], plan: design.Design) -> 
 
 
 def places(each: series.Series, result: Result, plan: design.Design) -> list[Part]:
-    """Places of a series that changed otherwise than their peers, see of_places()."""
+    """Returns places of a series that changed differently from their peers: see of_places()."""
     a, b = each.of("A"), each.of("B")
     layout = layout_of(a, b, plan)
     if layout is None:
@@ -47,7 +47,7 @@ def places(each: series.Series, result: Result, plan: design.Design) -> list[Par
 
 
 def of_places(layout: parts.Layout, found: parts.Places, result: Result) -> list[Part]:
-    """Places that changed otherwise than their peers by more than the margin, and as chance alone seldom makes them."""
+    """Returns places whose change differs from their peers' by more than the margin and more than chance explains."""
     p = np.minimum(1.0, found.p() * len(layout.places))
     up, down = _margins(result)
     result_parts = []
@@ -66,7 +66,7 @@ def of_places(layout: parts.Layout, found: parts.Places, result: Result) -> list
 
 
 def tail(each: series.Series, result: Result, plan: design.Design, sigma: float) -> Part | None:
-    """Jobs of B that are far worse than is usual at their place, where A has fewer of them: see tail_of()."""
+    """Returns jobs of B that are far worse than usual at their place, if A has fewer of them: see tail_of()."""
     if each.better is None:
         return None
     logs = np.concatenate([logs_of(each.all(side), result.ratio) for side in ("A", "B")])
@@ -74,9 +74,9 @@ def tail(each: series.Series, result: Result, plan: design.Design, sigma: float)
 
 
 def tail_of(values: np.ndarray, result: Result, plan: design.Design, sigma: float, *, below: bool) -> Part | None:
-    """Jobs of B that are far to one side of what is usual at their place, where A has fewer of them.
+    """Returns jobs of B that are far to one side of the usual value at their place, if A has fewer of them.
 
-    Jobs of one boot, or of one night of all nodes, count once: what happened there happened once.
+    Jobs of one boot, or of one night of all nodes, count once, because what happened to them happened once.
     """
     if not (sigma >= 0 and math.isfinite(sigma)) or plan.unit == "node":
         return None
@@ -95,7 +95,7 @@ def tail_of(values: np.ndarray, result: Result, plan: design.Design, sigma: floa
 
 
 def settle(results: list[Result]) -> None:
-    """Corrects the parts of all series for how many series there are, and lets them change verdicts."""
+    """Corrects the parts of all series for the number of series, and lets them change verdicts."""
     least = np.array([min((part.p for part in result.parts), default=1.0) for result in results])
     factors = rank_test.adjusted(least) / np.maximum(least, 1e-300)
     for result, factor in zip(results, factors):
@@ -122,7 +122,7 @@ def _apply(result: Result) -> None:
 
 
 def in_words(result: Result, found: list[Part] | None = None) -> str:
-    """Such as "n3 -50.1% [-51.0%, -49.2%]"; first what makes the verdict, and what is furthest from the others."""
+    """Describes parts, such as "n3 -50.1% [-51.0%, -49.2%]", those that decide the verdict and the furthest first."""
     every = result.parts if found is None else found
     found = sorted(every, key=lambda part: (not result.bears_out(part.own), -abs(part.estimate)))
     said = []

@@ -1,4 +1,4 @@
-"""What a comparison came to, in words and as rows."""
+"""Text and rows for the outcome of a comparison."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _figure(value: float | None, result: Result) -> str:
 
 
 def direction(change: float | None, result: Result) -> str:
-    """A change in words: slower, faster, lower, higher; nothing where there is none."""
+    """Returns a change in words: slower, faster, lower or higher; empty for none."""
     if not change:
         return ""
     if result.ratio and result.unit == "s":
@@ -35,13 +35,13 @@ def direction(change: float | None, result: Result) -> str:
 
 
 def _foremost(result: Result) -> list[Part]:
-    """The sure parts that bear out the verdict, the largest change first."""
+    """Returns the sure parts with the verdict's direction, the largest change first."""
     sure = [part for part in result.parts if part.sure and result.bears_out(part.own)]
     return sorted(sure, key=lambda part: -abs(part.own))
 
 
 def _size(result: Result) -> float:
-    """How far a series, or a part of it, went the way of its verdict, to sort by: as a share, or in margins."""
+    """Returns the largest change in the verdict's direction, to sort by: as a share, or scaled by the margin."""
     changes = [result.estimate or 0.0, *(part.own for part in _foremost(result))]
     largest = max((change for change in changes if result.bears_out(change)), key=abs, default=0.0)
     if result.ratio:
@@ -50,13 +50,13 @@ def _size(result: Result) -> float:
 
 
 def by_weight(result: Result) -> tuple:
-    """What results are sorted by: verdicts in their order, absent series first, then the largest change."""
+    """Returns the key that results are sorted by: the verdict, absent series first, then the largest change."""
     absent = not result.reason.startswith("absent")
     return VERDICTS.index(result.verdict), absent, result.reason == "", -_size(result), result.label
 
 
 def _seen(result: Result) -> str:
-    """The change that makes the verdict of a series, in a few words, with its place."""
+    """Describes the change that decides a series' verdict, with its place, in a few words."""
     if parts := _foremost(result):
         more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
         where = f"on {spelling.printable(parts[0].where)}{more}"
@@ -65,7 +65,7 @@ def _seen(result: Result) -> str:
 
 
 def lines_of(result: Result) -> list[str]:
-    """What a person reads of a series: the verdict, its figures, then the reason or a note."""
+    """Returns the lines on a series: the verdict, its figures, then the reason or a note."""
     head, indent = f"{result.verdict:<12} {result.label}", " " * 12
     if result.estimate is None:
         return [head, f"{indent} {result.note}"]
@@ -110,8 +110,8 @@ def _order_in_words(order: rank_test.Order | None) -> str:
 
 # --- the answer ---
 
-_MOST = 10  # lines
-_SHORT = 24  # characters of a margin that has room next to the number of jobs
+_MOST = 10  # lines of the answer
+_SHORT = 24  # longest margin, in characters, that fits next to the number of jobs
 _FIRST = 2  # series that are named
 
 
@@ -121,7 +121,7 @@ def _named(result: Result, width: int) -> str:
 
 
 def _kind(name: str, results: list[Result], every: int, named: int = 1) -> list[str]:
-    """How many series are of a kind, and the first of them: what changed, where, by how much."""
+    """Counts the series of a kind and names the first of them: what changed, where, by how much."""
     if not results:
         return []
     head = f"{name:<8} {len(results)} of {every} series"
@@ -131,7 +131,7 @@ def _kind(name: str, results: list[Result], every: int, named: int = 1) -> list[
 
 
 def _unclear(found: Outcome) -> list[str]:
-    """How many series are undecided, and the reason of most."""
+    """Counts the undecided series and gives the most frequent reason."""
     results = [r for r in found.results if r.verdict == "inconclusive" and not r.reason.startswith("absent")]
     if not results:
         return []
@@ -145,7 +145,7 @@ def _unclear(found: Outcome) -> list[str]:
 
 
 def answer(found: Outcome) -> list[str]:
-    """The answer in ten lines at most: the verdict; what is worse, better, gone, unclear; how sure that is."""
+    """Returns the answer, ten lines at most: verdict, what is worse, better, gone or unclear, and how sure that is."""
     of = {verdict: [r for r in found.results if r.verdict == verdict] for verdict in VERDICTS}
     every = len(found.results)
     gone = found.gone + [r.label for r in found.results if r.reason.startswith("absent")]
@@ -167,7 +167,7 @@ def answer(found: Outcome) -> list[str]:
 
 
 def text(found: Outcome, *, everything: bool = False, more: Sequence[str] = ()) -> str:
-    """What a person reads: the answer, then the series, the largest change first, then what else changed."""
+    """Returns the text for people: the answer, the series with the largest change first, and what else changed."""
     results = output.fold_each(_lines_of_all(found, everything), indent=" " * 13)
     rest = output.fold_each([*more, *_premises(found), *_summary(found)])
     return "\n".join([*answer(found), *([""] if results else []), *results, "", *rest])
@@ -227,7 +227,7 @@ def row_of(each: Result) -> dict[str, Any]:
 
 
 def of_all(found: Outcome) -> list[str]:
-    """Lines on what is of all series and not of one."""
+    """Returns the lines that concern all series together."""
     return [f"verdict: {found.verdict}", *_premises(found), *_summary(found)]
 
 
@@ -245,7 +245,7 @@ def _more_in_words(found: Outcome) -> list[str]:
 
 
 def as_json(found: Outcome) -> dict:
-    """The outcome for machines; infinite and undefined numbers are null."""
+    """Returns the outcome for programs; infinite and undefined numbers are null."""
     whole = dataclasses.asdict(found)
     names = ("margin", "order", "jobs", "differences", "notes", "results")
     return output.plain({"verdict": found.verdict} | {name: whole[name] for name in names})

@@ -1,9 +1,9 @@
-"""Series of equals in which a value is zero or below: ratios mean nothing there, so places are judged by differences.
+"""Comparison of places by differences, for series of equals in which a value is zero or below and ratios mean nothing.
 
 A place at zero where its equals have a rate is worse without bound; so is one with a cost where theirs is zero. A place
-is far from its equals when it differs from their mean by more than Student's t allows of their own spread. Where they
-are at zero in all jobs there is no spread. Costs above it must be in more of a place's jobs than chance explains. So
-must zeros where equals are above it.
+is far from its equals if it differs from their mean by more than Student's t allows for their spread. Where all of
+their jobs are at zero there is no spread. Then costs above zero must be in more of a place's jobs than chance explains.
+The same holds for zeros where the equals are above zero.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ import numpy as np
 
 from isthmus.statistics import parts, rank_test
 
-_MOST = 1 / 3  # of the places: more that are worse are another kind
-_QUIET = 5e-4  # noise below this share of what is usual is taken as this share
+_MOST = 1 / 3  # largest share of places that are worse; more are another kind
+_QUIET = 5e-4  # least noise, as a share of the usual value
 
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """What a node, or a GPU of it, measured of a series."""
+    """Values of a series at a node, or at a GPU of it."""
 
     node: str
     gpus: str
-    value: float  # of its median job
+    value: float  # value of its median job
     jobs: int
-    better: float  # of its better jobs: four of five are no better
-    above: int  # jobs with a value above zero
+    better: float  # value that four in five of its jobs do not better
+    above: int  # number of jobs with a value above zero
 
 
 @dataclasses.dataclass
 class Zeros:
-    """A series with a value at or below zero."""
+    """Series with a value at or below zero."""
 
     label: str
     unit: str
-    lower: bool  # is better
+    lower: bool  # true if lower is better
     case: dict[str, Any]
     places: list[At]
 
@@ -48,17 +48,17 @@ class Zeros:
         return float(np.median([each.value for each in self.places]))
 
     def worse(self, at: At) -> float | None:
-        """By what share a place is worse than usual; None where that is no ratio."""
+        """Returns the share by which a place is worse than usual; None where that is no ratio."""
         low, high = sorted((at.value, self.usual))
         return 1 - low / high if low > 0 else None
 
     def far(
         self, floor: float, steady: float, limit: Callable[[float], float], series: int
     ) -> tuple[list[At], list[At]]:
-        """Places that are worse than the others, and places that may be, of which jobs are too few to tell.
+        """Returns places that are worse than the others, and places that may be but have too few jobs to tell.
 
-        Worse by the share `floor`, in better jobs by the share `steady` of that. `limit` is Student's t by its degrees
-        of freedom, `series` the number of all that have zeros.
+        A place is worse by at least the share `floor`, and its better jobs by the share `steady` of that. `limit` gives
+        Student's t for degrees of freedom; `series` is the number of all series with zeros.
         """
         sign, usual = (-1 if self.lower else 1), self.usual
         ordered = sorted(self.places, key=lambda each: sign * each.value)
@@ -88,5 +88,5 @@ class Zeros:
         return found, unsure
 
     def _off(self, at: At) -> tuple[int, int]:
-        """Jobs of a place with a cost, or without what more is better of; and all of its jobs."""
+        """Returns the jobs of a place that are off zero with a cost, or at zero without a gain; and all its jobs."""
         return at.above if self.lower else at.jobs - at.above, at.jobs
