@@ -26,7 +26,7 @@ def test_the_words_of_a_record_are_those_of_the_other_program(case):
 def codes_in_the_tree() -> set[str]:
     """Codes of warnings that sources write."""
     pattern = re.compile(
-        r'(?:warn|spoil)\(\s*"(\w+)"|Warning\{\s*"(\w+)"|push_back\(\s*\{"(\w+)", "|"code": "([a-z]\w+)"'
+        r'(?:warn|invalidate)\(\s*"(\w+)"|Warning\{\s*"(\w+)"|push_back\(\s*\{"(\w+)", "|"code": "([a-z]\w+)"'
     )
     sources = [*(ROOT / "src").rglob("*.[ch]pp"), *(ROOT / "reframe").rglob("*.py")]
     found = (match for path in sources for match in pattern.finditer(path.read_text(encoding="utf-8")))

@@ -308,7 +308,7 @@ def _why_empty(sessions: list[tuple[str, list[dict]]]) -> str:
 
 
 def _why_unfinished(sessions: list[tuple[str, list[dict]]]) -> str:
-    """Returns why a session that ended before each of its checks had its turn makes the night red; else an empty str."""
+    """Returns why a session that ended before each check had its turn makes the night red; else an empty text."""
     for name, checks in sessions:
         done = {_place(check) for check in checks if check["result"] != INTERRUPTED}
         left = {_place(check): check["name"] for check in checks if _place(check) not in done}
