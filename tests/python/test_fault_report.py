@@ -171,7 +171,7 @@ def test_the_order_of_events_says_nothing(seed):
 def shown(found):
     """Everything that people and programs see; not one number that JSON does not have."""
     report.text(found)
-    section = report._section(found)
+    section = report._section(found, "run.7.uvm")
     json.dumps([section["plots"], section["cards"]], allow_nan=False)
     report._rows(found)
     return section
