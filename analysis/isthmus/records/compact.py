@@ -259,7 +259,7 @@ def run(asked) -> int:
     gone = f"{spelling.counted(result['gone'], 'file', 'are')} gone, records and all; " if result["gone"] else ""
     agreement.say_disagreements(result["disagreements"])
     for path in result["replaced"]:
-        print(f"replaced {path}: {compacted.REPLACED.partition(' (')[0]}", file=sys.stderr)
+        print(f"replaced {path}: {compacted.REPLACED}", file=sys.stderr)
     print(
         f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} taken in "
         f"{time.monotonic() - started:.1f} s; {gone}{spelling.counted(result['before'], 'file', 'were')} taken before; "

@@ -16,10 +16,7 @@ from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 COMPACTED = "compacted"  # folder inside a folder of records where `isthmus compact` keeps its table
 
 
-REPLACED = (
-    "other records than when it was compacted, so those of then do not count; give each file a name of its own "
-    "(`isthmus compact` takes it as it is)"
-)
+REPLACED = "other records than when it was compacted, so those of then do not count; give each file a name of its own"
 
 
 @dataclasses.dataclass
@@ -175,20 +172,27 @@ def find(folder) -> Compacted | None:
     return result if found else None
 
 
-def lost(table: Compacted, path, present: dict[str, str], skipped: list[Skipped]) -> list[Skipped]:
-    """Returns files below `path` that the table was made of and that are gone or no longer begin with what they had.
+def changed(table: Compacted, present: dict[str, str]) -> list[str]:
+    """Returns the names of files that the table was made of and that are gone or not as they were then.
 
-    `present` maps the names of existing files, relative to `path`, to their paths; `skipped` are those that could not
-    be looked at.
+    `present` maps the names of existing files, relative to the folder of the files, to their paths.
+    """
+    return [name for name, known in table.files.items() if name not in present or not unchanged(present[name], known)]
+
+
+def lost(table: Compacted, path, present: dict[str, str], names: list[str], skipped: list[Skipped]) -> list[Skipped]:
+    """Returns those of the changed files `names` below `path` that are gone or no longer begin with what they had.
+
+    `names` are what changed() says of `present`; `skipped` are files that could not be looked at.
     """
     found = []
-    for name, known in table.files.items():
+    for name in names:
         file = os.path.join(path, name)
         if name not in present:
             if not hidden(file, skipped):
                 found.append(Skipped(file, "compacted before, and gone since; `isthmus compact` forgets it"))
-        elif not unchanged(present[name], known) and not has_grown(present[name], known):
-            found.append(Skipped(file, REPLACED, has_part=True))
+        elif not has_grown(present[name], table.files[name]):
+            found.append(Skipped(file, f"{REPLACED} (`isthmus compact` takes it as it is)", has_part=True))
     return found
 
 

@@ -53,7 +53,8 @@ def _find(paths):
         files, skipped = load.find(path, here)
         own = pathlib.Path(path) / compacted.COMPACTED
         if table := compacted.find(own):
-            skipped += compacted.lost(table, path, {os.path.relpath(file, path): file for file in files}, skipped)
+            present = {os.path.relpath(file, path): file for file in files}
+            skipped += compacted.lost(table, path, present, compacted.changed(table, present), skipped)
         elif len(paths) > 1 and not here:
             skipped += load.without_files(path, files, skipped)
         met += [folder for folder in here if pathlib.Path(folder) != own]

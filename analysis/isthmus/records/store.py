@@ -195,9 +195,9 @@ class _Sources:
             raise Error(
                 f"{path}: all {len(known)} files that were compacted are gone; name {table.folder} to read what it has"
             )
-        changed = [name for name in known if name not in present or not compacted.unchanged(present[name], known[name])]
+        changed = compacted.changed(table, present)
         self.tables.append((table, changed))
-        self.skipped += compacted.lost(table, path, present, skipped)
+        self.skipped += compacted.lost(table, path, present, changed, skipped)
         return [file for name, file in present.items() if name not in known or name in changed]
 
 
@@ -270,8 +270,9 @@ def open_store(
         )
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
         if timely:
-            skipped += _untimely(connection, " AND ".join(kept))
-            kept[2] += f" AND {_possible()}"
+            possible = _possible()
+            skipped += _untimely(connection, " AND ".join(kept), possible)
+            kept[2] += f" AND {possible}"
         columns = measurements.of_metrics(metric, wanted)
         connection.execute(
             f"CREATE VIEW measurements AS SELECT {columns} FROM everything "
@@ -312,11 +313,11 @@ def _possible() -> str:
     return f"time BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '{latest:%Y-%m-%d %H:%M:%S}'"
 
 
-def _untimely(connection, kept: str) -> list[Skipped]:
+def _untimely(connection, kept: str, possible: str) -> list[Skipped]:
     """Returns the files that have records with an impossible time."""
     found = connection.execute(
         f"SELECT file, count(*), strftime(min(time), '%Y-%m-%d') FROM everything "
-        f"WHERE metric_index = 0 AND {kept} AND NOT ({_possible()}) GROUP BY ALL ORDER BY ALL"
+        f"WHERE metric_index = 0 AND {kept} AND NOT ({possible}) GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     return [
         Skipped(

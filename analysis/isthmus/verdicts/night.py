@@ -201,6 +201,7 @@ def _cases_that_count(report: dict) -> list[dict]:
 
 def _check(case: dict, session: str | None) -> dict:
     kept = case.get("kept") or []
+    states = [(path, _state_of(path)) for path in kept]
     ran_with = {name: case[name] for name in RAN_WITH if case.get(name)}
     return {
         "name": case.get("display_name") or case.get("name"),
@@ -214,8 +215,8 @@ def _check(case: dict, session: str | None) -> dict:
         "nodes": case.get("job_nodelist") or [],
         "seconds": case.get("time_total"),
         "records": kept,
-        "missing": [path for path in kept if _state_of(path) == GONE],
-        "unseen": [f"{path} ({why})" for path in kept if (why := _state_of(path)) and why != GONE],
+        "missing": [path for path, state in states if state == GONE],
+        "unseen": [f"{path} ({state})" for path, state in states if state and state != GONE],
         "figures": _figures(case.get("perfvalues") or {}),
         "ran_with": ran_with,
         "ask": case.get("maintainers") or [],

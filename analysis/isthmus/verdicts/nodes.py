@@ -510,11 +510,12 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
     ).fetchall()
     groups: dict[tuple, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
     last: dict[tuple[str | None, str], object] = {}
+    hosts: dict[tuple[str | None, str], set[str]] = collections.defaultdict(set)
     for *equal, system, host, day in rows:
         node = opened.names.get(host, host)  # a name that another host of the system has now did not vanish
         groups[(*equal, system)][node].add(day)
         last[system, node] = max(day, last.get((system, node), day))
-    hosts = grouped(((system, opened.names.get(host, host)), host) for *_, system, host, _ in rows)
+        hosts[system, node].add(host)
     reasons = {}
     for (*_, system), by_node in groups.items():
         if len(by_node) < FEWEST:
@@ -523,8 +524,8 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
             missed = _missed(days, [each for name, each in by_node.items() if name != node])
             if missed and last[system, node] == max(days):
                 words = f"no record since {max(days)}, while its equals ran on {missed} days"
-                own = set(hosts[system, node])
-                host = own.pop() if len(own) == 1 else node
+                own = hosts[system, node]
+                host = next(iter(own)) if len(own) == 1 else node
                 reasons[node, system or ""] = Reason(host, "vanished", words)
     for node in expected:
         if all(node != name for _, name in last):
