@@ -21,7 +21,7 @@ using memory::Placement;
 
 constexpr double kMostCases = 100'000;  // a plan has all of them in memory
 
-/// What was named; `all`: whatever a workload has, besides.
+/// Values named by the user; `all`: whatever else a workload has, too.
 template <class T>
 struct Named {
   std::vector<T> values;
@@ -36,7 +36,7 @@ struct Names {
   Named<std::string> sizes;
 };
 
-/// What of `every` the texts name. Throws InputError for a name of none.
+/// Returns the values of `every` that the texts name. Throws InputError for an unknown name.
 template <class Every, class Name>
 auto parse_named(const std::vector<std::string>& texts, std::string_view what, const Every& every, Name name_of) {
   Named<std::ranges::range_value_t<Every>> named;
@@ -208,7 +208,8 @@ void check_axis(const std::string& axis, Draft& draft) {
                     lack.workloads.size(), lack.of));
 }
 
-/// What a workload runs with, of all that it offers: what was named, else `preferred` or its first.
+/// Returns the values that a workload runs with: those that were named, else `preferred` where it is offered, else the
+/// first.
 template <class T>
 std::vector<std::optional<T>> chosen(const std::vector<T>& offered, const Named<T>& named, T preferred) {
   if (offered.empty()) return {std::nullopt};

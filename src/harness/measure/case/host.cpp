@@ -106,7 +106,7 @@ void Host::once(Metric metric, double value) {
   state_.result.metrics.push_back(std::move(series));
 }
 
-/// What the body says of the sample meanwhile is in state_.sample.
+/// Takes one sample; `body` leaves its remarks in state_.sample.
 Taken Host::take_sample(std::span<const Series> series, const std::function<void()>& prepare,
                         const std::function<std::vector<double>()>& body, Part part, std::size_t index) {
   {

@@ -18,7 +18,7 @@ struct Taken {
   int batch = 0;                  ///< operations that were timed together; 0: as the series say
 };
 
-/// What bounds one reading, besides the case's stopping rule.
+/// Bounds of one reading, in addition to the case's stopping rule.
 struct Reading {
   int most = 0;             ///< samples
   double budget_share = 1;  ///< of the case's seconds, which have run since its start

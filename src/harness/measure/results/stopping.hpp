@@ -12,7 +12,7 @@
 
 namespace isthmus::harness {
 
-/// What a stopping rule is told after each sample.
+/// State of a reading after each sample, for the stopping rule.
 struct SamplesSoFar {
   std::size_t taken;  ///< samples of each series
   int most;           ///< samples at most, as asked for or as the adaptive rule has it
