@@ -1,4 +1,4 @@
-# Two commands: `make run` measures this machine, `make test` tests this tree. Both set up what is missing.
+# Two main commands: `make run` measures this machine, `make test` tests this tree. Both set up what is missing.
 .DEFAULT_GOAL := help
 SHELL := bash
 .PHONY: run test check build format lint clean help
@@ -18,7 +18,7 @@ build:   ## set up and build for this machine's GPU, or for none
 format:  ## rewrite C++ and Python in the tree's style
 	@scripts/setup test && scripts/format
 
-lint:    ## say what the style, clang-tidy and the borders object to
+lint:    ## say what style, clang-tidy, borders and comments object to
 	@scripts/setup test && scripts/lint
 
 clean:   ## remove what was built (not the records, not .venv)

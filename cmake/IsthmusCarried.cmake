@@ -1,11 +1,11 @@
-# fmt, nlohmann_json and CLI11 from sources that are carried in a folder, for a user who cannot install them.
+# fmt, nlohmann_json and CLI11 from a folder of sources, for a user who cannot install them.
 #
-#   -DISTHMUS_LIBRARIES=FOLDER                                        builds with the tarballs of FOLDER, and no others
-#   cmake -DISTHMUS_LIBRARIES=FOLDER -P cmake/IsthmusCarried.cmake    only puts the tarballs there, to be carried along
+#   -DISTHMUS_LIBRARIES=FOLDER                                        builds with the tarballs of FOLDER only
+#   cmake -DISTHMUS_LIBRARIES=FOLDER -P cmake/IsthmusCarried.cmake    only puts the tarballs there, to copy elsewhere
 #
-# A tarball that FOLDER lacks is downloaded into it. Each is held to the SHA-256 in cmake/libraries.txt.
+# A tarball that FOLDER lacks is downloaded into it. Each must have the SHA-256 in cmake/libraries.txt.
 
-# Downloads URL, aside first: another configuration may be looking for the same tarball.
+# Downloads URL to a temporary name first, because another configuration may be looking for the same tarball.
 function(isthmus_download_tarball tarball url)
   string(RANDOM part)
   file(DOWNLOAD ${url} ${tarball}.${part} STATUS status INACTIVITY_TIMEOUT 30)
@@ -13,12 +13,12 @@ function(isthmus_download_tarball tarball url)
   string(REPLACE "\"" "" why "${why}")
   if(NOT code EQUAL 0)
     file(REMOVE ${tarball}.${part})
-    message(FATAL_ERROR "${tarball} is missing and could not be downloaded (${why}): put there what is at ${url}")
+    message(FATAL_ERROR "${tarball} is missing and could not be downloaded (${why}): download ${url} to that path")
   endif()
   file(RENAME ${tarball}.${part} ${tarball})
 endfunction()
 
-# isthmus_carry(LIBRARY STEM HASH URL): the tarball is in the folder, and is the one that we know.
+# isthmus_carry(LIBRARY STEM HASH URL): puts the tarball into the folder, and verifies it.
 function(isthmus_carry library stem hash url)
   set(tarball ${ISTHMUS_LIBRARIES}/${stem}.tar.gz)
   if(NOT EXISTS ${tarball})
@@ -26,12 +26,13 @@ function(isthmus_carry library stem hash url)
   endif()
   file(SHA256 ${tarball} found)
   if(NOT found STREQUAL hash)
-    message(FATAL_ERROR "${tarball} is not the file that cmake/libraries.txt names (its SHA-256 is ${found}): replace it by what is at ${url}")
+    message(FATAL_ERROR "${tarball} is not the file that cmake/libraries.txt names (its SHA-256 is ${found}): replace it with the one at ${url}")
   endif()
   message(STATUS "${library}: ${tarball}")
 endfunction()
 
-# isthmus_unpack(STEM HASH): what is needed to build, in ${CMAKE_BINARY_DIR}/libraries/STEM; once for each hash.
+# isthmus_unpack(STEM HASH): unpacks the files that a build needs to ${CMAKE_BINARY_DIR}/libraries/STEM, once for each
+# hash.
 function(isthmus_unpack stem hash)
   set(stamp ${CMAKE_BINARY_DIR}/libraries/${stem}.sha256)
   if(EXISTS ${stamp})
@@ -49,7 +50,7 @@ function(isthmus_unpack stem hash)
   endif()
 endfunction()
 
-# isthmus_define(LIBRARY FOLDER): the target that its own CMake package defines.
+# isthmus_define(LIBRARY FOLDER): defines the target that the library's own CMake package would define.
 function(isthmus_define library folder)
   if(library STREQUAL "fmt")
     add_library(isthmus_carried_fmt STATIC ${folder}/src/format.cc)

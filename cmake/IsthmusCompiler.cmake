@@ -1,4 +1,5 @@
-# Before project(): HIP without ROCm needs clang for everything, because kernels are compiled as C++ with -x hip.
+# Choice of compiler, included before project(): HIP without ROCm needs clang for everything, because kernels are
+# compiled as C++ with -x hip.
 if(ISTHMUS_BACKEND STREQUAL "hip" AND NOT DEFINED CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
   find_program(ISTHMUS_ROCM_CLANG amdclang++ HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES bin llvm/bin)
   if(NOT ISTHMUS_ROCM_CLANG)

@@ -1,6 +1,6 @@
 # NVIDIA: CUDA 12.0 or later.
 #
-# Without CMAKE_CUDA_ARCHITECTURES: the chip of this machine where there is one, else sm_80 and sm_90.
+# The default of CMAKE_CUDA_ARCHITECTURES is the GPU of this machine if it has one, otherwise sm_80 and sm_90.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   if(EXISTS /dev/nvidiactl)
     set(CMAKE_CUDA_ARCHITECTURES native)
@@ -18,7 +18,7 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
 endif()
 
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 and before know no C++20 of nvcc's
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake up to 3.25.1 does not support C++20 with nvcc
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
@@ -27,7 +27,7 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 find_package(CUDAToolkit 12.0 REQUIRED)
 
-# The static runtime: a binary then needs nothing but the driver.
+# The runtime is linked statically, so that a binary needs only the driver.
 add_library(isthmus_gpu_runtime INTERFACE)
 target_link_libraries(isthmus_gpu_runtime INTERFACE CUDA::cudart_static)
 target_include_directories(isthmus_gpu_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})

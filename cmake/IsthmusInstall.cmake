@@ -1,7 +1,7 @@
-# What a program of somebody else's needs to use src/paging: libraries, headers, and find_package(isthmus)
-# (docs/paging.md). `cmake --install DIR --component library` installs it alone.
+# Installation for other projects that use src/paging: libraries, headers, and find_package(isthmus) (docs/paging.md).
+# `cmake --install DIR --component library` installs only these.
 if(ISTHMUS_LIBRARIES)
-  return()  # fmt is part of this build then, and no package that others could find
+  return()  # fmt is part of such a build, not a package that others could find
 endif()
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

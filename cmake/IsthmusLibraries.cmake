@@ -1,21 +1,21 @@
-# The libraries we use outside measuring.
+# Libraries that the tree uses outside of measurements.
 #
-# ISTHMUS_STATIC: everything but the C library goes into the binary, so that one built on Debian 12 runs on any x86-64
-# distribution whose C library is as new (glibc 2.36), such as Ubuntu 24.04. NVML, BLAS and the GPU's driver are loaded
-# at run time in any case.
+# ISTHMUS_STATIC: links everything except the C library into the binary. A binary built on Debian 12 then runs on any
+# x86-64 distribution whose C library is as new (glibc 2.36), such as Ubuntu 24.04. NVML, BLAS and the GPU's driver are
+# loaded at run time in any case.
 option(ISTHMUS_STATIC "Link everything but the C library statically" OFF)
 
-# ISTHMUS_MPI: the program may be started as several ranks (docs/mpi.md). Started plainly it does without a launcher.
+# ISTHMUS_MPI: the program may be started as several ranks (docs/mpi.md), and still runs without a launcher.
 option(ISTHMUS_MPI "Measure with several processes through MPI" OFF)
 
-# ISTHMUS_LIBRARIES: for a user who cannot install libraries (docs/building.md, "Without root").
+# ISTHMUS_LIBRARIES is for users who cannot install libraries (docs/building.md, "Without root").
 set(ISTHMUS_LIBRARIES "" CACHE PATH
     "Folder of pinned sources of fmt, nlohmann_json and CLI11; empty: those of the system, a module or Spack")
 
 option(ISTHMUS_TESTS "Build the C++ tests" ON)
 
 set(isthmus_missing "")
-# isthmus_find(NAME ARGUMENTS…): find_package, but what is missing is told at the end, all at once.
+# isthmus_find(NAME ARGUMENTS…): calls find_package; missing packages are reported together at the end.
 macro(isthmus_find name)
   find_package(${name} ${ARGN} QUIET)
   if(NOT ${name}_FOUND)
@@ -41,7 +41,7 @@ else()
   isthmus_find(nlohmann_json)
   isthmus_find(CLI11)
 endif()
-isthmus_find(ZLIB)  # tables beside records, and their hashes
+isthmus_find(ZLIB)  # for the tables next to records, and their checksums
 isthmus_find(OpenSSL COMPONENTS Crypto)
 if(ISTHMUS_BACKEND STREQUAL "host")
   isthmus_find(Boost 1.74 COMPONENTS context)  # the emulator's fibers
@@ -67,8 +67,8 @@ if(isthmus_missing)
 endif()
 find_package(Threads REQUIRED)
 
-# Compiled into each file of ours it doubles what many of them take; a static program has no other way, since Debian
-# ships no archive of it.
+# Header-only fmt doubles the compile time of many sources. A static program has to use it, because Debian does not ship
+# an archive of fmt.
 add_library(isthmus_fmt INTERFACE)
 target_link_libraries(isthmus_fmt INTERFACE $<IF:$<BOOL:${ISTHMUS_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
 
@@ -78,7 +78,7 @@ if(ISTHMUS_STATIC)
   find_library(ISTHMUS_NUMA_ARCHIVE libnuma.a REQUIRED)
   set_target_properties(PkgConfig::NUMA PROPERTIES INTERFACE_LINK_LIBRARIES ${ISTHMUS_NUMA_ARCHIVE})
 
-  # What this hwloc was built with that has an archive; udev has none.
+  # Archives of the libraries that hwloc was built with; udev is not available as an archive.
   find_library(ISTHMUS_HWLOC_ARCHIVE libhwloc.a REQUIRED)
   set(needs "")
   foreach(name IN LISTS HWLOC_STATIC_LIBRARIES)

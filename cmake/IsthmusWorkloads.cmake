@@ -1,5 +1,5 @@
-# Groups of workloads, each of which a build may leave out: `isthmus-bench list` shows the others. NEEDS is a group that
-# this one uses.
+# Adds a group of workloads. A build may leave it out, and `isthmus-bench list` then lacks it. NEEDS names another group
+# that this one uses.
 function(isthmus_workloads group what)  # FOLDER… [NEEDS group]
   cmake_parse_arguments(PARSE_ARGV 2 with "" NEEDS "")
   string(TOUPPER ISTHMUS_WORKLOADS_${group} chosen)
@@ -17,10 +17,10 @@ function(isthmus_workloads group what)  # FOLDER… [NEEDS group]
   endforeach()
 endfunction()
 
-# Once all groups are known.
+# Fails if the tests are built although groups are left out. It is called after all groups have been added.
 function(isthmus_workloads_fit)
   get_property(left_out GLOBAL PROPERTY ISTHMUS_LEFT_OUT)
   if(left_out AND ISTHMUS_TESTS)
-    message(FATAL_ERROR "The tests are of all workloads, but ${left_out} are left out: configure with -DISTHMUS_TESTS=OFF")
+    message(FATAL_ERROR "The tests need all workloads, but ${left_out} are left out: configure with -DISTHMUS_TESTS=OFF")
   endif()
 endfunction()

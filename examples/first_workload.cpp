@@ -1,4 +1,4 @@
-// A whole workload: a gather with a stride, verified, in every placement. docs/adding-a-workload.md goes on from here.
+// Complete workload: a verified gather with a stride, in every placement. Continued in docs/adding-a-workload.md.
 
 #include "workload/workload.hpp"
 

@@ -1,6 +1,6 @@
-# Sourced by scripts: -h or --help as the first word prints the comment that a script begins with, and ends it.
-#   at_most NUMBER "$@"     ends a script that was given more words than it takes, for they would do nothing
-#   needs_value "$@"        ends a script whose next word is an option without a value; --mpi, --configure-only need none
+# Help for scripts that source this file: -h or --help as the first word prints the script's first comment and exits.
+#   at_most NUMBER "$@"     ends a script that was given more words than it uses, because they would have no effect
+#   needs_value "$@"        ends a script whose next word is an option without its value (not --mpi, --configure-only)
 # shellcheck shell=bash
 case ${1:-} in
   -h | --help)
@@ -19,7 +19,7 @@ at_most() {
 
 needs_value() {
   if [[ $1 == --* && ! $1 =~ ^--(mpi|configure-only|help)$ && -z ${2:-} ]]; then
-    echo "${0##*/}: $1 needs a value, or is no option; see --help" >&2
+    echo "${0##*/}: $1 needs a value, or is not an option; see --help" >&2
     exit 2
   fi
 }

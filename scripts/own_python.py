@@ -1,4 +1,4 @@
-"""Lets a Python script run by the tree's own Python, whichever is first on PATH: call start() before other imports."""
+"""Restart of a Python script with the tree's own Python, regardless of PATH. Call start() before other imports."""
 
 import importlib.util
 import os
@@ -9,15 +9,15 @@ _STARTED = "ISTHMUS_OWN_PYTHON"
 
 
 def start(text, *modules):
-    """Goes on in .venv where there is one. Modules that are still missing end the script: with its help where that was
-    asked for, else with a sentence."""
+    """Restarts the script in .venv if that exists. If modules are still missing, ends the script, with its help if that
+    was requested, otherwise with a sentence."""
     environment = os.path.join(ROOT, ".venv")
     own = os.path.join(environment, "bin", "python")
     is_own = os.path.realpath(sys.prefix) == os.path.realpath(environment)
     if os.access(own, os.X_OK) and not is_own and _STARTED not in os.environ:
         os.environ[_STARTED] = "1"
         os.execv(own, [own, *sys.argv])
-    os.environ.pop(_STARTED, None)  # not for the scripts that this one starts
+    os.environ.pop(_STARTED, None)  # scripts that this one starts should not get it
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if not missing:
         return

@@ -1,11 +1,12 @@
-# Sourced by scripts/test and .ci/run: named stages, each timed, none hiding another.
+# Stages for scripts/test and .ci/run, which source this file. Each has a name and is timed, and a failing stage does
+# not hide the results of others.
 #
-#   stage NAME COMMAND…   runs it; its output is shown when it fails, and kept in build/reports/NAME.log
-#   beside NAME COMMAND…  begins it beside the stages that follow, for one that waits more than it works
-#   beside_ended          waits for those, and shows each as stage does
-#   closing               prints what each stage came to, and 'N passed, N failed, N skipped'; its status is the verdict
+#   stage NAME COMMAND…      runs it; its output is shown when it fails, and kept in build/reports/NAME.log
+#   alongside NAME COMMAND…  starts it in parallel with the stages that follow, for a stage that mostly waits
+#   alongside_ended          waits for the parallel stages, and shows each as `stage` does
+#   closing                  prints each stage's verdict, and 'N passed, N failed, N skipped'; its status is the verdict
 #
-# A command may leave a JUnit file build/reports/NAME.xml; its tests are counted from there, else it is one test.
+# A command may write a JUnit file build/reports/NAME.xml, whose tests are counted; otherwise it counts as one test.
 # Exit code 77 means skipped; the last line of output says why.
 # The caller sets $root.
 # shellcheck shell=bash disable=SC2154
@@ -35,19 +36,19 @@ stage() {
   printf '%s %s %s\n' "$name" "$verdict" "$seconds" >>"$reports/stages"
 }
 
-beside=()
-beside() {
-  stage "$@" >"$reports/$1.beside" 2>&1 &
-  beside+=("$! $1")
+alongside=()
+alongside() {
+  stage "$@" >"$reports/$1.alongside" 2>&1 &
+  alongside+=("$! $1")
 }
 
-beside_ended() {
+alongside_ended() {
   local each name
-  for each in "${beside[@]}"; do
+  for each in "${alongside[@]}"; do
     name=${each#* }
     wait "${each%% *}" || true
-    cat "$reports/$name.beside"
-    # One that was killed has noted nothing, and what is absent fails.
+    cat "$reports/$name.alongside"
+    # A killed stage has not noted a verdict, which counts as failed.
     grep -q "^$name " "$reports/stages" || printf '%s failed 0.0\n' "$name" >>"$reports/stages"
   done
 }

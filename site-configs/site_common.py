@@ -1,4 +1,4 @@
-"""What site configurations share: who pays, modules, a machine's backend, who keeps a file, modes of a session."""
+"""Common parts of site configurations: account, modules system, backend, maintainers, and modes of a session."""
 
 import functools
 import os
@@ -14,30 +14,32 @@ from isthmus_reframe.gates import session_gate  # noqa: F401, a session that fin
 
 
 def account(option: str) -> str:
-    """`option` with your project, $ISTHMUS_ACCOUNT; without it a placeholder, which the scheduler refuses."""
+    """Returns `option` followed by your project, $ISTHMUS_ACCOUNT. If that is not set, a placeholder follows, which the
+    scheduler refuses."""
     return option + os.environ.get("ISTHMUS_ACCOUNT", "ACCOUNT")
 
 
 def modules_system() -> str:
-    """The one of this machine. Away from it there is none, and a dry run or -l still shows the rest."""
+    """Returns this machine's modules system, or "nomod" if it has none, so that a dry run or -l still works there."""
     found = {"lmod": "LMOD_CMD", "tmod4": "MODULES_CMD"}
     return next((name for name, variable in found.items() if os.environ.get(variable)), "nomod")
 
 
-@functools.cache  # a process may read a configuration several times, and the reason is to be said once
+@functools.cache  # a process may read a configuration several times, but should print the reason once
 def detected_backend() -> str:
-    """cuda, hip or host; stderr, which says why, is left to the terminal."""
+    """Returns cuda, hip or host. The reason is printed to stderr."""
     result = subprocess.run([ROOT / "scripts/detect-backend"], stdout=subprocess.PIPE, text=True, check=True)
     return result.stdout.strip()
 
 
-#: Whom a red check names until a site's own people are written there: `"extras": {"isthmus": KEPT_BY}` of a partition.
+#: Maintainers whom a failed check names until a site enters its own people; used in a partition as
+#: `"extras": {"isthmus": KEPT_BY}`.
 KEPT_BY = {"maintainers": ["isthmus"]}
 
 
 def modes(*, every_node: bool = False) -> list[dict]:
-    """What `reframe --mode=NAME -r` selects: a first look, a night, and, where the scheduler names its nodes and users
-    may choose among them, one check set on each."""
+    """Returns the selections of `reframe --mode=NAME -r`: a smoke test, a nightly session and, if `every_node`, the
+    smoke test on every node. The last is for schedulers that name their nodes and let users choose among them."""
     found = [
         {"name": "smoke", "options": ["--tag=smoke"]},
         {"name": "nightly", "options": ["--tag=default", "--performance-report"]},

@@ -1,13 +1,14 @@
-"""What every test needs of the process that runs it."""
+"""Process settings and options that apply to every Python test."""
 
 import pathlib
 import signal
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-LAST = ROOT / "build/reports/pytest.xml"  # of `make test`
+LAST = ROOT / "build/reports/pytest.xml"  # report of the last `make test`
 
-# A shell makes what it starts in the background ignore Ctrl-C, and whatever the tests start would ignore it, too.
+# A shell makes the commands it starts in the background ignore Ctrl-C. The default is restored here, because every
+# process that the tests start would inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -19,7 +20,10 @@ def pytest_addoption(parser):
 
 
 def slow(report: pathlib.Path, seconds: float) -> set[str]:
-    """Tests that took longer, as `tests.python.test_x::test_y`, without slashes; none where there is no report."""
+    """Returns the tests that took longer than `seconds`, as `tests.python.test_x::test_y` without slashes.
+
+    Returns an empty set if the report does not exist.
+    """
     if not report.is_file():
         return set()
     cases = xml.etree.ElementTree.parse(report).iter("testcase")

@@ -1,6 +1,6 @@
 #pragma once
 
-// Fixtures of tests on emulated machines.
+// Fixtures for tests on emulated machines.
 
 #include <gtest/gtest.h>
 
@@ -12,12 +12,13 @@
 
 namespace isthmus::device {
 
-/// Each test starts with the default configuration, device 0 and no fault pending, whatever the last one left.
+/// Fixture that resets the emulator before and after each test: default configuration, device 0 and no pending injected
+/// failure.
 class EmulatorTest : public testing::Test {
  protected:
   void SetUp() override { start_over(); }
   void TearDown() override { start_over(); }
-  /// Defaults changed as ISTHMUS_EMULATOR would.
+  /// Changes the default configuration as the environment variable ISTHMUS_EMULATOR would.
   static void configure(std::string_view specification) { emulator::configure(emulator::parse(specification)); }
 
  private:
@@ -29,7 +30,7 @@ class EmulatorTest : public testing::Test {
   }
 };
 
-/// The same, on the machine that the test's parameter describes as ISTHMUS_EMULATOR would.
+/// Fixture that configures the machine described by the test's parameter, in the syntax of ISTHMUS_EMULATOR.
 class OnEmulatedMachine : public EmulatorTest, public testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {

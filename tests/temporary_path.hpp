@@ -7,8 +7,8 @@
 
 namespace isthmus {
 
-/// Where this process may write a file that is called `name`: tests run beside each other, the same one on two
-/// machines.
+/// Returns a path that contains `name` and is unique to this process, because tests run concurrently and the same test
+/// runs on several emulated machines.
 inline std::string temporary_path(const std::string& name) {
   return testing::TempDir() + "isthmus-" + std::to_string(getpid()) + "-" + name;
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How often `isthmus regress` calls a change where there is none: unchanged jobs, split in two at random, many times.
+"""False-alarm rate of `isthmus regress`, measured by splitting unchanged jobs at random many times.
 
-Each split marks half of each node's jobs as a build of its own (`build.package` of a copy), and compares halves; with
---shift a share is added to every sample of one half: how often that is found.
+Each split marks half of each node's jobs as another build (in `build.package` of a copy) and compares the two halves.
+With --shift, every sample of one half is multiplied by 1 + SHARE; this measures how often such a change is found.
 Usage: aa_splits.py [--splits 20] [--seed 1] [--shift SHARE] RECORDS…     RECORDS are files or folders
-Prints a line a split, then what came of all of them.
+Prints one line per split, then the totals of all splits.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from isthmus.records import reading
 
 
 def halves(jobs: list[tuple[str, str]], dice: random.Random) -> set[tuple[str, str]]:
-    """Half of the (node, job) of each node."""
+    """Returns a random half of each node's jobs, as (node, job)."""
     chosen: set[tuple[str, str]] = set()
     for node in sorted({node for node, _ in jobs}):
         of_node = sorted(job for job in jobs if job[0] == node)
@@ -39,7 +39,7 @@ def halves(jobs: list[tuple[str, str]], dice: random.Random) -> set[tuple[str, s
 
 
 def shifted(case: dict, share: float) -> dict:
-    """The case with every sample (1 + share) times as large, and what follows from them."""
+    """Multiplies the case's samples, and every figure derived from them, by (1 + share); returns the case."""
     for metric in case["metrics"]:
         metric["samples"] = [sample * (1 + share) for sample in metric["samples"]]
         for name in ("median", "mad", "value"):
@@ -52,7 +52,7 @@ def shifted(case: dict, share: float) -> dict:
 
 
 def compare(cases: list[dict], chosen: set[tuple[str, str]], share: float) -> dict:
-    """What `regress --format json` says of the chosen jobs against the others."""
+    """Returns the output of `regress --format json` for the chosen jobs against the others."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         with (path / "records.jsonl").open("w", encoding="utf-8") as out:

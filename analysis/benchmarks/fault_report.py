@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What `isthmus faults report` costs for a million events: as text and as a page, each in a fresh process.
+"""Cost of `isthmus faults report` for a million events, as text and as a page, each in a fresh process.
 
-Two traces: a program that sweeps, scatters, comes and goes; and the worst case, each event in a range of its own.
+Two traces are used: that of a program with several access patterns, and the worst case, where every event is in a
+different range.
 
     analysis/benchmarks/fault_report.py /scratch/faults
 
-Exit code 1 where the aims are missed: 20 s and 10 MB.
+Exits with 1 if a report takes more than 20 s or a page exceeds 10 MB.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ def _traces(events: int) -> dict[str, np.ndarray]:
     scale = max(1, round(events / len(fault_streams.program().rows())))
     scattered = fault_streams.Stream()
     chance = np.random.default_rng(1)
-    # A page of every 16th block of 47 bits, each with a move: a range of its own.
+    # One page in each of many blocks, chosen from every 16th block of a 47-bit address space. Each page is faulted and
+    # moved, and becomes a separate range.
     blocks = chance.choice(1 << 22, events // 2, replace=False).astype("u8") * np.uint64(16 * fault_streams.BLOCK)
-    scattered.faults(blocks, beside=0)
+    scattered.faults(blocks, nearby=0)
     return {"program": fault_streams.program(scale).rows(), "scattered": scattered.rows()}
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a question costs that is put to a million records: compacted, and as raw JSON Lines.
+"""Cost of a query over a million records, compacted and as raw JSON Lines.
 
-Makes records of the form of the committed real ones (their whole text; noise on every figure, nodes, GPUs, drivers and
-dates in turn), compacts them, and puts the same question to both in fresh processes:
+Generates records from the committed real ones (their whole text, with noise on every figure, and with nodes, GPUs,
+drivers and dates that vary), compacts them, and runs the same query on both forms in fresh processes:
 the median over jobs of each rate, per workload, parameters, node, GPU and driver.
 
-    analysis/benchmarks/million_records.py --records 1000000 /scratch/million      (7 GB there)
+    analysis/benchmarks/million_records.py --records 1000000 /scratch/million      (needs 7 GB there)
 
-Exit code 1 where the aims are missed: compacted under 6 s and 2 GB, raw under 30 s, on 2 cores.
+Exits with 1 if, on 2 cores, the query takes more than 6 s or 2 GB on compacted records, or 30 s on raw ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from isthmus.records import compact, store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATES = ("papers/data/h200/transfer.jsonl.gz", "papers/data/h200/driver.jsonl.gz")
-VARIANTS = 16  # of each template
+VARIANTS = 16  # texts with different noise, per record of a template file
 NODES, DRIVERS = 40, ("570.124.06", "575.57.08", "580.159.04")
 AIMS = {"compacted": {"seconds": 6, "gigabytes": 2}, "raw": {"seconds": 30}}
 QUESTION = """
@@ -46,7 +46,7 @@ WANTED = ("workload", "axes", "node", "gpus", "driver", "job", "metric", "median
 
 
 def _varied(metric: dict, chance: np.random.Generator) -> dict:
-    """A metric as another job may have measured it: samples with noise, and the summary that they have."""
+    """Returns a metric as another job might have measured it: noisy samples and a summary that matches them."""
     factor = float(np.exp(0.03 * chance.standard_normal()))
     samples = np.array(metric["samples"]) * factor * np.exp(0.003 * chance.standard_normal(len(metric["samples"])))
     valid = np.delete(samples, metric["invalid"])
@@ -55,7 +55,10 @@ def _varied(metric: dict, chance: np.random.Generator) -> dict:
 
 
 def _templates() -> list[list[bytes]]:
-    """Texts of real records, each with noise on its figures in some ways; \\0word marks what differs between jobs."""
+    """Returns the variants of each real record, as text with noise on its figures.
+
+    Values that differ between jobs are replaced by \\0word.
+    """
     chance = np.random.default_rng(1)
     templates = []
     for path in TEMPLATES:
@@ -72,7 +75,7 @@ def _templates() -> list[list[bytes]]:
 
 
 def generate(folder: pathlib.Path, count: int) -> int:
-    """Writes `count` records, one file a job as the program does; returns their bytes."""
+    """Writes `count` records, one file per job as isthmus-bench does; returns their size in bytes."""
     chance = np.random.default_rng(1)
     texts = _templates()
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,13 +104,13 @@ def generate(folder: pathlib.Path, count: int) -> int:
 
 
 def ask(path: str) -> dict:
-    """Puts the question; seconds from nothing to the answer, and the process's peak memory."""
+    """Runs the query; returns the seconds until its answer and the process's peak memory."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     started = time.monotonic()
     with store.open_store([path], wanted=WANTED) as opened:
         rows = opened.sql(QUESTION).fetchall()
     seconds, busy = time.monotonic() - started, time.process_time()
-    status = pathlib.Path("/proc/self/status").read_text()  # getrusage() would count the parent's memory, too
+    status = pathlib.Path("/proc/self/status").read_text()  # getrusage() would include the parent's memory
     peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
     return {"seconds": seconds, "busy": busy, "gigabytes": peak / 1e9, "rows": len(rows), "first": rows[0]}
 

@@ -1,10 +1,11 @@
-"""What a session costs outside its jobs, for each case: bundled, and as a check for each.
+"""Time per case that a session spends outside its jobs, with cases bundled into jobs and with one check per case.
 
     python analysis/benchmarks/session_overhead.py
 
-The program is the one that ReFrame's tests use, which measures nothing. A job's time runs from the writing of its
-script to the exit code that it notes last; what a session takes beyond its jobs is ReFrame, the checks, the reading and
-keeping of records. Local jobs, one after another, on a site that states a GPU, so that every size counts.
+The program is the fake isthmus-bench of ReFrame's tests, which measures nothing. A job's time runs from the writing of
+its script to the writing of its exit code, which is its last action. The rest of a session is spent in ReFrame, in
+the checks, and in reading and storing records. Jobs are local and run one after another. The site states a GPU, so that
+every size counts.
 """
 
 import argparse
@@ -34,7 +35,7 @@ site_configuration = {
 
 
 def session(folder, checks, *options):
-    """Seconds of a session, of its jobs, and how many cases it measured."""
+    """Returns the seconds of a session, the seconds of its jobs, and the number of cases that it measured."""
     folder.mkdir()
     (folder / "site.py").write_text(SITE)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RFM_", "ISTHMUS_", "FAKE_", "SLURM_"))}
@@ -67,7 +68,7 @@ def main():
     parser.add_argument(
         "--bundle", default="modes,driver,interjob,memory tiny,memory default", help="selections of tags"
     )
-    parser.add_argument("--checks", default="TransferModes.*gemm", help="checks to run one by one beside it")
+    parser.add_argument("--checks", default="TransferModes.*gemm", help="checks to run one by one next to it")
     arguments = parser.parse_args()
     sessions = {
         "bundled": ("reframe/bundles", "-n", "NodeBundle", "-S", f"checks={arguments.bundle}"),

@@ -1,11 +1,11 @@
-"""What watching costs: pairs of fresh processes, one watched and one not, in random order.
+"""Cost of watching a program's page faults, measured with pairs of processes: one watched, one not, in random order.
 
     python analysis/benchmarks/watching_cost.py --pairs 40 --seed 1 -o cost.json -- faults/regular --set bytes=1GiB
     python analysis/benchmarks/watching_cost.py --show cost.json
 
-What follows -- is what `isthmus-bench run` is given. Of each process the kernel's time (the median of its samples) and
-the wall time are kept, and each ratio is of the two processes of a pair. The interval is Student's of the logarithms,
-95%. Measuring needs Python alone; showing needs numpy.
+Arguments after -- are passed to `isthmus-bench run`. The kernel's time (the median of its samples) and the wall time of
+each process are stored, and each ratio compares the two processes of a pair. The interval is Student's 95% interval of
+the logarithms. Measuring needs only Python; showing needs numpy.
 """
 
 import argparse
@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-METRICS = ("time", "kernel")  # of a workload that times itself, and of a program
+METRICS = ("time", "kernel")  # metric of a workload that times itself, and metric of a whole application
 MARGIN = 1.05
 
 
@@ -35,7 +35,7 @@ def fail(sentence):
 
 
 def measure(asked, observer):
-    """Seconds of the kernel and of the whole process."""
+    """Runs one process; returns the seconds of its kernel and of the whole process."""
     with tempfile.TemporaryDirectory() as folder:
         record = pathlib.Path(folder) / "record.jsonl"
         command = [asked.bench, "run", *asked.arguments, "--warmups", str(asked.warmups)]
@@ -59,7 +59,7 @@ def measure(asked, observer):
 
 
 def pairs(asked):
-    """The two arms of a pair follow each other; which is first is drawn."""
+    """Measures all pairs; within each, the two processes run one after the other, in random order."""
     chance = random.Random(asked.seed)
     measured = []
     for number in range(asked.pairs):
@@ -82,7 +82,7 @@ def verdict(low, high):
 
 
 def show(path):
-    from isthmus.statistics import rank_test  # wants numpy
+    from isthmus.statistics import rank_test  # imported here because it needs numpy
 
     kept = json.loads(pathlib.Path(path).read_text())
     found = kept["pairs"]

@@ -27,8 +27,8 @@ def frame(*paths, library: str | None = None, emulated: bool = False, everything
 
     `library` is "pandas" or "polars", by default whichever is installed, pandas first. Only figures that count are
     included (measured, verified, valid, on real hardware) unless `emulated` and `everything` say otherwise. Times are
-    in seconds, rates in B/s, sizes in bytes; docs/output.md lists the columns. Raises Error where there are no records,
-    or no library.
+    in seconds, rates in B/s, sizes in bytes; docs/output.md lists the columns. Raises Error if there are no records,
+    or if no such library is installed.
     """
     from isthmus.tables import output, readings  # here: reading records needs neither DuckDB nor data frames
 

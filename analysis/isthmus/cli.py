@@ -14,8 +14,8 @@ import textwrap
 from isthmus import Error, __version__, plugins, spelling, start, streams, variables
 from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT, PASSED, UNDECIDED, with_absence
 
-# Command → its module, and what it does. Modules are imported when asked for, since reading records needs no numpy.
-COMMANDS = {  # isthmus.plugins adds others
+# Command → its module, and what it does. A module is imported when its command runs: not every command needs numpy.
+COMMANDS = {  # isthmus.plugins adds those of plug-ins
     "compact": ("isthmus.records.compact", "check record files once and keep them as one table that is quick to read"),
     "regress": ("isthmus.verdicts.regress", "what a change did: a driver, a kernel, time"),
     "noise": ("isthmus.verdicts.noise", "how much each metric varies where nothing changed"),
@@ -27,15 +27,15 @@ COMMANDS = {  # isthmus.plugins adds others
     "advise": ("isthmus.advise.command", "where buffers should live, and when overlapping batches of jobs is worth it"),
     "report": ("isthmus.figures.report", "one HTML page of everything"),
     "table": ("isthmus.tables.medians", "medians of a few record files"),
-    "references": ("isthmus.references.command", "what a site's figures are held to: make it from records, check it"),
+    "references": ("isthmus.references.command", "references of a site: make them from records, check them"),
     "faults": ("isthmus.faults.command", "page faults of any CUDA program, as the driver reports them"),
-    "profile": ("isthmus.profiles.command", "what a profiler's output says, in the words of a record"),
-    "night": ("isthmus.verdicts.night", "one summary of a night's sessions for other programs: JSON and JUnit"),
+    "profile": ("isthmus.profiles.command", "figures from a profiler's output, named as in a record"),
+    "nightly": ("isthmus.verdicts.nightly", "one summary of a night's sessions for other programs: JSON and JUnit"),
     "site": ("isthmus.site.command", "a site's configuration: its mistakes, a first version, its node-hours"),
 }
 
 
-_FULL = 100  # characters; a description's line this long, next word included, was wrapped in the source
+_FULL = 100  # minimum characters in a wrapped line of a description, counting the next line's first word
 _ITEM = re.compile(r" *(?:\S(?:.{0,20}?\S)?  +|- )")  # `name   what it is` or `- item of a list`
 
 
@@ -49,7 +49,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _lines_of(text: str) -> list[tuple[str, bool]]:
-    """Returns the lines of a text, with wrapped sentences joined, and whether each line is to be left as it is."""
+    """Returns the lines of a text after joining wrapped sentences, each with true if it must be printed unchanged."""
     lines: list[tuple[str, bool]] = []
     before, whole = "", False
     for line in text.splitlines():
@@ -64,14 +64,14 @@ def _lines_of(text: str) -> list[tuple[str, bool]]:
 
 
 def _hanging(line: str, width: int) -> list[str]:
-    """Folds a line below its text; the text of `name   what it is` begins after the blanks."""
+    """Wraps a line and aligns further lines with its text; in `name   what it is`, the text begins after the blanks."""
     item = _ITEM.match(line)
     below = " " * (len(item[0]) if item else len(line) - len(line.lstrip()))
     folded = textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
     return folded or [""]
 
 
-#: Actions of options that may be given several times.
+#: Types of argparse actions whose options may be given several times.
 _COLLECTS = (argparse._AppendAction, argparse._ExtendAction)
 _PATHS = ("DIR", "FILE", "PATH", "PREFIX", "RECORDS", "REPORT", "SVG")  # names of arguments that are paths
 
@@ -84,8 +84,8 @@ def _is_path(action: argparse.Action) -> bool:
 class Parser(argparse.ArgumentParser):
     """Parser of arguments that reports errors in one sentence, with a suggestion for a misspelt option or command.
 
-    Options cannot be abbreviated, because an option of the next version could change what a script means. Parsers of
-    the parts of a command are of this class as well.
+    Options cannot be abbreviated, because an option that the next version adds could change what a script means.
+    Subparsers have this class as well.
     """
 
     def __init__(self, *args, **words):
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         self._given = list(sys.argv[1:] if args is None else args)
         self._taken: list[argparse.Action] = []  # options with a single value that were given
         namespace, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # called here so that a part of a command names its own help
+        if unknown:  # reported here, so that the message names the help of the part of the command that was called
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
 
@@ -127,7 +127,7 @@ class Parser(argparse.ArgumentParser):
         return super()._get_value(action, arg_string)
 
     def _print_message(self, message, file=None):
-        """Writes help and versions; argparse would ignore errors of writing."""
+        """Writes help and versions. Unlike argparse's method, it does not ignore write errors."""
         file = sys.stderr if file is None else file
         file.write(message or "")
         file.flush()
@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _asked_for(self) -> Parser:
-        """Returns the parser of the part of the command that was named; argparse reports errors by the one above it."""
+        """Returns the parser of the part of the command that was called; argparse calls error() on its parent."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 part = next((action.choices[word] for word in self._given if word in action.choices), None)
@@ -172,8 +172,7 @@ def _meant(word: str, known) -> str:
 def commands(asked: str | None = None) -> dict[str, tuple[str, str]]:
     """Returns the module and description of every command, those of plug-ins last.
 
-    Plug-ins that cannot be loaded are named on stderr. Raises Error where the command that is `asked` for is one of
-    them.
+    Plug-ins that cannot be loaded are named on stderr. Raises Error if `asked` is a command of such a plug-in.
     """
     added, failed = plugins.commands()
     if asked in failed:
@@ -200,7 +199,7 @@ def _parser(known: dict[str, tuple[str, str]]) -> Parser:
 
 
 def _lost(error: streams.LostOutput) -> int:
-    """Returns the exit code for standard output that could not be written."""
+    """Returns the exit code for a failed write to standard output."""
     streams.drop_output()
     if error.errno == errno.EPIPE:  # such as `isthmus table … | head`
         return CLOSED_PIPE
@@ -251,11 +250,11 @@ def _run(arguments: list[str] | None) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; errors that a user can correct are one sentence on stderr.
 
-    Unexpected errors print a traceback, for a report, and return an exit code that is no verdict.
+    Unexpected errors print a traceback, for a report, and return an exit code that is not a verdict.
     """
     start.program = "isthmus"
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # such as µ, ± and ≤ on a terminal without them
+        sys.stdout.reconfigure(errors="backslashreplace")  # for µ, ± and ≤ on a terminal that lacks them
     status = PASSED
     try:
         try:
@@ -268,11 +267,11 @@ def main(arguments: list[str] | None = None) -> int:
         except OSError as error:
             _say(_why(error))
             status = BAD_INPUT
-        except KeyboardInterrupt:  # raised where another program calls this
+        except KeyboardInterrupt:  # raised if another Python program calls main() without start.listen()
             _say("interrupted")
             status = start.INTERRUPTED
         except (Exception, SystemExit) as error:
-            if isinstance(error, SystemExit) and not error.code:  # help was asked for
+            if isinstance(error, SystemExit) and not error.code:  # help was requested
                 raise
             status = start.fault(error)
         sys.stdout.flush()

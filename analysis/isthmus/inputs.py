@@ -22,19 +22,19 @@ import zlib
 from typing import Any, NamedTuple
 
 MIB = 1 << 20
-_LONGEST_LINE = 4096  # bytes per line of TOML; a key of 100,000 parts keeps tomllib busy for minutes
-_MOST_SAID = 2 * MIB  # bytes that are read of a program's output
-_DEEPEST = 100  # levels of nesting in a file; Python's own functions fail at some hundreds
-_HEAD = 1 << 23  # bytes that are searched to tell what a file contains; no record is longer
+_LONGEST_LINE = 4096  # maximum bytes per line of TOML; a key of 100,000 parts keeps tomllib busy for minutes
+_MOST_SAID = 2 * MIB  # maximum number of bytes that are read from a program's output
+_DEEPEST = 100  # maximum levels of nesting in a file; Python's own functions fail at a few hundred
+_HEAD = 1 << 23  # bytes that are searched to tell what a file contains; records are shorter
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
           stat.S_IFDIR: "a directory"}  # fmt: skip
 _read: set[tuple[int, int]] = set()  # device and inode of each file that was opened for reading
-_answer: set[tuple[int, int]] = set()  # device and inode of standard output, if it is a file that the answer goes to
+_answer: set[tuple[int, int]] = set()  # device and inode of standard output, if it is a file that receives the answer
 
 
 def no_file(status: os.stat_result) -> str | None:
-    """Returns what this is instead of a regular file, or None.
+    """Returns a description such as "a FIFO, not a file", or None for a regular file.
 
     Opening a FIFO waits, and reading a device may never end.
     """
@@ -43,8 +43,30 @@ def no_file(status: os.stat_result) -> str | None:
     return f"{_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
 
 
+DANGLING = "a link whose target is missing"
+
+
+def status_of(path) -> os.stat_result | None:
+    """Returns the status of the file that a path leads to, or None if nothing has this name.
+
+    Raises OSError for a dangling link and for a path that cannot be examined. Python's `exists()`, `is_file()` and
+    `glob()` report both as absent.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if not os.path.islink(path):
+            return None
+    raise OSError(0, DANGLING, os.fspath(path))
+
+
+def names_in(folder) -> list[str]:
+    """Returns the sorted names in a folder, or an empty list if it is missing. Raises OSError as status_of() does."""
+    return sorted(os.listdir(folder)) if status_of(folder) else []
+
+
 def open_file(path):
-    """Opens a file for reading bytes. Raises OSError for anything but a regular file, without waiting for it."""
+    """Opens a file for reading bytes. Raises OSError unless it is a regular file, and never waits for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     status = os.fstat(descriptor)
     why = no_file(status)
@@ -60,20 +82,20 @@ def open_file(path):
 def read_small(path, most: int = 16 * MIB) -> bytes:
     """Returns the bytes of a file.
 
-    Raises OSError, with a clause as `strerror`, for anything but a regular file and for more than `most` bytes.
+    Raises OSError, with a clause as `strerror`, unless it is a regular file of at most `most` bytes.
     """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(size + 1) if size <= most else None  # read() allocates all that is asked for
-        if data is not None and len(data) > size:  # it grew, or has no size, as in /proc
+        data = file.read(size + 1) if size <= most else None  # read() allocates the full size requested
+        if data is not None and len(data) > size:  # the file grew, or reports no size, as in /proc
             data += file.read(most - size)
     if data is None or len(data) > most:
-        raise OSError(0, f"larger than {most // MIB} MiB, the most that is read here", os.fspath(path))
+        raise OSError(0, f"larger than {most // MIB} MiB, the limit for this file", os.fspath(path))
     return data
 
 
 def read_note(path) -> str:
-    """Returns the text of a small file, such as a job's script leaves. Raises OSError as read_small() does."""
+    """Returns the text of a small file, such as one that a job's script wrote. Raises OSError as read_small() does."""
     return read_small(path, MIB).decode("utf-8", errors="replace")
 
 
@@ -90,14 +112,14 @@ class Ends(NamedTuple):
 
     @property
     def gap(self) -> str:
-        """Amount left out, as the end of a sentence about the file; empty where nothing was."""
+        """Clause that ends a sentence about the file with the amount left out; empty if nothing was left out."""
         return f", of which {max(self.left_out // MIB, 1)} MiB in the middle were not read" if self.left_out else ""
 
 
 def read_ends(path, most: int = _MOST_SAID) -> Ends:
-    """Reads a program's output: all of it, or its beginning and end where it has more than `most` bytes.
+    """Reads a program's output: all of it, or its beginning and end if it has more than `most` bytes.
 
-    Bytes that are not UTF-8 are replaced. Raises OSError for anything but a regular file.
+    Bytes that are not UTF-8 are replaced. Raises OSError unless it is a regular file.
     """
     half = most // 2
     with open_file(path) as file:
@@ -116,7 +138,7 @@ def read_ends(path, most: int = _MOST_SAID) -> Ends:
 def sha256(path, first: int | None = None) -> str:
     """Returns the hexadecimal digest of a file, or of its `first` bytes.
 
-    Raises OSError for anything but a regular file.
+    Raises OSError unless it is a regular file.
     """
     digest = hashlib.sha256()
     with open_file(path) as file:
@@ -133,17 +155,17 @@ def _once(pairs: list[tuple]) -> dict:
     found = dict(pairs)
     if len(found) < len(pairs):
         [(twice, _)] = collections.Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice!r} stands twice")
+        raise ValueError(f"the key {twice!r} appears twice")
     return found
 
 
 def json_of(data: bytes):
-    """Parses JSON. Raises ValueError for invalid JSON and for a key that occurs twice, and RecursionError."""
+    """Parses JSON. Raises ValueError for invalid JSON or a repeated key, and RecursionError if nested too deeply."""
     return json.loads(data, object_pairs_hook=_once)
 
 
 def toml_of(data: bytes) -> dict:
-    """Parses TOML. Raises ValueError for invalid TOML and for overlong lines, and RecursionError."""
+    """Parses TOML. Raises ValueError for invalid TOML or an overlong line, and RecursionError if nested too deeply."""
     if any(len(line) > _LONGEST_LINE for line in data.split(b"\n")):
         raise ValueError(f"a line is longer than {_LONGEST_LINE} bytes")
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -153,10 +175,10 @@ def toml_of(data: bytes) -> dict:
 def unwieldy(content: Any, most: int) -> str | None:
     """Returns why walking through a value would fail: it contains itself, is too deep, or has more than `most` values.
 
-    None where it can be walked. Only dictionaries, lists, tuples and sets count as containers.
+    Returns None if it can be walked. Only dictionaries, lists, tuples and sets count as containers.
     """
     found = 0
-    above: list[int] = []  # ids of the containers that the walk is in, whose iterators are pending
+    above: list[int] = []  # ids of the containers that are being walked, whose iterators are in `pending`
     pending = [iter((content,))]
     while pending:
         for value in pending[-1]:
@@ -185,12 +207,12 @@ _PACKED = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz"
 
 
 def packer(name: str) -> str | None:
-    """Returns the program that packed a file, by the end of its name; None where the name does not tell."""
+    """Returns the program that compressed a file, according to its name's ending; None if the name does not tell."""
     return next((packer for end, packer in _PACKED.items() if name.lower().endswith(end)), None)
 
 
 def unread_because(name: str, wanted: str, or_else: str) -> str:
-    """Returns why a file of this name is not read where only names that end in `wanted` are, and what to do."""
+    """Returns why a file is not read whose name does not end in `wanted`, and what to do about it."""
     if by := packer(name):
         return f"packed by {by}, which is not read; unpack it to end in {wanted}{or_else}"
     return f"not read under this name; rename it to end in {wanted}{or_else}"
@@ -206,8 +228,8 @@ def forget() -> None:
 
 
 def answer_on(descriptor: int) -> None:
-    """Makes open_file() refuse the file of this descriptor, since output would go into what is read."""
-    with contextlib.suppress(OSError):  # the descriptor is closed
+    """Makes open_file() refuse the file of this descriptor, since output would otherwise be written into an input."""
+    with contextlib.suppress(OSError):  # the descriptor may be closed
         status = os.fstat(descriptor)
         if not no_file(status):
             _answer.add((status.st_dev, status.st_ino))
@@ -218,9 +240,9 @@ def was_read(status: os.stat_result) -> bool:
 
 
 def _json_head(path) -> bytes:
-    """Returns the unpacked beginning of a file that begins like JSON, at most as much as a record may have.
+    """Returns the decompressed beginning of a file that begins like JSON, at most _HEAD bytes.
 
-    Empty where it cannot be read, and for other files, of which only a few bytes are read.
+    Returns nothing for a file that cannot be read and for other files, of which only a few bytes are read.
     """
     head = b""
     try:
@@ -238,7 +260,7 @@ def _json_head(path) -> bytes:
 
 
 def first_bytes(path, most: int) -> bytes:
-    """Returns the first bytes of a file, not unpacked; empty where it cannot be read."""
+    """Returns the first bytes of a file without decompressing it; empty if it cannot be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             return b"" if no_file(os.fstat(file.fileno())) else file.read(most)
@@ -251,9 +273,9 @@ _SCHEMA = re.compile(rb'"schema"\s*:\s*"isthmus[.]record/')
 
 
 def form_of_records(path) -> str | None:
-    """Returns the form of the records, of any version and perhaps incomplete, in a file; None where it has none.
+    """Returns the form of the records in a file, or None if it has none. Records may be incomplete and of any version.
 
-    LINES is one record per line; any other JSON is DOCUMENT.
+    LINES is one record per line; DOCUMENT is any other JSON.
     """
     head = _json_head(path)
     if not _SCHEMA.search(head):
@@ -263,9 +285,9 @@ def form_of_records(path) -> str | None:
 
 
 def holds(path) -> str | None:
-    """Returns what measured data a file contains: records, a trace, or a report of ReFrame.
+    """Returns the kind of measured data in a file (records, a trace, or a report of ReFrame), or None if it has none.
 
-    None where it contains none. Measured data is never overwritten. A file that cannot be read may contain any.
+    Measured data is never overwritten. A file that cannot be read may contain any of these.
     """
     name = os.path.basename(os.path.realpath(path)).lower()
     if name.endswith((".jsonl", ".jsonl.gz")) or form_of_records(path):

@@ -6,15 +6,15 @@ from isthmus import Error
 
 
 def refuse_idle(given: dict[str, object], why: str) -> None:
-    """Raises Error for options, by name, that were given where they have no effect; `why` says when they have one."""
+    """Raises Error if any of these options was given: they have no effect here. `why` states when they have one."""
     if idle := [option for option, value in given.items() if value not in (None, False)]:
         verb = "has" if len(idle) == 1 else "have"
         raise Error(f"{' and '.join(idle)} {verb} an effect only {why}: leave {'it' if len(idle) == 1 else 'them'} out")
 
 
 def listed(option: str, text: str) -> list[str]:
-    """Returns the words of a value A,B,…. Raises Error where one of them is empty."""
+    """Returns the words of an option's value A,B,…. Raises Error if one of them is empty."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
-        raise Error(f"{option} {text!r} has an empty place; write {option} A,B")
+        raise Error(f"{option} {text!r} has an empty element; write {option} A,B")
     return words

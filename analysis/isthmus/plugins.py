@@ -1,9 +1,9 @@
 """Parts of the command `isthmus` that other distributions provide, found by their entry points:
 
-isthmus.commands   a Command under the name of a command, or of a part of one as in "faults model"
-isthmus.changes    a module that says more of a change for `isthmus regress`: WANTED, of_store(), lines(), as_json()
+isthmus.commands   a Command, named after a command or a part of one, such as "faults model"
+isthmus.changes    a module that adds to the report of `isthmus regress`: WANTED, of_store(), lines(), as_json()
 
-A plug-in that cannot be loaded, whatever it raises, costs only itself: it becomes a sentence, and the others work.
+A plug-in that cannot be loaded, whatever it raises, does not affect other plug-ins; a sentence is reported instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Plug-ins by name, and a sentence for each of those that cannot be loaded."""
+    """Plug-ins by name, and a sentence for each plug-in that cannot be loaded."""
 
     loaded: dict[str, Any]
     failed: dict[str, str]
@@ -56,8 +56,7 @@ def _load(entry: importlib.metadata.EntryPoint) -> Any:
 
 
 def module(name: str) -> types.ModuleType:
-    """Imports the module of a command. Raises Error where a dependency is not installed, or a plug-in cannot be
-    loaded."""
+    """Imports the module of a command. Raises Error if a dependency is not installed or a plug-in cannot be loaded."""
     own = name.partition(".")[0]
     try:
         found = importlib.import_module(name)
@@ -102,5 +101,5 @@ def parts(command: str) -> Found:
 
 
 def of_changes() -> Found:
-    """Returns the modules that say more of a change, by the names that their answers have in JSON."""
+    """Returns the modules that add to a report on a change, keyed by the names of their answers in JSON."""
     return _found(_entries("isthmus.changes"))

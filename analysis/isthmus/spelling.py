@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
 
 def fold(text: str, width: int = WIDTH, indent: str = "") -> list[str]:
-    """Folds a sentence into lines; lines after the first are indented two more than `indent`, or than the sentence."""
+    """Wraps a sentence; indents further lines two columns more than `indent` or, without it, than the sentence."""
     text = printable(text)
     below = indent or text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(text, width, subsequent_indent=f"{below}  ", break_on_hyphens=False)
@@ -38,7 +38,7 @@ def counted(number: int, what: str, verb: str = "") -> str:
 
 
 def spelt(value):
-    """Returns a record with every text in it made printable."""
+    """Returns a copy of a record in which all text is printable."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -47,7 +47,7 @@ def spelt(value):
 
 
 def distance(a: str, b: str) -> int:
-    """Returns the number of letters added, omitted, replaced or swapped with a neighbour.
+    """Returns the number of letters added, omitted, replaced or swapped with a neighbour between two words.
 
     isthmus-bench counts the same way.
     """
@@ -65,9 +65,9 @@ def distance(a: str, b: str) -> int:
 
 
 def nearest(word: str, known) -> str | None:
-    """Returns the known word that may be meant: the nearest one, or one that begins like this.
+    """Returns the known word that may be meant: the nearest among similar words and words that begin with `word`.
 
-    None where none is near.
+    Returns None if there are no such words.
     """
     begun = [each for each in known if len(word.lstrip("-")) > 2 and each.startswith(word)]
     near = [each for each in known if distance(word, each) <= max(2, len(word) // 3) < len(each)]
@@ -75,16 +75,16 @@ def nearest(word: str, known) -> str | None:
 
 
 def did_you_mean(word: str, known) -> str:
-    """Returns "; did you mean …?" where a known word is near, else "", so that a sentence can end with it."""
+    """Returns "; did you mean …?", the end of a sentence, if a known word is near, else ""."""
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def slip_of(word: str, known) -> str | None:
-    """Returns the known word of which this one is certainly a misspelling, or None.
+    """Returns the known word of which `word` is certainly a misspelling, or None.
 
-    Certain are other capitals or hyphens, a doubled letter (four letters or more) and two swapped letters (five or
-    more). A word that is merely near may be meant.
+    The difference must be capitals, hyphens, a doubled letter (in four letters or more) or two swapped letters (in five
+    or more). A word that is merely similar may be intended.
     """
     plain = re.sub(r"[\W_]", "", word.lower())
     for each in known:

@@ -1,9 +1,9 @@
-"""Start of the command `isthmus`, after which Ctrl-C at any moment is one sentence and exit code 130.
+"""Start of the command `isthmus`, which makes Ctrl-C at any moment print one sentence and return exit code 130.
 
-Only built-in modules are imported before the handler is installed; whatever comes earlier is Python's own start. The
-handler ends the process where it is, since some libraries would swallow an exception, abort on it, or wait for workers.
-It first removes what would be left behind: temporary folders, processes that were started, and `unfinished`. A command
-that is done exits with its own code, because Python's shutdown ignores interrupts.
+Only built-in modules are imported before the handler is installed, so only Python's own startup is not covered. The
+handler ends the process at once, since some libraries would swallow an exception, abort on it, or wait for workers.
+It first cleans up: it removes temporary folders and `unfinished` files and ends the processes that this one started.
+A finished command exits with its usual code, because interrupts are ignored during Python's shutdown.
 """
 
 import _thread
@@ -14,7 +14,7 @@ import sys
 _signal = __import__("_signal")  # `signal` imports more modules, during which Ctrl-C would be a traceback
 
 INTERRUPTED = 130  # exit code that shells show for a program ended by SIGINT
-_MOST = 2.0  # seconds for tidying
+_MOST = 2.0  # maximum seconds for _tidy()
 _process = os.getpid()
 program = "isthmus"
 unfinished: set[str] = set()  # files being written under a temporary name
@@ -24,7 +24,7 @@ def _end() -> None:
     sentence = f"{program}: interrupted\n".encode()
     try:
         os.write(2, sentence) if _is_open(2) else None
-    finally:  # even if nothing can be written
+    finally:  # even if the sentence cannot be written
         os._exit(INTERRUPTED)
 
 
@@ -40,7 +40,7 @@ def _end_later() -> None:
 
 
 def _children() -> list[int]:
-    """Returns the processes that this one started and that have not ended."""
+    """Returns the child processes of this process that have not ended."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if name.isdigit() and os.path.exists(f"/proc/{name}/stat"):
@@ -55,7 +55,7 @@ def _children() -> list[int]:
 
 
 def _tidy() -> None:
-    """Removes what would be left behind, as far as it can be removed."""
+    """Ends child processes and removes unfinished files and temporary folders, as far as possible."""
     for child in _children():
         os.kill(child, _signal.SIGTERM)
     for path in unfinished:
@@ -79,26 +79,26 @@ def _interrupt(_number, _frame) -> None:
 
 
 def listen() -> None:
-    """Handles interrupts from now on, unless they are ignored, as in the background of a script."""
+    """Installs the handler of interrupts, unless they are ignored, as in a script's background process."""
     if _signal.getsignal(_signal.SIGINT) not in (_signal.SIG_IGN, _interrupt):
         _signal.signal(_signal.SIGINT, _interrupt)
-        # Python's shutdown restores the default, which would kill a command that is done. The first registered runs
-        # last.
+        # Python's shutdown restores the default handler, which would kill a command that is done. The function that
+        # atexit registers first runs last.
         atexit.register(_signal.signal, _signal.SIGINT, _signal.SIG_IGN)
 
 
 def in_utf8() -> None:
-    """Restarts the process with names, arguments and output in UTF-8 where the locale has another encoding.
+    """Restarts the process with names, arguments and output in UTF-8 if the locale has another encoding.
 
-    Records are UTF-8, and so are file names in DuckDB, while a locale says nothing about the bytes that were typed.
-    Names that are not UTF-8 keep their bytes. The process keeps its number, signals and exit code. Where it cannot be
-    restarted it continues unchanged.
+    Records and DuckDB's file names are UTF-8, and the locale does not prove that typed bytes have its encoding. Names
+    that are not UTF-8 keep their bytes. The process keeps its number, signals and exit code. If it cannot be restarted,
+    it continues unchanged.
     """
     asked = getattr(sys, "orig_argv", [])
     is_done = sys.getfilesystemencoding() == "utf-8" or "utf8" in sys._xoptions
     if is_done or not (sys.executable and asked):
         return
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})  # until it listens again
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGINT})  # until the restarted process calls main()
     try:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *asked[1:]])
     except OSError:

@@ -1,7 +1,7 @@
 """Standard streams of the command `isthmus`: losing part of the answer is an error, losing a note is not.
 
-A verdict is an exit code. Python by default exits with 1, which reads as a verdict, where a note cannot be written. It
-prints notes to standard output where standard error is closed. And its error for a full disk does not name the file.
+A verdict is an exit code. By default, if a note cannot be written, Python exits with 1, which would be read as a
+verdict. If standard error is closed, it prints notes to standard output. Its error for a full disk names no file.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ class LostOutput(OSError):
 
 
 class Patient(io.FileIO):
-    """File that waits until everything is written; one that does not block would write a part and lose the rest.
+    """File that waits until everything is written, even to a pipe that does not block.
 
-    ssh, node.js and some CI runners give such pipes to a program.
+    Python would write only a part to such a pipe. ssh, node.js and some CI runners connect programs to them.
     """
 
     def write(self, data):
         while (written := super().write(data)) is None:
             wanted = select.poll()
             wanted.register(self.fileno(), select.POLLOUT)
-            wanted.poll()  # returns if the reader is gone, too
+            wanted.poll()  # also returns if the reader is gone
         return written
 
 
 class _Output(Patient):
-    """Standard output, with errors of its own type, to tell them from those of other files."""
+    """Standard output, whose errors have the type LostOutput, to tell them from errors of other files."""
 
     def write(self, data):
         try:
@@ -44,7 +44,7 @@ class _Output(Patient):
 
 
 class _Closed(io.TextIOBase):
-    """Standard output that `>&-` closed; Python has none then, and what is printed would be lost silently."""
+    """Standard output that `>&-` closed. sys.stdout is None then, and Python would silently lose what is printed."""
 
     def writable(self):
         return True
@@ -84,7 +84,7 @@ class _Notes:
 def _occupy() -> None:
     """Opens the standard streams that are closed.
 
-    Otherwise the next file would get the number of one, and notes would be written into it.
+    Otherwise the next file to be opened would get a closed stream's number, and notes would be written into it.
     """
     for number in range(3):
         try:
@@ -119,13 +119,13 @@ def _replaced(stream: io.TextIOWrapper, kind: type[io.FileIO]) -> io.TextIOWrapp
     )
 
 
-_LINKS = 40  # links in a row; Linux follows no more
+_LINKS = 40  # maximum number of links in a row, as in Linux
 
 
 def open_file_of(where) -> tuple[int, int] | None:
-    """Returns process and number of the open file that a path names by /proc, or None.
+    """Returns the process and descriptor of the open file that a path in /proc names, or None for other paths.
 
-    The path may also lead there by links, as /dev/stdout does.
+    Symbolic links are followed, such as /dev/stdout.
     """
     path = os.fspath(where)
     for _ in range(_LINKS):
@@ -135,13 +135,13 @@ def open_file_of(where) -> tuple[int, int] | None:
             return int(found[1]), int(name)
         try:
             path = os.path.join(folder, os.readlink(os.path.join(folder, name)))
-        except (OSError, ValueError):  # no link
+        except (OSError, ValueError):  # not a link
             return None
     return None
 
 
 def descriptor(where) -> int | None:
-    """Returns the descriptor of this process that a destination names: 1 for `-` and /dev/stdout; None for a file."""
+    """Returns the descriptor of this process that a destination names: 1 for `-` and /dev/stdout; None for files."""
     if where == "-":
         return 1
     found = open_file_of(where)
@@ -149,6 +149,6 @@ def descriptor(where) -> int | None:
 
 
 def drop_output() -> None:
-    """Discards what is still to be written, so that Python does not try again at exit, and complain."""
+    """Discards buffered output, so that Python does not try to write it again at exit and report an error."""
     with contextlib.suppress(OSError):  # a closed stream has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

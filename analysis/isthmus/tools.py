@@ -1,4 +1,4 @@
-"""Running of a machine's tools, such as nvidia-smi, sinfo and sacct: their output, or why there is none.
+"""Running of a machine's tools, such as nvidia-smi, sinfo and sacct, for their output or the reason for having none.
 
 `ask()` never raises because of a tool. A missing tool, a tool that failed, and a tool that printed nothing are three
 different answers, because only the caller knows what each of them means.
@@ -16,8 +16,8 @@ import threading
 
 from isthmus import spelling
 
-LONGEST = 60  # seconds
-MOST = 16 * 2**20  # bytes of each stream
+LONGEST = 60  # default time limit of a tool, in seconds
+MOST = 16 * 2**20  # maximum bytes read from each stream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Answer:
     out: str = ""
     err: str = ""
     is_here: bool = True
-    code: int | None = None  #: exit code, negative for a signal; None where the tool did not end by itself
+    code: int | None = None  #: exit code, negative for a signal; None if the tool did not end by itself
     failure: str | None = None  #: such as "ends with exit code 9 (No devices were found)"
 
     @property
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """Reason for which there is nothing to read, as a sentence; empty where there is something."""
+        """Reason for having no output, as a sentence; empty if there is output."""
         if not self.is_here:
             return f"there is no {self.command.split()[0]}"
         if self.failure:
@@ -50,7 +50,7 @@ class Answer:
 
 
 def in_c_locale(environ=None) -> dict[str, str]:
-    """Returns an environment in which a tool writes numbers and messages as the C locale has them."""
+    """Returns an environment in which a tool formats numbers and messages as in the C locale."""
     return {**(os.environ if environ is None else environ), "LC_ALL": "C"}
 
 
@@ -73,7 +73,7 @@ def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = 
         return Answer(shown, failure=f"does not start ({error.strerror or error})")
     try:
         out, err, failure = _read(process, timeout)
-    except BaseException:  # such as an interrupt, which a separate process group does not get
+    except BaseException:  # such as an interrupt, which the tool does not receive because it has its own process group
         _kill(process)
         raise
     code = process.returncode if failure is None else None
@@ -83,7 +83,7 @@ def ask(*command: str, timeout: float = LONGEST, environ=None, c_locale: bool = 
 
 
 def _read(process, timeout: float) -> tuple[str, str, str | None]:
-    """Returns both streams, at most MOST bytes of each, and why the tool was killed, if it was."""
+    """Returns stdout and stderr, at most MOST bytes of each, and why the tool was killed, if it was."""
     read: dict[str, bytes] = {}
 
     def drain(name, stream):
@@ -113,7 +113,7 @@ def _read(process, timeout: float) -> tuple[str, str, str | None]:
     if any(len(text) > MOST for text in read.values()):
         failure = f"prints more than {MOST // 2**20} MiB"
     texts = (read.get(name, b"") for name in streams)
-    if failure:  # the last line may be cut, and half a line may mean something else
+    if failure:  # the last line may be cut short, and could then be misread
         texts = (text[: text.rfind(b"\n") + 1] for text in texts)
     out, err = (text.decode("utf-8", errors="replace") for text in texts)
     return out, err, failure

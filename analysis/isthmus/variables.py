@@ -10,7 +10,7 @@ from isthmus import spelling, units
 _PREFIX = "ISTHMUS"
 
 #: Names, without ISTHMUS_, of all variables that a session, its site's file, its build, its programs or the tests read.
-#: src/harness/program/environment.cpp has the same, and tests/python/test_variables.py compares both with the tree.
+#: src/harness/program/environment.cpp has the same list; tests/python/test_variables.py compares both with the sources.
 _NAMES = """
 ACCOUNT BACKEND BENCH BUILDS CHILD_PROCESS CUPTI CUPTI_OUTPUT DATA DWT2D EMULATOR FRESH_PROCESS GIT
 GRAPH HOST_MEMORY HOTSPOT INJECT JOB_SHARING LIBRARIES LOG_LINES MUTANT NETWORK NN NVML OWN_PYTHON
@@ -18,10 +18,10 @@ PARTITION PROFILER REQUIRE_GPU RESULTS SCHEMA SHARE SPACK_BUILTIN SPACK_SCOPE SR
 STRESS_SECONDS SYSTEM TEST_BENCH TIDY_CACHE TRIALS UVM UVM_LIBRARY UVM_PARENT UVM_TRACE WATCHDOG
 WHERE WRONG_RANK
 """
-#: Endings of variables that environment modules of Spack, Lmod and EasyBuild set for any package.
+#: Endings of the variables that environment modules of Spack, Lmod and EasyBuild set for every package.
 _MODULES = "BASE BIN DIR DOC HOME INC INCLUDE LIB PATH PREFIX ROOT VERSION"
 
-#: Names that the jobs of a session read: its programs, its profilers, and the scripts that build them.
+#: Names that a session's jobs read: in its programs, its profilers, and the scripts that build these.
 _NAMES_OF_JOBS = """
 BACKEND BUILDS CUPTI DWT2D EMULATOR GIT GRAPH HOST_MEMORY HOTSPOT INJECT LIBRARIES NETWORK NN NVML PROFILER SHARE
 SPACK_BUILTIN SRAD UVM UVM_LIBRARY UVM_PARENT UVM_TRACE
@@ -33,7 +33,7 @@ _OF_MODULES = frozenset(_MODULES.split())
 
 
 def unread(environment) -> dict[str, str | None]:
-    """Returns names that look like this project's and that nothing reads, each with the name that may be meant."""
+    """Returns variables that look like this project's but are never read, each with the name that may be meant."""
     return {
         name: spelling.nearest(name.upper(), sorted(VARIABLES))
         for name in sorted(environment)
@@ -42,14 +42,14 @@ def unread(environment) -> dict[str, str | None]:
 
 
 def _looks_like_ours(name: str) -> bool:
-    """Returns whether the part up to the first _ is ISTHMUS or nearly so."""
+    """Returns whether the part before the first _ is ISTHMUS, correctly or almost correctly spelt."""
     prefix, underscore, rest = name.upper().partition("_")
     is_ours = len(prefix) + 2 >= len(_PREFIX) and spelling.nearest(prefix, [_PREFIX]) is not None
     return bool(underscore) and is_ours and rest not in _OF_MODULES
 
 
 def sentence(environment) -> str | None:
-    """Returns a sentence about the variables that nothing reads; None where there are none."""
+    """Returns a sentence about the variables of this project that are never read; None if there are none."""
     names = [f"{name} (did you mean '{meant}'?)" if meant else name for name, meant in unread(environment).items()]
     if not names:
         return None
@@ -67,16 +67,16 @@ _NAMED = re.compile(r"(?:\b(?:export|setenv|unset|declare -x)\s+|\$\{?)([A-Z_]\w
 
 
 def in_text(text: str) -> dict[str, str | None]:
-    """Returns the variables that a line of a shell or an option sets, with their values.
+    """Returns the variables that a shell line or an option sets, with their values.
 
-    None for those it only mentions.
+    Variables that are only mentioned have the value None.
     """
     set_here = {name: value.strip("\"'") for name, value in _SET.findall(text)}
     return dict.fromkeys(_NAMED.findall(text)) | set_here
 
 
 def without_effect(given: Mapping[str, str | None]) -> list[str]:
-    """Returns a sentence for each variable given to a session's jobs that does nothing there, or not what it says."""
+    """Returns a clause for each variable set for a session's jobs that no job reads or whose value is invalid."""
     found = []
     for name, value in given.items():
         if not _looks_like_ours(name):
@@ -92,7 +92,7 @@ def without_effect(given: Mapping[str, str | None]) -> list[str]:
 
 
 def _refused(name: str, value: str) -> str | None:
-    """Returns why a value is invalid; None where it is valid, or nobody knows."""
+    """Returns why a value is invalid; None if it is valid or cannot be checked."""
     if name == "ISTHMUS_BACKEND" and value not in ("cuda", "hip", "host"):
         return "choose cuda, hip or host"
     if name == "ISTHMUS_HOST_MEMORY":

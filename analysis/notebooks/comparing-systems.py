@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Comparing systems
 #
-# What `isthmus compare` and `isthmus score` say of the machines in [`papers/data`](../../papers/data/README.md):
-# the processors of an H200 host and of a small machine without a GPU, and hosts with two and with four H200s.
+# For procurement and for anybody who has to compare machines: how to use `isthmus compare` and `isthmus score`, shown
+# on the machines in [`papers/data`](../../papers/data/README.md). These are the processors of an H200 host and of a
+# small machine without a GPU, and hosts with two and with four H200s.
 #
-# One host of each kind, or few, and one job or few on each: the ratios are of these machines and these runs, and the
-# answer says so. What was measured in one boot has no interval, since another boot may be off by more than jobs of
-# one boot are. Whiskers are the widest that the two figures' own intervals allow: how sure these runs are, not how
-# alike the next would be.
+# There are one or few hosts of each kind, and one or few jobs on each, so the ratios are valid for these machines and
+# these runs, as the output says. Figures measured in one boot have no interval, because another boot may differ by
+# more than jobs of one boot do. Whiskers are the widest that the two figures' own intervals allow: they show how
+# certain these runs are, not how similar the next ones would be.
 
 # %%
 import argparse
@@ -25,7 +26,7 @@ DATA = Path("../../papers/data")
 
 
 def command(*words):
-    """What the command prints."""
+    """Returns what the command prints."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         status = cli.main([str(word) for word in words])
     print("$ isthmus", *(str(word).replace("../../papers/data/", "") for word in words))
@@ -41,10 +42,10 @@ def systems(*words):
 # %% [markdown]
 # ## Two processors
 #
-# The CPU's half of the memory families needs no GPU, so any two machines can be compared. Where the usual parameters
-# follow the machine (the arrays of `stream/*` its caches, threads its cores), cases are alike only when they are
-# given (`--set bytes=…`): what is not the same case is not compared. `threads=0` are all cores: sixteen of the H200
-# host, two here.
+# The CPU's half of the memory families needs no GPU, so any two machines can be compared. Some default parameters
+# depend on the machine (the arrays of `stream/*` on its caches, threads on its cores). Such cases are the same on two
+# machines only if the parameters are given (`--set bytes=…`), and different cases are not compared. `threads=0` means
+# all cores: sixteen on the H200 host, two here.
 
 # %%
 command("compare", DATA / "h200", DATA / "cpu-only", "--workload", "latency/pageable-cpu/chase", "--metric", "latency")
@@ -73,7 +74,7 @@ plots.ratios(axes[0], ratios, title="cpu-only over h200; to the right of 1 the s
 # %% [markdown]
 # ## Two GPUs and four
 #
-# The same model and the same links; what differs is how many share the host.
+# The model and the links are the same; only the number of GPUs that share the host differs.
 
 # %%
 command(
@@ -102,8 +103,8 @@ plots.bars(axes[0], {
 # %% [markdown]
 # ## One figure
 #
-# A procurement weighs what matters to it. Here half of the weight is on what GPUs get from the host together, half
-# on what they give each other; what one system lacks is listed, and counts for none.
+# A procurement weighs what matters to it. Here half of the weight is on what the GPUs together get from the host, and
+# half on what they send each other. Figures that one system lacks are listed and do not count.
 
 # %%
 weights = Path("weights-of-this-notebook.toml")

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Driver regressions
 #
-# How `isthmus noise`, `regress` and `trial` find what a new driver did, and what they need for it
-# ([statistics](../../docs/statistics.md)).
+# For operators who update drivers: how `isthmus noise`, `regress` and `trial` find the effect of a new driver, and how
+# many runs they need ([statistics](../../docs/statistics.md)).
 #
-# **What is real here and what is not.** All committed records were made with one driver, so no change can be shown
-# that happened. Real is the noise, from runs of the same cases on one host (an A/A run). Everything under
-# *Simulated* is drawn at random with that noise, by the generator that the tests use, and says so in its titles.
+# **What is real here and what is not.** All committed records were made with one driver, so they cannot show a change
+# that really happened. The noise is real: it comes from runs of the same cases on one host (an A/A run). Everything
+# under *Simulated* is drawn at random with that noise, by the generator that the tests use, and the titles say so.
 
 # %%
 import contextlib
@@ -23,7 +23,7 @@ from isthmus.figures import plots
 from isthmus.records import store
 from isthmus.statistics import rank_test, series, spread
 from isthmus.tables import readings
-from isthmus.verdicts import noise, two_sides
+from isthmus.verdicts import comparison, noise
 
 sys.path.insert(0, "../../tests/python")
 import histories
@@ -41,10 +41,10 @@ Markdown("\n".join(f"- driver {row['driver']}: {row['records']} records of {row[
 # %% [markdown]
 # ## Noise: three rounds of the same cases
 #
-# `beside-nvbandwidth.jsonl.gz` holds three rounds on one host, a minute apart.
+# `beside-nvbandwidth.jsonl.gz` contains three rounds on one host, a minute apart.
 
 # %%
-with store.open_store([ROUNDS], wanted=(*two_sides.WANTED, "mad")) as opened:
+with store.open_store([ROUNDS], wanted=(*comparison.WANTED, "mad")) as opened:
     found = [each for each in noise.measure(opened, step=0.03) if each.label.endswith((" rate", " latency"))]
 figure, axes = plots.panels(1, width=10, height=0.2 * len(found) + 0.8)
 factors = {each.label: rank_test.spread_factors(tuple(map(len, each.series.by_place("A").values()))) for each in found}
@@ -68,8 +68,8 @@ Markdown(
 )
 
 # %% [markdown]
-# Three rounds are a guess at the noise, and a few minutes are not the days that a change of driver takes. With this
-# noise, `trial plan` would say:
+# Three rounds give only a rough estimate of the noise, and a few minutes do not represent the days that a change of
+# driver takes. With this noise, `trial plan` would print:
 
 # %%
 typical = sorted(each.between for each in found if each.between > 0)
@@ -94,8 +94,8 @@ Markdown("Jobs a side on one node for 90% power, [for the ends of the noise's 95
 # %% [markdown]
 # ## An A/A comparison of real runs
 #
-# The first round against the third. Two runs cannot show anything, and `regress` says so, whatever their figures
-# are.
+# The first round is compared with the third. Two runs cannot show anything, and `regress` says so, whatever their
+# figures are.
 
 
 # %%
@@ -118,8 +118,8 @@ command(
 # %% [markdown]
 # ## Simulated: a change from driver 570 to 580
 #
-# Eight jobs a side on two nodes, noise between jobs as measured above for nine of ten series. Three workloads:
-# nothing happened to the first, the second takes 3% longer with the new driver, the third got 3% faster.
+# Eight jobs per side on two nodes, with noise between jobs as measured above for nine of ten series. Of three
+# workloads the first is unchanged, the second takes 3% longer with the new driver, and the third is 3% faster.
 
 # %%
 chances = {
@@ -139,9 +139,9 @@ def simulated(folder, jobs, sigma, nodes=2):
 
 with tempfile.TemporaryDirectory() as folder:
     simulated(folder, 8, noisy)
-    with store.open_store([folder], wanted=two_sides.WANTED) as opened:
-        side = two_sides.sides(series.condition("driver=570"), series.condition("driver=580"))
-        outcome = two_sides.outcome(opened, side, asked="driver=570,driver=580")
+    with store.open_store([folder], wanted=comparison.WANTED) as opened:
+        side = comparison.sides(series.condition("driver=570"), series.condition("driver=580"))
+        outcome = comparison.outcome(opened, side, asked="driver=570,driver=580")
         values = {each.workload: {name: each.by_node(name) for name in "AB"} for each in series.load(opened, side)}
     command("regress", folder, "--from", "driver=570", "--to", "driver=580", show=12)
 
@@ -160,7 +160,7 @@ for axis, (words, (workload, step)) in zip(axes, chances.items()):
     axis.legend()
 
 # %% [markdown]
-# ## Simulated: the same with three jobs a side, on one node
+# ## Simulated: the same with three jobs per side, on one node
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -174,6 +174,6 @@ right = [words for words in told if told[words] == wanted[words]]
 Markdown(
     f"Of three simulated truths the verdict is right in {len(right)} "
     f"({', '.join(f'{w}: {v}' for w, v in told.items())}). "
-    "No paper of the four states figures of a driver change to set beside these; how often the verdicts are wrong "
+    "No paper of the four states figures of a driver change to compare with these; how often the verdicts are wrong "
     "is measured by the tests, with 10,000 and more histories ([statistics](../../docs/statistics.md))."
 )

@@ -1,5 +1,5 @@
-// hwloc's archive asks udev about block devices, and udev has no archive. These stand in: hwloc then reads the same
-// facts from /run/udev, or does without them. We do not ask it about block devices.
+// Stubs for udev, which is not available as an archive. hwloc's archive queries udev about block devices, which we
+// never request. Without udev, hwloc reads the same information from /run/udev or omits it.
 
 extern "C" {
 void* udev_new() {

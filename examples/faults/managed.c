@@ -1,4 +1,4 @@
-// An allocator for PyTorch (torch.cuda.memory.CUDAPluggableAllocator) that gives managed memory.
+// An allocator for PyTorch (torch.cuda.memory.CUDAPluggableAllocator) that allocates managed memory.
 //
 //   gcc -shared -fPIC -I$CUDA_HOME/include managed.c -o managed.so -L$CUDA_HOME/lib64 -lcudart
 

@@ -1,4 +1,4 @@
-"""Trains a small network in PyTorch with all its memory managed, its inputs written in place by the host."""
+"""Training of a small network in PyTorch with all memory managed; the host writes the inputs in place."""
 
 import ctypes
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 library = str(Path(__file__).with_name("managed.so").resolve())
-ctypes.CDLL(library)  # says what is missing, where PyTorch would not
+ctypes.CDLL(library)  # reports what is missing, which PyTorch does not
 torch.cuda.memory.change_current_allocator(
     torch.cuda.memory.CUDAPluggableAllocator(library, "managed_malloc", "managed_free")
 )
@@ -16,7 +16,7 @@ WIDTH, BATCH, STEPS = 1024, 512, 6
 
 
 def from_host(tensor):
-    """The host's view of a tensor in managed memory, as an array of float32 of the same shape."""
+    """Returns the host's view of a tensor in managed memory, as an array of float32 of the same shape."""
     memory = (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())
     return np.ctypeslib.as_array(memory).reshape(tensor.shape)
 

@@ -1,5 +1,5 @@
-// A table in the host's memory that is eight times the GPU's room for it: a kernel adds one to entries in scattered
-// order, each warp the entries of its list, and fetches the pages that it meets.
+// Example of a table in host memory that is eight times as large as its frames on the GPU. A kernel increments entries
+// in scattered order: each warp visits the entries of its list and copies in the pages that it needs.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +14,11 @@
 using namespace isthmus;
 
 __global__ void count(paging::Array<std::uint32_t> table, const std::uint32_t* entries, std::size_t n) {
-  auto writer = table.writer();  // holds one page for the warp, and moves on where the next entry is elsewhere
+  auto writer = table.writer();  // pins one page for the warp, and moves on when the next entry is on another page
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   const std::size_t lane = threadIdx.x % static_cast<unsigned>(device::warp_size());
   for (std::size_t first = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x - lane; first < n; first += stride) {
-    const std::size_t i = first + lane;  // all lanes take part; one beyond the end has nothing to visit
+    const std::size_t i = first + lane;  // all lanes take part, though lanes beyond the end visit nothing
     writer.visit(i < n ? entries[i] : table.size(), [](std::uint32_t* entry) { atomicAdd(entry, 1u); });
   }
 }

@@ -1,17 +1,18 @@
-"""The study of five papers: what their figures are here, from the records in papers/data.
+"""Study of five papers: their figures, reproduced from the records in papers/data.
 
-figures      pictures with names, which the notebooks draw and `isthmus figure` makes of any records
-batches      what a batch of page faults costs the driver: `isthmus faults model`, and more for `isthmus regress`
-exhibits     which figures and tables of the papers the records show, and the page that says so
+figures      named pictures, which the notebooks and `isthmus figure` draw, the latter from any records
+batches      the driver's cost of a batch of page faults: `isthmus faults model`, and a part of `isthmus regress`
+exhibits     which figures and tables of the papers the records show, and the page that lists them
 published    figures that the papers state
-remaining    the commands that would measure what records lack of the exhibits
+remaining    commands that would measure exhibits that the records lack
 
-It reads Isthmus through the modules that tests/test_borders.py lists, and Isthmus knows it by its entry points only.
+The study uses Isthmus through the modules that tests/test_borders.py lists. Isthmus finds the study only through its
+entry points.
 """
 
 from isthmus.plugins import Command
 
-FIGURE = Command("isthmus_papers.figures.command", "a figure of the notebooks, of any records: PNG, SVG or PDF")
+FIGURE = Command("isthmus_papers.figures.command", "a figure of the notebooks from any records: PNG, SVG or PDF")
 FAULTS_MODEL = Command(
     "isthmus_papers.batches.model",
     "what a batch costs the driver",

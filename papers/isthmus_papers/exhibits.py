@@ -1,8 +1,8 @@
-"""Which figures and tables of the papers the records show: papers/exhibits.md, made by papers/exhibits.
+"""Figures and tables of the papers that the records show: papers/exhibits.md, written by papers/exhibits.
 
-`load(path)` reads the table of exhibits (papers/data/published/exhibits.yaml, whose head says what stands in it),
-`page()` holds it against the records of some folders. A part is there when every combination that it names has a
-figure that counts.
+`load(path)` reads the table of exhibits (papers/data/published/exhibits.yaml, whose head describes its format), and
+`page()` compares it with the records of some folders. A part is present if every combination that it names has a valid
+figure.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from isthmus.references import lookup
 from isthmus.statistics import series
 from isthmus.tables import output, readings
 
-#: What an exhibit comes to, the best first.
+#: Verdicts on an exhibit, best first.
 VERDICTS = ("in full", "as far as possible", "in part", "not yet", "impossible here")
 _FIELDS = (*output.CASE, "device")
 _KINDS = ("records", "missing", "impossible")
 _PROFILED = "profiled_"
-#: What the driver's queue says of a run that was watched; its time is shown as such, beside the others watched.
+#: Observer of runs that read the driver's event queue, and SQL that selects their metrics. Times of such runs are shown
+#: as observed times.
 _WATCHED, _OF_WATCHING = "uvm", "starts_with(metric, 'uvm_') OR starts_with(workload, 'faults/')"
-#: Stands for a metric where the table beside a record has a row for every batch of its first samples, each with what
-#: moved in it. A table that was cut short has not as many rows as the record counts batches.
+#: Name of a metric that stands for a complete table of batches: it has a row for every batch of the record's first
+#: samples, with what moved in the batch. A truncated table has fewer rows than the record counts batches.
 EVERY_BATCH = "uvm_every_batch"
 _HAS_EVERY_BATCH = (
     "metric = 'uvm_batches' AND n_invalid = 0 AND len(list_filter(tables, lambda t: t.name = 'uvm_batches' "
@@ -41,13 +42,13 @@ _HAS_EVERY_BATCH = (
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Something that an exhibit shows: records that would, or why there are none."""
+    """Part of an exhibit: the records that would show it, or why there are no such records."""
 
     what: str
     kind: str  # one of _KINDS
     why: str = ""
-    wanted: tuple[tuple[str, tuple], ...] = ()  # field or axis, and the values of which each must be there
-    runs: int = 1  # fresh processes, of one job or of several
+    wanted: tuple[tuple[str, tuple], ...] = ()  # field or axis, with the values that must all be present
+    runs: int = 1  # number of separate processes, in one job or several
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +68,14 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Of a part: how many of its combinations have figures, and what the first of the others lack."""
+    """Coverage of a part: how many of its combinations have figures, and which figures are missing."""
 
     part: Part
     there: int
     of: int
     lacking: str
-    files: frozenset[str] = frozenset()  # folder and name of a few that have all that is there
-    cases: tuple[dict[str, Any], ...] = ()  # fields, axes and metric of each that has no figure
+    files: frozenset[str] = frozenset()  # a few files that together contain everything that is present
+    cases: tuple[dict[str, Any], ...] = ()  # fields, axes and metric of each case without a figure
 
     @property
     def whole(self) -> bool:
@@ -85,13 +86,13 @@ class Found:
 
 
 def load(path) -> list[Paper]:
-    """The papers of a file. Raises Error, with the exhibit, for one that says something else."""
+    """Returns the papers in a file. Raises Error, which names the exhibit, if the file has the wrong format."""
     path = pathlib.Path(path)
     try:
         read = lookup.read_yaml(path)
         papers = [_paper(each) for each in read["papers"]]
     except (KeyError, TypeError, AttributeError) as error:
-        raise Error(f"{path}: no table of exhibits ({error}); see the head of papers/data/published") from None
+        raise Error(f"{path}: not a table of exhibits ({error}); see the head of papers/data/published") from None
     if not papers:
         raise Error(f"{path}: no paper in it, as in a file that was cut short; see the head of papers/data/published")
     return papers
@@ -115,7 +116,7 @@ def _paper(read: dict[str, Any]) -> Paper:
     names = [exhibit.name for exhibit in exhibits]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise Error(f"{read['name']}: {twice} stands twice")
+        raise Error(f"{read['name']}: {twice} appears twice")
     return Paper(read["name"], read["title"], tuple(exhibits))
 
 
@@ -138,7 +139,8 @@ def _part(read: dict[str, Any], name: str) -> Part:
 
 
 def measured(paths) -> list[dict[str, Any]]:
-    """Fields and axes of each series, with how many runs (`_runs`) and which files (`_files`) have it."""
+    """Returns the fields and axes of each series, with the number of its runs (`_runs`) and the files that contain it
+    (`_files`)."""
     wanted = {
         *_FIELDS,
         "axes",
@@ -146,7 +148,7 @@ def measured(paths) -> list[dict[str, Any]]:
         "process",
         "profiler",
         "median",
-        "spoilt",
+        "invalid",
         "error",
         "skipped",
         "verify",
@@ -169,13 +171,14 @@ def measured(paths) -> list[dict[str, Any]]:
 
 
 def _fitting(rows: list[dict[str, Any]], name: str, wanted) -> list[dict[str, Any]]:
-    """The rows whose field is as wanted. There are few values and many rows, so each value is looked at once."""
+    """Returns the rows whose field matches `wanted`. There are few values and many rows, so each value is tested only
+    once."""
     fits = {value: readings.matches(value, wanted) for value in {row.get(name) for row in rows}}
     return [row for row in rows if fits[row.get(name)]]
 
 
 def _combinations(rows: list[dict[str, Any]], several: list[tuple[str, tuple]]) -> Iterator[tuple[dict, list]]:
-    """Every combination of the values of some fields, with the rows that have it."""
+    """Yields every combination of the values of some fields, with the rows that have these values."""
     if not several:
         yield {}, rows
         return
@@ -186,7 +189,7 @@ def _combinations(rows: list[dict[str, Any]], several: list[tuple[str, tuple]]) 
 
 
 def find(part: Part, rows: list[dict[str, Any]]) -> Found:
-    """How much of a part the rows of measured() have."""
+    """Returns the coverage of a part by the rows of measured()."""
     if part.kind != "records":
         return Found(part, 0, 0, part.why)
     single = [(name, values[0]) for name, values in part.wanted if len(values) == 1]
@@ -205,7 +208,8 @@ def find(part: Part, rows: list[dict[str, Any]]) -> Found:
 
 
 def _few(files: list[set[str]]) -> frozenset[str]:
-    """Some of the files, so that each combination that has any has one of them: what has most, first."""
+    """Returns a small selection of files, with a file for each combination that has files. Files that cover most
+    combinations are selected first."""
     chosen = set()
     left = [each for each in files if each]
     while left:
@@ -217,7 +221,7 @@ def _few(files: list[set[str]]) -> frozenset[str]:
 
 
 def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several: dict[str, tuple]) -> str:
-    """What is lacking: the values that nothing is there of, then what else is."""
+    """Returns a text on what is lacking: first the values without any figure, then other combinations."""
     if not there or not lacking:
         return ""
     some = _occurring(several, there)
@@ -227,7 +231,7 @@ def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several
     if rest:
         left = _occurring(some, rest)
         exact = len(rest) == math.prod(map(len, left.values()))
-        # every value of a field says nothing
+        # A field is omitted if combinations are lacking at all its values, because listing these says nothing.
         named = [_values(name, values) for name, values in left.items() if len(values) < len(some[name])]
         words = " with ".join(named) or "the others"
         said.append(words if exact else f"some of {words}")
@@ -235,7 +239,7 @@ def _summary(there: list[dict[str, Any]], lacking: list[dict[str, Any]], several
 
 
 def _occurring(values: Mapping[str, Iterable], combinations: list[dict[str, Any]]) -> dict[str, list]:
-    """Of each field's values, those that any of the combinations has."""
+    """Returns, for each field, the values that at least one of the combinations has."""
     return {
         name: [value for value in those if any(pairs[name] == value for pairs in combinations)]
         for name, those in values.items()
@@ -247,7 +251,7 @@ def _values(name: str, values: list) -> str:
 
 
 def verdict(found: list[Found]) -> str:
-    """One of VERDICTS."""
+    """Returns the verdict on an exhibit, one of VERDICTS."""
     could = [each for each in found if each.part.kind != "impossible"]
     if not could:
         return "impossible here"
@@ -276,7 +280,7 @@ def _said(found: Found) -> str:
 
 
 def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Lines of Markdown, and the verdicts."""
+    """Returns a paper's table as lines of Markdown, and the verdicts on its exhibits."""
     lines = [f"## {paper.title}", "", "| exhibit | what it shows | here | |", "|---|---|---|---|"]
     verdicts = []
     for exhibit in paper.exhibits:
@@ -293,26 +297,24 @@ def _table(paper: Paper, rows: list[dict[str, Any]]) -> tuple[list[str], list[st
 
 HEAD = """# What is reproduced of the papers
 
-Made by `papers/exhibits` from the committed records ([`papers/data`](data/README.md)) and the table of
-exhibits ([`exhibits.yaml`](data/published/exhibits.yaml)); a test fails when it is stale. An exhibit is a
-figure or table with data; schematics, code and configurations are none. All figures are of other machines than the
-papers': *reproduced* means measured in the same way, not that the values agree. Where they agree, the
-[notebooks](notebooks/) say.
+For readers of the papers who want to know which of their figures and tables Isthmus has repeated, from which records,
+and what is missing. `papers/exhibits` makes this page from the committed records ([`papers/data`](data/README.md)) and
+the table of exhibits ([`exhibits.yaml`](data/published/exhibits.yaml)); a test fails if it is stale.
 
-- **in full**: every part of it was measured here.
-- **as far as possible**: what can be had here was measured; the rest is impossible here, with the reason.
-- **in part**: some parts were (✓), some not (✗, ◐), each with what is missing. Files that have the records stand last;
-  the commands that made them are [there](data/README.md).
-- **not yet**: none was, and it could be. `papers/exhibits --missing` prints the commands that would.
-- **impossible here**: the hardware, software or data that it needs cannot be had here; the reason stands beside it.
+- **in full**: every part was measured here.
+- **as far as possible**: what can be measured here was measured; the rest is impossible here, with the reason.
+- **in part**: some parts were measured (✓) and some were not (✗, ◐), each with what is missing. The files that have the
+  records come last in a row; [their page](data/README.md) has the commands that made them.
+- **not yet**: nothing was measured, although it could be. `papers/exhibits --missing` prints the commands.
+- **impossible here**: the hardware, software or data that it needs is not available here; the reason is next to it.
 
-`isthmus figure NAME RECORDS -o FILE` draws a figure of the notebooks from any records; `--list` has the names. Kernels
-run on NVIDIA H100 and H200 hosts and a CPU-only machine; a record says which.
+`isthmus figure NAME RECORDS -o FILE` draws a figure of the notebooks from any records; `--list` has the names. The
+kernels ran on NVIDIA H100 and H200 hosts and on a CPU-only machine; each record names its machine.
 """
 
 
 def page(papers: list[Paper], rows: list[dict[str, Any]]) -> str:
-    """The page as Markdown."""
+    """Returns the page as Markdown."""
     tables = [_table(paper, rows) for paper in papers]
     counts = [[verdicts.count(verdict) for verdict in VERDICTS] for _, verdicts in tables]
     lines = [HEAD, f"| paper | exhibits | {' | '.join(VERDICTS)} |", "|---|" + "---:|" * (len(VERDICTS) + 1)]

@@ -1,7 +1,7 @@
-"""The commands that would measure what the records lack of the papers' exhibits: papers/exhibits --missing.
+"""Commands that would measure the papers' exhibits that the records lack: papers/exhibits --missing.
 
-A case is what an exhibit names of a record. Cases that differ in one field become one command, so that there are few;
-each size keeps its own, since sizes differ in how long they take.
+A case consists of the fields of a record that an exhibit names. Cases that differ in one field are merged into one
+command, so that there are few commands. Each size keeps a separate command, because sizes differ in duration.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from isthmus_papers import exhibits
 
 _OPTIONS = ("mode", "placement", "staging", "size", "preset")
-#: Samples of a case, by the first word of a workload; of others the program decides when it has enough.
+#: Number of samples, keyed by the first word of a workload's name. For other workloads the program decides.
 _SAMPLES = {"microbench": 5, "apps": 5, "interjob": 5, "faults": 3}
 _LONG_SAMPLES = 3
 _TWO_GPUS = re.compile(r"gpu[1-9]|peers|relay")
-_OBSERVERS = ("", "uvm", "uvm_brief")  # each has the metrics of the one before it; the last tables small enough to keep
-_PROFILERS = {"profiled_cpu_page_faults": "perf", "profiled_gpu_page_faults": "nsys"}  # of all other counters: ncu
+_OBSERVERS = ("", "uvm", "uvm_brief")  # each covers those before it; the last one's tables are small enough to keep
+_PROFILERS = {"profiled_cpu_page_faults": "perf", "profiled_gpu_page_faults": "nsys"}  # ncu counts all others
 
 
 @dataclasses.dataclass(frozen=True)
 class _How:
-    """What a case needs beside its fields."""
+    """Requirements of a case in addition to its fields."""
 
     profiler: str = ""
     observer: str = ""
@@ -38,7 +38,7 @@ class _How:
 
 @dataclasses.dataclass
 class Command:
-    """`fields`: the values of each, all of whose combinations the command measures."""
+    """Command that measures all combinations of the values in `fields`."""
 
     how: _How
     fields: dict[str, tuple]
@@ -83,7 +83,8 @@ def _how(case: dict[str, Any], runs: int) -> _How:
 
 
 def _needed(papers: Iterable[exhibits.Paper], rows: list[dict[str, Any]]) -> dict[tuple[_How, frozenset], list[str]]:
-    """Each case that no record has, and which exhibits want it; one that says more stands for those it covers."""
+    """Returns each case that the records lack, with the exhibits that need it. A more specific case replaces the cases
+    that it covers."""
     wanted: dict[tuple[_How, frozenset], list[str]] = {}
     for paper in papers:
         for exhibit in paper.exhibits:
@@ -105,7 +106,8 @@ def _needed(papers: Iterable[exhibits.Paper], rows: list[dict[str, Any]]) -> dic
 
 
 def _unmeasured(papers: Iterable[exhibits.Paper]) -> list[str]:
-    """What needs more than a command, each reason once, with the exhibits that it holds for."""
+    """Returns the reasons why exhibits cannot be measured by a command. Each reason appears once, together with its
+    exhibits."""
     found: dict[str, dict[str, None]] = {}
     for paper in papers:
         for exhibit in paper.exhibits:
@@ -117,7 +119,7 @@ def _unmeasured(papers: Iterable[exhibits.Paper]) -> list[str]:
 
 
 def _merged(commands: list[Command], name: str) -> list[Command]:
-    """Those that differ in the values of one field, made one."""
+    """Returns the commands after merging those that differ only in the values of the field `name`."""
     made: dict[tuple, Command] = {}
     for each in commands:
         rest = frozenset((field, values) for field, values in each.fields.items() if field != name)
@@ -129,7 +131,7 @@ def _merged(commands: list[Command], name: str) -> list[Command]:
 
 
 def commands(papers: list[exhibits.Paper], rows: list[dict[str, Any]]) -> list[Command]:
-    """Few commands that measure every case that the rows of exhibits.measured() lack."""
+    """Returns a small number of commands that measure every case that the rows of exhibits.measured() lack."""
     order = {"workload": 0, **{name: place for place, name in enumerate(_OPTIONS, 1)}}
     made = []
     for (how, fields), shows in _needed(papers, rows).items():
@@ -145,7 +147,8 @@ def commands(papers: list[exhibits.Paper], rows: list[dict[str, Any]]) -> list[C
 
 
 def script(papers: list[exhibits.Paper], rows: list[dict[str, Any]]) -> str:
-    """The commands as text for a shell, what needs more than one GPU or a profiler after the rest, as comments."""
+    """Returns the commands as text for a shell. Commands that need several GPUs or a profiler come last and are
+    commented out."""
     made = commands(papers, rows)
     lines = ["# What the records lack of the papers' exhibits (papers/exhibits --missing)."]
     plain = [each for each in made if not each.how.profiler]

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Programs in six modes
 #
-# The ten programs of "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems"
-# (TACO 2025) and four of "GPUVM" (2024) on one NVIDIA H200 host, beside Figure 5 and section 4.2 of the first. Its
-# machine C has an A100, D an H100 with PCIe 5, which is nearest to ours. Figure 6 is training and inference of four
-# networks by darknet, which are not here.
+# For readers of "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO
+# 2025), and for anybody who has to choose a placement for a whole program: the paper's ten programs and four of
+# "GPUVM" (2024) on one NVIDIA H200 host, compared with Figure 5 and section 4.2 of the first paper. Its machine C has
+# an A100; D has an H100 with PCIe 5, which is nearest to ours. Its Figure 6, training and inference of four networks
+# by darknet, is not in this notebook.
 #
-# The programs are written anew ([what each is](../../docs/applications.md)): same inputs and outputs, other kernels. So
-# a ratio of copies can be compared with the paper's, and a ratio of totals only where the kernel does not matter:
-# where ours is faster, copies and allocation weigh more.
+# The programs were rewritten ([what each is](../../docs/applications.md)): they have the same inputs and outputs but
+# different kernels. So a ratio of copies can be compared with the paper's, but a ratio of totals only where the kernel
+# does not matter: where our kernel is faster, copies and allocation weigh more.
 #
 # | mode | host memory | how tiles get into shared memory |
 # |---|---|---|
@@ -16,8 +17,8 @@
 # | uvm, uvm_async | managed, prefetched to the GPU, results back by page faults | direct, asynchronously |
 # | pm, pm_async | page-locked | direct, asynchronously |
 #
-# `hotspot` and `lud` stage nothing: hotspot loads its tiles once into registers, lud's products are the vendor's GEMM.
-# They stand in the three memories only.
+# `hotspot` and `lud` have no staging: hotspot loads its tiles once into registers, and lud's products are the vendor's
+# GEMM. They are shown in the three memories only.
 
 # %%
 import functools
@@ -31,8 +32,8 @@ from isthmus.figures import plots
 from isthmus.tables import readings
 from isthmus_papers import published
 from isthmus_papers.figures import programs
-from isthmus_papers.figures.named import over as ratio_of
 from isthmus_papers.figures.programs import FLOORS, MODES, PLAIN, TEN
+from isthmus_papers.figures.registry import over as ratio_of
 
 DATA = Path("../data/h200")
 
@@ -43,7 +44,7 @@ time, parts, total = (functools.partial(of, at_super) for of in (programs.time, 
 
 
 def over(program, mode, of=total, base="baseline"):
-    """Over the same of baseline, None where either was not measured."""
+    """Ratio to the same figure of baseline; None where either was not measured."""
     return ratio_of(of(program, mode), of(program, base))
 
 
@@ -56,7 +57,7 @@ def kernel(program, mode):
 
 
 def geometric_mean(values):
-    """With the interval that those of the values allow."""
+    """Ratio with the interval that follows from those of the values."""
     values = list(values)
     if not values:
         return None
@@ -75,15 +76,15 @@ def over_all(mode, of=total):
 # %% [markdown]
 # ## Figure 5: where the time goes
 #
-# At super (the paper's bars are at mega), relative to baseline; kernel, copies, calls that allocate device or managed
-# memory, from the bottom. Page-locking is in no bar, as in the paper. The modes of nw, kmeans, lavamd, pathfinder and
-# backprop are of two hosts. Their kernels agree within 2%, their pageable copies need not.
+# At super (the paper's bars are at mega), relative to baseline; from the bottom: kernel, copies, calls that allocate
+# device or managed memory. No bar contains page-locking, as in the paper. The modes of nw, kmeans, lavamd, pathfinder
+# and backprop come from two hosts, whose kernels agree within 2% but whose pageable copies may differ.
 
 # %%
 figure = programs.where_time_goes(at_super)
 
 # %% [markdown]
-# Seconds of the three modes with direct staging, and page-locking, which the bars leave out.
+# Seconds of the three modes with direct staging, and of page-locking, which the bars leave out.
 
 
 # %%
@@ -107,9 +108,9 @@ Markdown(
 )
 
 # %% [markdown]
-# ## What asynchronous staging does to a kernel
+# ## Effect of asynchronous staging on a kernel
 #
-# Asynchronous over direct in the three memories; above 1 is slower. The kernels are the same program text.
+# Asynchronous over direct staging in the three memories; values above 1 are slower. The kernels have the same source.
 
 # %%
 figure = programs.staging(at_super)
@@ -128,12 +129,14 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Kernels at mega, beside their floor
+# ## Kernels at mega, compared with their floor
 #
-# A floor is what bytes over 4.2 TB/s, or operations over their rate, allow ([notes](../../src/apps)); an aim was set
-# before the program was written. Times are of the best staging, in page-locked memory; where a program iterates, of an
-# iteration after the first. hotspot's floor is at the 8 steps that a pass fuses. backprop and bayesian need less work
-# than their aims were made from, so their floors are lower (4.2 for 5.6 ms, 22 for 90 ms).
+# A floor is the time to move the program's bytes at 4.2 TB/s or to execute its operations at the hardware's rate,
+# whichever limits it ([notes](../../src/apps)). An aim was set before the program was written. Times are for the best
+# staging in page-locked memory: of one iteration after the first for srad and kmeans, of the first for bayesian, and of
+# one step (a 64th of the kernel) for hotspot, whose floor is the traffic of a pass divided by the 8 steps that it
+# fuses. backprop and bayesian need less work than their aims assumed, so their floors are lower (4.2 instead of 5.6 ms,
+# 22 instead of 90 ms).
 
 # %%
 AIMED = {"backprop": 5.6e-3, "bayesian": 90e-3}  # floors that the aims were made from, where ours are lower
@@ -171,8 +174,8 @@ Markdown(
 figure = programs.floors(at_mega)
 
 # %% [markdown]
-# What a whole pass takes at mega in page-locked memory, over the sum of copies and kernel measured apart (1 says that
-# nothing is lost between them).
+# Time of a whole pass at mega in page-locked memory, over the sum of copies and kernel measured separately (1 means
+# that nothing is lost between them).
 
 # %%
 rows = []
@@ -192,8 +195,8 @@ for program in FLOORS:
 Markdown("\n".join(["| | in | kernel | out | a pass | over the sum |", "|---|---|---|---|---|---|", *rows]))
 
 # %% [markdown]
-# The two programs that were measured in chunks there (`streamed`, 16 chunks): a pass over the longest of its parts (1
-# says that all else is hidden; the aim is 1.10).
+# For the two programs that were measured in chunks on that host (`streamed`, 16 chunks): a pass over the longest of its
+# parts (1 means that everything else is hidden; the aim is 1.10).
 
 # %%
 streamed = readings.example(DATA / "apps-streamed.jsonl.gz").where(size="mega", placement="streamed", staging="none")
@@ -213,7 +216,8 @@ Markdown("\n".join(["| | in | kernel | out | a pass | over the longest |", "|---
 # %% [markdown]
 # ## All placements, at medium
 #
-# A pass (copies and kernel; what page faults move is in the kernel) over that of `pinned`, without staging.
+# The time of a pass over that of `pinned`, without staging. A pass is copies and kernel; page faults count as part of
+# the kernel.
 
 # %%
 medium = readings.Readings([*pilots.found, *readings.example(DATA / "apps-medium.jsonl.gz").found])
@@ -224,14 +228,14 @@ untaken = [program for program in FLOORS if program not in {name for name, _ in 
 Markdown(f"Not measured at medium: {', '.join(untaken) or 'none'}.")
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 #
-# Every aggregate of the abstract, section 4.2 and section 8.1 that networks have no part in. The paper's figures
-# are at mega, ours at super, and of other kernels. Means are geometric, as the paper says of its own; shares are
-# arithmetic, of 18 programs there and of ours here. Section 4.2's figure of knn stands beside our kernel: pageable
-# copies vary from case to case by as much as the kernel takes. The abstract's stands beside the whole. That GPUs
-# are idle for over 60% of the time, as section 8.1 has it, does not go with its own shares of kernels in uvm and pm
-# (59% and 64%).
+# All aggregates of the abstract, section 4.2 and section 8.1 that do not involve networks. The paper's figures are at
+# mega, ours at super and for other kernels. Means are geometric, as the paper says of its own; shares are arithmetic
+# means, over 18 programs there and over ours here. Section 4.2's figure for knn is compared with our kernel, because
+# pageable copies vary from case to case by as much as the kernel takes. The abstract's figure is compared with the
+# whole. Section 8.1 says that GPUs are idle for over 60% of the time, which contradicts its own shares of kernels in
+# uvm and pm (59% and 64%).
 
 
 # %%
@@ -267,12 +271,12 @@ for mode in ("baseline", "uvm_async"):
 for mode in ("baseline", "uvm", "pm"):
     ours[f"share-transfer-{mode}"] = shares(mode, "copies")
     ours[f"share-kernel-{mode}"] = shares(mode, "kernel")
-rows = published.beside(published.load(DATA.parent / "published/pipelining.csv"), ours)
+rows = published.compared(published.load(DATA.parent / "published/pipelining.csv"), ours)
 Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=11, height=5)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 # %%
 counts = {mode: sum(over(program, mode) is not None for program in TEN) for mode in ("uvm", "pm", "async")}
@@ -284,14 +288,14 @@ Markdown(
 # %% [markdown]
 # ## Figure 11 of the MI300A paper: six programs, managed over explicit
 #
-# Of "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025). Its programs have one allocation where
-# they had two and copies between them. On an APU that is one physical memory. Ours is managed memory of NVIDIA H100s
-# behind a link: a page migrates when the GPU or the CPU first touches it. So what the paper saves has to move here,
-# too, by page faults in place of copies. That no copy is needed cannot be shown here.
+# From "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025). Its programs have one allocation in place
+# of two with copies between them. On an APU that is one physical memory. Here it is managed memory of NVIDIA H100s
+# behind a link: a page migrates when the GPU or the CPU first touches it. So the data whose copy the paper saves has to
+# move here, by page faults instead of copies, and it cannot be shown here that no copy is needed.
 #
-# The input is read from a file (preset `paper-mi300a`), past the host's cache of files. `kernel` is the kernel alone.
-# `compute` has copies in it, as in the paper: a pass, `overlapped`. `total` is all the program does, and reading the
-# file. Memory is `memory_peak` ([method](../../docs/method.md)).
+# The input is read from a file (preset `paper-mi300a`), bypassing the host's page cache. `kernel` is the kernel alone.
+# `compute` includes copies, as in the paper: a pass, `overlapped`. `total` is everything that the program does,
+# including reading the file. Memory is `memory_peak` ([method](../../docs/method.md)).
 
 # %%
 six = readings.example(DATA.parent / "h100/programs.jsonl.gz")
@@ -328,7 +332,7 @@ BAR = {f"apps-{name}": (version, bar) for version, bar, name in (
     ("nn", "compute", "nn-compute"), ("srad_v1", "compute", "srad-compute"),
     *((version, "memory", f"{version.removesuffix('_v1')}-memory") for version in programs.SIX),
 )}  # fmt: skip
-rows = published.beside(stated, {name: unified.get(version, {}).get(bar) for name, (version, bar) in BAR.items()})
+rows = published.compared(stated, {name: unified.get(version, {}).get(bar) for name, (version, bar) in BAR.items()})
 Markdown(published.markdown(rows))
 
 # %%

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Paging by the GPU
 #
-# Kernels that fetch pages of the host's memory themselves ([how](../../docs/paging.md)), on one NVIDIA H200 host
-# (PCIe 5, driver 580.159.04) and others, beside Figures 8, 9, 12 to 14 and 16 of "GPUVM: GPU-driven Unified Virtual
-# Memory" (2024). The paper's machine has a V100 behind PCIe 3, and network cards fetch its pages. So its rates only
-# stand beside ours; what is compared are ratios.
+# For readers of "GPUVM: GPU-driven Unified Virtual Memory" (2024), and for anybody whose data do not fit on the GPU:
+# kernels that fetch pages of host memory themselves ([how](../../docs/paging.md)), on one NVIDIA H200 host (PCIe 5,
+# driver 580.159.04) and others, compared with the paper's Figures 8, 9, 12 to 14 and 16. The paper's machine has a V100
+# behind PCIe 3, and network cards fetch its pages. So its rates are only shown next to ours, and ratios are compared.
 #
 # The records are in [`papers/data`](../data/README.md), the paper's figures in
-# [`published/gpuvm.csv`](../data/published/gpuvm.csv). Nothing was read off a picture: where the text states
-# no figure, none stands here.
+# [`published/gpuvm.csv`](../data/published/gpuvm.csv). Nothing was read off a picture: where the text states no figure,
+# none is given here.
 
 # %%
 import functools
@@ -23,8 +23,8 @@ from isthmus.records import reading
 from isthmus.tables import readings
 from isthmus_papers import published
 from isthmus_papers.figures import paging
-from isthmus_papers.figures.named import mean, over, present
 from isthmus_papers.figures.paging import PAGES, PROGRAMS, ROOM, WAYS
+from isthmus_papers.figures.registry import mean, over, present
 
 DATA = Path("../data/h200")
 PROGRAMS_FILE = DATA / "paged-programs.jsonl.gz"
@@ -49,9 +49,9 @@ def ratio(value):
 
 
 # %% [markdown]
-# ## Figure 8: rate by size of a page
+# ## Figure 8: rate by page size
 #
-# 1 GiB in random order, each page once. The line is what kernels reach that read page-locked memory in order. The
+# 1 GiB in random order, each page once. The line is the rate of kernels that read page-locked memory in order. The
 # paper's 6.5 GB/s are one network card's share of PCIe 3.
 
 # %%
@@ -71,9 +71,9 @@ rows += [
 table(["", "page", "rate", "of kernel reads in order"], rows)
 
 # %% [markdown]
-# As the paper has it, 12 GiB in order (preset `paper-gpuvm-fig8`), on H100 hosts: paged by the GPU, and by copies of a
-# page each, which 16 threads of the CPU ask for. The paper's 16 threads ask for GPUDirect RDMA. Here there is no
-# network card, so copies stand in its place.
+# The paper's case, 12 GiB in order (preset `paper-gpuvm-fig8`), on H100 hosts: paged by the GPU, and by copies of one
+# page each that 16 CPU threads request. The paper's 16 threads request GPUDirect RDMA. There is no network card here,
+# so copies replace it.
 
 # %%
 ordered = paging.in_order(readings.example(DATA.parent / "h100/paging.jsonl.gz"))
@@ -94,14 +94,14 @@ Markdown(
 )
 
 # %% [markdown]
-# Small pages cost nothing in random order, either. With evictions 7 to 8% go, with any eviction. Pages of 2 MiB were
-# measured with a quarter of the frames only; they lose more.
+# Small pages cost nothing in random order either. With evictions the rate falls by 7 to 8%, whatever the eviction
+# policy. Pages of 2 MiB were measured with a quarter of the frames only; they lose more.
 #
 # ## Two links
 #
-# On a host of two H200s a kernel of the second fetches pages over its own link and writes them into the first one's
-# memory (`relay`). With `pull_and_relay` warps fetch as many pages themselves as fill their link, and the relay brings
-# the others.
+# On a host of two H200s a kernel on the second GPU fetches pages over its own link and writes them into the first
+# GPU's memory (`relay`). With `pull_and_relay` warps fetch only as many pages as fill their own link, and the relay
+# fetches the others.
 
 # %%
 two = readings.example(DATA.parent / "h200-x2/transports.jsonl.gz")
@@ -115,11 +115,11 @@ rows = [
 table(["page, room for", *(f"`{way}`" for way in paging.TRANSPORTS)], rows)
 
 # %% [markdown]
-# ## What is written goes back
+# ## Writing pages back
 #
-# The same with each page changed and written back within the time. The rate is of the bytes one way; as many go the
-# other way. With room for all, the pages come first and go back in a kernel of its own. With a quarter, both happen at
-# once.
+# The same, with each page changed and written back within the measured time. The rate counts the bytes in one
+# direction; the same number goes in the other. With frames for all pages, the pages are fetched first and written back
+# by a separate kernel. With frames for a quarter, both happen at once.
 
 # %%
 figure = paging.write_back(pages)
@@ -137,9 +137,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Sweeps over memory that is all there
+# ## Sweeps over resident memory
 #
-# 1 GiB with every page on the GPU: what the table and the counts cost. The line is a plain pointer's time.
+# 1 GiB with every page on the GPU, which shows the cost of the page table and the counts. The line is a plain pointer's
+# time.
 
 # %%
 figure = paging.sweep(pages)
@@ -155,9 +156,9 @@ table(["time (over the pointer)", *(f"pages of {PAGES[page]}" for page in found)
 # %% [markdown]
 # ## Figure 13: programs in every placement
 #
-# At super: va has three vectors of 1 GiB, the others a matrix of 1 GiB. A pass is what comes in, the kernels, and
-# what goes out (`overlapped`). Managed memory is read on by its kernel; what the host reads back is in `out`. mvt, atax
-# and bicg cannot be streamed. Pages are of 4 KiB.
+# At super: va has three vectors of 1 GiB, the others a matrix of 1 GiB. A pass is the copies in, the kernels, and the
+# copies out (`overlapped`). Kernels read managed memory on demand; what the host reads back counts in `out`. mvt,
+# atax and bicg cannot be streamed. Pages are 4 KiB.
 
 # %%
 figure = paging.programs(programs)
@@ -174,14 +175,14 @@ for program in PROGRAMS:
 table(["program", "placement", "a pass", "kernel", "inputs over a pass", "of kernel reads in order"], rows)
 
 # %% [markdown]
-# Nothing is read twice by va, mvt and bicg, so reading in place (`mapped`) takes as long as paging does, with no table
-# and fewer registers. What paging adds is that a page that is needed again is there. atax reads its matrix twice in
-# `paged`: with room for all it moves once, with less twice.
+# va, mvt and bicg read nothing twice, so reading in place (`mapped`) takes as long as paging, without a table and with
+# fewer registers. The advantage of paging is that a page that is needed again is already there. In `paged` atax reads
+# its matrix twice: with frames for all pages it moves once, with fewer frames twice.
 #
-# ## Figure 14: less room
+# ## Figure 14: fewer frames
 #
-# `kernel` with frames for half and for a quarter of the pages, over that with room for all. The paper: up to 2. UVM
-# with less memory than its data was not measured: a driver that evicts can stop a host that others share.
+# `kernel` with frames for half and for a quarter of the pages, relative to frames for all. The paper has up to 2. UVM
+# with less memory than its data was not measured, because a driver that evicts can stop a host that others share.
 
 # %%
 figure = paging.less_room(programs)
@@ -203,12 +204,12 @@ for program in PROGRAMS:
 table(["program", "page", "room", "kernel", "fetched / inputs", "fetched a second", "evictions", "written back"], rows)
 
 # %% [markdown]
-# ## What large pages cost here
+# ## Cost of large pages here
 #
-# A row of the matrix is 64 KiB, and a tile of a block has 4 KiB of it. So a small page is one block's: its other seven
-# warps find it on its way and wait. A large page is that of 16 blocks, so of 128 warps, and one of them fetches it.
-# Blocks side by side work on the same rows, so few pages are on their way at any time. The counts say so: `waits` a
-# page would be 7 and 127.
+# A row of the matrix is 64 KiB, and a block's tile uses 4 KiB of it. So a small page belongs to one block, whose other
+# seven warps find it in transfer and wait. A large page belongs to 16 blocks, that is 128 warps, and one of them
+# fetches it. Neighbouring blocks work on the same rows, so few pages are in transfer at any time. The counts confirm
+# this: `waits` per page would be 7 and 127.
 
 # %%
 rows = []
@@ -225,13 +226,13 @@ for program in ("mvt", "atax", "bicg"):
 table(["room for all", "4 KiB", "64 KiB", "over", "waits a page, 4 KiB", "64 KiB"], rows)
 
 # %% [markdown]
-# With less room a large page takes up to 4 times as long as small ones do. va has no such rows: each warp has its own
-# pages, waits for none, and takes as long with either while there is room for all.
+# With fewer frames a large page takes up to 4 times as long as small pages do. va has no such rows: each warp has its
+# own pages and waits for none, so it takes as long with either size while there are frames for all pages.
 #
 # ## Figures 9, 12 and 14: graphs
 #
-# GAP's uniform random graph of 2²⁷ vertices, whose edges are 17.2 GB, on one H100. All placements run one algorithm,
-# and pages are of 4 KiB. Page faults of SSSP are of its first pass.
+# GAP's uniform random graph of 2²⁷ vertices, with 17.2 GB of edges, on one H100. All placements run the same algorithm,
+# and pages are 4 KiB. For SSSP by page faults, only the first pass was measured.
 
 # %%
 graphs = readings.example(DATA.parent / "h100/graphs.jsonl.gz").where(scale=27)
@@ -248,9 +249,9 @@ def of_graph(program, memory):
 table(["", *GRAPHS], [[name, *(shown(of_graph(program, name)) for program in GRAPHS)] for name in MEMORY])
 
 # %% [markdown]
-# The other graphs, on two H200 hosts: GAP's Kronecker graph of as many vertices and edges, and
-# [stand-ins](../../docs/graphs.md) for Friendster (14.4 GB of edges) and MOLIERE_2016 (26.7 GB). Page faults come
-# without advice and with it (`cudaMemAdvise`, as the paper's *wm*).
+# The other graphs, on two H200 hosts: GAP's Kronecker graph with as many vertices and edges, and
+# [stand-ins](../../docs/graphs.md) for Friendster (14.4 GB of edges) and MOLIERE_2016 (26.7 GB). Page faults were
+# measured without and with advice (`cudaMemAdvise`, the paper's *wm*).
 
 # %%
 others = readings.example(DATA / "graphs.jsonl.gz").where(scale=27, metric="kernel")
@@ -281,9 +282,9 @@ table(["graph", "", "paged", *FAULTS, "page faults / paged"], rows)
 # %% [markdown]
 # ## Figure 11: number of queues
 #
-# The same graph, all edges in pages of 4 KiB that a relay on a second H100 fetches, by its blocks. Below are pages in
-# random order through a relay, on two H200s. The paper's queues are those of its NICs: both programs are fastest from
-# 48 on.
+# The same graph, with all edges in pages of 4 KiB that a relay on a second H100 fetches, by the relay's number of
+# blocks. Below: pages in random order through a relay, on two H200s. The paper's queues are those of its NICs: both
+# programs are fastest from 48 on.
 
 # %%
 QUEUES = (32, 128, 256)
@@ -313,10 +314,9 @@ Markdown(
 
 # %% [markdown]
 # ## Figure 16: registers
-#
-# Of the kernels that read what may be on pages, as the compiler made them for sm_90. The plain ones are the same in
-# every other memory, so also by UVM. Of a query all columns travel, or the one that chooses rows is resident on the
-# GPU. The paper's text has no numbers of its figure. It states that nothing spills, by UVM or by GPUVM.
+# Registers of the kernels that read data that may be on pages, as compiled for sm_90. The plain kernels are the same in
+# every other memory, including UVM. For a query, either all columns travel, or the column that selects rows is resident
+# on the GPU. The paper's text has no numbers for its figure. It states that nothing spills, with UVM or with GPUVM.
 
 # %%
 own = os.environ.get(readings.DATA)
@@ -351,10 +351,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 #
-# UVM is the faster of `managed_demand` and `managed_advise`, and GPUVM is `paged` with 4 KiB and room for all; both are
-# kernels. Less room is a quarter of the frames.
+# UVM is the faster of `managed_demand` and `managed_advise`, and GPUVM is `paged` with 4 KiB pages and frames for all;
+# both are kernel times. *Less room* is a quarter of the frames.
 
 
 # %%
@@ -388,12 +388,12 @@ ours = {
     **{program: mean(by_graph[program].values()) for program in ("bfs", "cc")},
 }
 figures = published.load("../data/published/gpuvm.csv")
-rows = published.beside(figures, dict.fromkeys(figures) | ours)
+rows = published.compared(figures, dict.fromkeys(figures) | ours)
 Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=11, height=3.4)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 
 # %%

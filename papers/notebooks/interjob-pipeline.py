@@ -1,12 +1,13 @@
 # %% [markdown]
 # # The inter-job pipeline
 #
-# Batches of one kernel, run one job after the other and overlapped, on one NVIDIA H200 host; beside Figure 16 of
-# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025, section
-# 8.3, an H100). What the modes and metrics mean: [docs/interjob.md](../../docs/interjob.md).
+# For readers of "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO
+# 2025), and for anybody who runs batches of jobs on one GPU: batches of one kernel on one NVIDIA H200 host, with the
+# jobs one after the other and overlapped, compared with the paper's Figure 16 (section 8.3, an H100).
+# [docs/interjob.md](../../docs/interjob.md) explains the modes and metrics.
 #
 # Unless a section says otherwise, sixteen jobs are overlapped by force, whether that pays or not; three of them hold
-# memory at once, host buffers are page-locked once for all, and nothing limits the device's memory.
+# memory at once, host buffers are page-locked once for all jobs, and nothing limits the device's memory.
 
 # %%
 import functools
@@ -14,10 +15,10 @@ from pathlib import Path
 
 from IPython.display import Markdown
 
+from isthmus.advise import batches as study_records
 from isthmus.advise import overlap as batches
-from isthmus.advise import study as study_records
 from isthmus.figures import plots
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus.tables import readings
 from isthmus_papers import published
 from isthmus_papers.figures import interjob
@@ -26,7 +27,7 @@ from isthmus_papers.figures.interjob import KERNELS
 DATA = Path("../data")
 FILE = DATA / "h200/interjob.jsonl.gz"
 study = readings.example(FILE)
-cases = content.that_count(study_records.of_study(load.read(FILE)), emulated=False)
+cases = fields.that_count(study_records.of_study(load.read(FILE)), emulated=False)
 
 
 cases_of = functools.partial(interjob.cases_of, study)
@@ -44,10 +45,10 @@ def between(values):
 
 
 # %% [markdown]
-# ## Figure 16: allocation beside the kernels
+# ## Figure 16: allocation while kernels run
 #
-# As in the paper's listing: serially with `cudaMalloc`, overlapped with stream-ordered allocations (`pool`). That
-# changes two things at once, so the second picture takes them apart: the same pool, serially and overlapped.
+# As in the paper's listing: serial with `cudaMalloc`, overlapped with stream-ordered allocations (`pool`). That changes
+# two things at once, so the second picture separates them: the same pool, serial and overlapped.
 
 # %%
 paper = published.load(DATA / "published/pipelining.csv")
@@ -96,16 +97,16 @@ of_large, alone, copied = map(of_larger, ("overlap_alloc_over_device", "overlap_
 beyond = max(gain["gemv"])
 Markdown(
     f"Over serial with `cudaMalloc` gemv gains ×{of_large['gemv']:.2f} and gemm ×{of_large['gemm']:.2f}, all of it by "
-    f"the pool: to overlap allocations beside it gives ×{alone['gemv']:.3f} and ×{alone['gemm']:.3f}. At {beyond}² on "
+    f"the pool: to overlap allocations as well gives ×{alone['gemv']:.3f} and ×{alone['gemm']:.3f}. At {beyond}² on "
     f"the H200 it was ×{gain['gemv'][beyond]:.2f} for gemv. As the paper says, gemm gains less, since it computes for "
     f"most of its time. With its copies overlapped, too, gemm gains ×{copied['gemm']:.2f}; the paper has no such mode."
 )
 
 # %% [markdown]
-# ## Further than the paper: copies, too
+# ## Beyond the paper: overlapped copies
 #
-# `overlap_all` runs copies beside the kernels of other jobs, `recycled` hands memory on to the next job. The pool is on
-# both sides, so what is shown is overlap alone.
+# `overlap_all` runs copies while kernels of other jobs run; `recycled` passes memory on to the next job. Both sides use
+# the pool, so the ratio shows overlap alone.
 
 # %%
 figure = interjob.copies(study)
@@ -124,7 +125,7 @@ Markdown(
 # %% [markdown]
 # ## Kinds of memory, 4096²
 #
-# Over serial with `cudaMalloc`: the memory and the overlap together.
+# Relative to serial with `cudaMalloc`, so the ratio contains the effects of both the memory and the overlap.
 
 # %%
 figure = interjob.memory(study)
@@ -147,7 +148,7 @@ Markdown(
 # %% [markdown]
 # ## How much of the ideal is reached
 #
-# The ideal of a mode lets what is busiest in it (a copy direction, the kernels, a thread) never wait. 1 is all of it.
+# In a mode's ideal, its busiest resource (a copy direction, the kernels, a thread) never waits. 1 is the ideal.
 
 # %%
 figure = interjob.ideal(study)
@@ -164,7 +165,7 @@ Markdown(
 # %% [markdown]
 # ## Depth: how many jobs hold memory at once
 #
-# The time of a batch over that of depth 3; below 1 is faster.
+# The time of a batch relative to depth 3; values below 1 are faster.
 
 # %%
 figure = interjob.depth(study)
@@ -180,10 +181,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Memory for one job and a bit
+# ## Memory for little more than one job
 #
-# Eight large jobs where the batch may hold 1.3 (gemv) or 1.75 (gemm) times what one job needs; over serial with
-# `cudaMalloc`. The paper names running out of memory as the price of overlap, and allocation in chunks as the way out.
+# Eight large jobs, where the batch may hold 1.3 (gemv) or 1.75 (gemm) times what one job needs, relative to serial with
+# `cudaMalloc`. The paper names running out of memory as the price of overlap, and allocation in chunks as the solution.
 
 # %%
 figure = interjob.cap(study)
@@ -202,8 +203,8 @@ Markdown(
 # %% [markdown]
 # ## How large a chunk
 #
-# Mapping a chunk is a call of the driver. The program of these records took a sixteenth of the largest operand where
-# nothing is asked for, as in the sections above; what these curves say has made it a quarter since.
+# Mapping a chunk is a driver call. The program of these records used a sixteenth of the largest operand by default, as
+# in the sections above; because of these curves the default is now a quarter.
 
 # %%
 figure = interjob.chunk(study)
@@ -221,9 +222,9 @@ Markdown(
 # %% [markdown]
 # ## Host buffers page-locked for each job, or not at all
 #
-# gemv 4096² in the pool, over serial with the same host memory: six jobs of sixteen at once, two and four threads that
-# allocate; and three of 64 at once (`recycled` only, a single sample). The record of one thread is left out: another
-# process held memory on the device meanwhile.
+# gemv 4096² in the pool, relative to serial with the same host memory: six of sixteen jobs at once, with two and four
+# threads that allocate; and three of 64 jobs at once (`recycled` only, a single sample). The record of one thread is
+# left out, because another process held memory on the device at the time.
 
 # %%
 figure = interjob.host(study)
@@ -249,10 +250,10 @@ Markdown(
 # %% [markdown]
 # ## Without force
 #
-# The library then times the first jobs and overlaps where that promises a tenth. Each mark is one mode of one case,
-# gemv and gemm of 512² to 4096²; to the left of 1 force is slower than serial.
-# The program of these records held the fastest of its overlapped batches against any serial one, also a slow one; since
-# then it takes the fastest of both.
+# Without force, the library times the first jobs and overlaps where it expects to save a tenth. Each mark is one
+# mode of one case, gemv and gemm of 512² to 4096²; left of 1, forced overlap is slower than serial. The program of
+# these records compared the fastest of its overlapped batches with any serial batch, even a slow one; since then it
+# uses the fastest of both.
 
 # %%
 ran = {}
@@ -261,7 +262,7 @@ for case in cases:
     if not axes_of["force"]:
         forced = study.where(workload=case["workload"], metric="*_speedup", **axes_of | {"force": 1})
         for mode in batches.MODES:
-            free = content.metrics(case)[f"{mode}_speedup"]["median"]
+            free = fields.metrics(case)[f"{mode}_speedup"]["median"]
             overlapped = not case["notes"][f"{mode}_ran"].startswith("serial")
             ran[f"{study_records.label(case)}, {mode}"] = (overlapped, forced.value(metric=f"{mode}_speedup"), free)
 figure, axes = plots.panels(1, width=6, height=4)
@@ -316,10 +317,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 
 # %%
-rows = published.beside(paper, {
+rows = published.compared(paper, {
     "interjob-best": max(of[4096] for of in gain.values()),
     "interjob-gemv-gemm": gain["gemv"][4096] / gain["gemm"][4096],
     "interjob-tiny": min(of[small] for of in gain.values()),
@@ -328,7 +329,7 @@ Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=9, height=1.4)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 # %%
 Markdown(

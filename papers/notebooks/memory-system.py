@@ -1,14 +1,14 @@
 # %% [markdown]
 # # The memory system
 #
-# Latency, bandwidth, atomics, allocators and page faults of one NVIDIA H200 host, and of H100 hosts where it says so,
-# beside Figures 2 to 10 of "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025). Theirs is one
-# memory that CPU and GPU share; here a PCIe 5 link lies between two. So absolute figures stand beside each other, and
-# what is judged are ratios.
+# For readers of "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025) and for anybody who needs the
+# latency, bandwidth, atomics, allocators and page faults of an NVIDIA H200 host (or an H100 host, where a section says
+# so). The notebook compares them with the paper's Figures 2 to 10. In the paper CPU and GPU share one memory; here a
+# PCIe 5 link connects two memories. So absolute figures are only shown next to each other, and ratios are compared.
 #
 # The records are in `h200` and `h100` of [`papers/data`](../data/README.md), the paper's figures in
-# [`published/mi300a.csv`](../data/published/mi300a.csv). The paper's geometry is used wherever records of
-# it exist (presets `paper-fig2`, `paper-fig3`, `paper-fig6` to `paper-fig8`).
+# [`published/mi300a.csv`](../data/published/mi300a.csv). The paper's geometry is used wherever there are records of it
+# (presets `paper-fig2`, `paper-fig3`, `paper-fig6` to `paper-fig8`).
 
 # %%
 import functools
@@ -38,8 +38,8 @@ copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes
 # %% [markdown]
 # ## Figure 2: latency by size
 #
-# 1 KiB to 4 GiB, one access every 256 bytes as in the paper. `static` (`__managed__`) variables end at 512 MiB from the
-# GPU. Right: 1 GiB of every memory that we have records of, from both sides.
+# 1 KiB to 4 GiB, one access every 256 bytes as in the paper. From the GPU, `static` (`__managed__`) variables end at
+# 512 MiB. Right: 1 GiB of every memory with records, from both sides.
 
 # %%
 stated = {name: each for name, each in paper.items() if name.startswith("gpu-latency")}
@@ -66,8 +66,8 @@ Markdown(
 # %% [markdown]
 # ## Figure 3: triad by allocator
 #
-# 256 MiB on the GPU and 610 MiB on the CPU, as in the paper. What one access of `mapped`, `registered` and
-# `write_combined` memory costs the GPU here is a way over the link; on the MI300A it is not.
+# 256 MiB on the GPU and 610 MiB on the CPU, as in the paper. Here each GPU access to `mapped`, `registered` and
+# `write_combined` memory crosses the link; on the MI300A it does not.
 
 # %%
 figure = memory.triad(stream)
@@ -86,11 +86,11 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Figures 4 and 5: atomics alone, and of both sides at once
+# ## Figures 4 and 5: atomics from one side and from both at once
 #
-# Updates a second of a histogram with 2⁰ to 2³⁰ bins. Of 2³⁰ the f64 are of an H100 and its host, the u64 of the H200,
-# so these two do not compare. At once, to 2²⁰, both sides update the same managed
-# memory, which has to go to and fro; the MI300A's does not move.
+# Updates per second of a histogram with 2⁰ to 2³⁰ bins. At 2³⁰ bins the f64 figures are from an H100 and its host and
+# the u64 figures from the H200, so they cannot be compared. In the runs with both sides at once, up to 2²⁰ bins, both
+# update the same managed memory, which has to move back and forth; the MI300A's memory does not move.
 
 # %%
 figure = memory.atomics(atomics)
@@ -109,8 +109,8 @@ Markdown(
 )
 
 # %% [markdown]
-# Of f64 by threads of both sides, on an H100. In the paper the GPU loses nothing with 1 M bins. With 1 K it keeps 79%
-# and more, and the CPU 11% to 25% beside 3328 threads of the GPU and more.
+# f64 by number of threads on both sides, on an H100. In the paper the GPU loses nothing with 1 M bins. With 1 K bins it
+# keeps 79% or more, and the CPU keeps 11% to 25% next to 3328 or more GPU threads.
 
 # %%
 figure = memory.atomics_by_threads(large)
@@ -135,10 +135,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Figure 6: allocating
+# ## Figure 6: allocation
 #
-# The call alone, without the first touch. Right: as the paper has it, but with 24 blocks at once on H100 hosts, since a
-# hundred do not fit.
+# The call alone, without the first touch. Right: the paper's geometry, but with 24 blocks at once on H100 hosts,
+# because a hundred do not fit.
 
 # %%
 figure = memory.allocation(allocating)
@@ -158,10 +158,10 @@ Markdown(
 # %% [markdown]
 # ## Figures 7 and 8: page faults
 #
-# *Minor* faults of the GPU, of pages that the CPU has touched, do not exist here: such pages migrate over the link,
-# which is another thing and drawn apart. The CPU reads a page, as in the paper; for one that is written
-# (`fault/cpu/anonymous`) memory has to be found and cleared as well. Right: as many pages as the paper's curves end
-# with, on an H100.
+# *Minor* page faults of the GPU, on pages that the CPU has touched, do not exist here: such pages migrate over the
+# link, which is a different operation and is drawn separately. The CPU reads a page, as in the paper; when it writes
+# one (`fault/cpu/anonymous`), memory must also be found and cleared. Right: as many pages as at the end of the paper's
+# curves, on an H100.
 
 # %%
 figure = memory.faults(faults)
@@ -188,9 +188,9 @@ Markdown(
 # %% [markdown]
 # ## Figure 10: page faults of the CPU in STREAM
 #
-# Ten passes of triad by the CPU of an H100 host, over three arrays of 610 MiB: until the arrays are written, in the
-# first pass, and in nine more ([metrics](../../docs/memory-bandwidth.md#page-faults-of-the-cpu)).
-# `hipMalloc` from the CPU has no counterpart here.
+# Ten passes of triad by the CPU of an H100 host over three arrays of 610 MiB: page faults until the arrays are written,
+# in the first pass, and in nine more passes ([metrics](../../docs/memory-bandwidth.md#page-faults-of-the-cpu)).
+# `hipMalloc` memory used from the CPU has no counterpart here.
 
 # %%
 in_stream = memory.stream_faults(large)
@@ -217,16 +217,16 @@ Markdown(
 )
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 #
-# Figure 9 (TLB misses) is a counter of a profiler on AMD's GPUs; no such record is here
+# Figure 9 (TLB misses) comes from a profiler counter on AMD's GPUs; there is no such record here
 # ([how to make one](../../docs/memory.md)).
 
 # %%
 gpu, cpu = latency["GPU", "managed"], latency["CPU", "managed"]
 host = [rate for memory, rate in gpu_triad.items() if memory in ("mapped", "registered")]
 own_exhibits = [name for name, each in paper.items() if each.figure != "11"]  # that is in applications
-rows = published.beside(paper, dict.fromkeys(own_exhibits) | {
+rows = published.compared(paper, dict.fromkeys(own_exhibits) | {
     "gpu-latency-1KiB": gpu[KiB],
     "gpu-latency-1MiB": gpu[MiB],
     "gpu-latency-128MiB": gpu[128 * MiB],
@@ -276,7 +276,7 @@ Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=11, height=6)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

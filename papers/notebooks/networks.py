@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Networks
 #
-# Inference of four convolutional networks in six modes, one image, on two NVIDIA H100s of one host, and one step of
-# their training on another H100, beside Figure 6 of "Performance Implications of Pipelining the Data Transfer in
-# CPU-GPU Heterogeneous Systems" (TACO 2025). [docs/networks.md](../../docs/networks.md) says what a network is here,
-# and gives the same figures as tables.
+# For readers of "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO
+# 2025): inference of four convolutional networks in six modes, one image, on two NVIDIA H100s of one host, and one
+# step of their training on another H100, compared with the paper's Figure 6.
+# [docs/networks.md](../../docs/networks.md) describes the networks and has the same figures as tables.
 #
 # The records are in [`papers/data/h100-x2`](../data/README.md#h100-x2-two-nvidia-h100s-of-one-host) and
-# [`h100`](../data/README.md#h100-one-nvidia-h100).
-# resnet50 in pm was measured twice: here is the median of both, on the page the first.
+# [`h100`](../data/README.md#h100-one-nvidia-h100). resnet50 in pm was measured twice: this notebook shows the median of
+# both, the page the first.
 
 # %%
 from pathlib import Path
@@ -24,8 +24,8 @@ found = readings.example(Path("../data/h100-x2/networks.jsonl.gz"))
 # %% [markdown]
 # ## Figure 6: where the time goes
 #
-# One allocation a tensor, as in darknet. Bars are as the paper counts: kernels, copies, allocation on the device and on
-# the host, where page-locking is. The first touch is not in them.
+# One allocation per tensor, as in darknet. Bars count what the paper counts: kernels, copies, and allocation on the
+# device and on the host, which includes page-locking. They leave out the first touch.
 
 # %%
 figure = networks.where_time_goes(found)
@@ -46,12 +46,12 @@ Markdown(
 )
 
 # %% [markdown]
-# Of yolov3, which the paper's Figure 8 has beside programs, counters are in [transfer modes](transfer-modes.ipynb).
+# Counters of yolov3, which the paper's Figure 8 shows next to programs, are in [transfer modes](transfer-modes.ipynb).
 #
-# ## What page-locking costs
+# ## Cost of page-locking
 #
-# The same in seconds, with the first touch: memory of malloc pays when it is first written what page-locking pays at
-# once. An arena is one allocation for all.
+# The same in seconds, with the first touch: `malloc` memory pays at its first write what page-locking pays at once. An
+# arena is one allocation for everything.
 
 # %%
 figure = networks.locking(found)
@@ -63,9 +63,9 @@ Markdown(
 )
 
 # %% [markdown]
-# ## In how many images it pays
+# ## How many images until it pays
 #
-# An arena is page-locked once. Weights travel for each image; where they stay on the device, it never pays.
+# An arena is page-locked once. Weights travel for each image; if they stay on the device, page-locking never pays.
 
 # %%
 figure = networks.images(found)
@@ -77,9 +77,9 @@ Markdown("Paid after " + ", ".join(f"{count:.1f} images ({network})" for network
 # %% [markdown]
 # ## A step of training
 #
-# Batches of 32 (resnet) and 4 (yolov3), weights and tensors in an arena each. All between images and losses stays on
-# the device. Of resnet50 and yolov3 these are records of version 2, of which pm_async is of another host than the other
-# modes; of the two smaller ones of version 1.
+# Batches of 32 (resnet) and 4 (yolov3), with one arena for weights and one for tensors. Everything between images and
+# losses stays on the device. The records of resnet50 and yolov3 are of version 2, with pm_async from another host than
+# the other modes; those of the two smaller networks are of version 1.
 
 # %%
 H100 = Path("../data/h100")

@@ -1,14 +1,13 @@
 # %% [markdown]
 # # Transfer bandwidth
 #
-# How fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between GPUs of one host (18
-# NVLinks each), beside Figures 2 and 6 to 11 of "Evaluating Characteristics of CUDA Communication Primitives on
-# High-Bandwidth Interconnects" (Comm|Scope, ICPE 2019), which measured POWER9 and POWER8 with NVLink and Xeon with
-# PCIe 3.
+# For readers of "Evaluating Characteristics of CUDA Communication Primitives on High-Bandwidth Interconnects"
+# (Comm|Scope, ICPE 2019): how fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between
+# GPUs of one host (18 NVLinks each), compared with the paper's Figures 2 and 6 to 11. The paper measured POWER9 and
+# POWER8 with NVLink and Xeon with PCIe 3.
 #
-# The records are in [`papers/data`](../data/README.md), their figures in
-# [`published/commscope.csv`](../data/published/commscope.csv). Every number below is computed from these
-# files.
+# The records are in [`papers/data`](../data/README.md), the paper's figures in
+# [`published/commscope.csv`](../data/published/commscope.csv). Every number below is computed from these files.
 
 # %%
 from pathlib import Path
@@ -38,9 +37,9 @@ def sizes(path):
 
 
 # %% [markdown]
-# ## Figure 2: what CPU caches do to a copy
+# ## Figure 2: effect of CPU caches on a copy
 #
-# Comm|Scope flushes the caches of the host before each copy; so do we. The same copies with the buffer left in the
+# Comm|Scope flushes the caches of the host before each copy, and so do we. The same copies with the buffer left in the
 # caches (`cache=warm`) show whether that matters here.
 
 # %%
@@ -62,8 +61,8 @@ Markdown(
 # %% [markdown]
 # ## Figure 6: pageable memory
 #
-# A copy of pageable memory has two parts: the processor copies into page-locked buffers of the driver, the copy
-# engine reads these. The first is what bounds it.
+# A copy of pageable memory has two parts: the processor copies into the driver's page-locked buffers, and the copy
+# engine reads these. The first part limits the rate.
 
 # %%
 figure = transfers.pageable(one)
@@ -71,8 +70,8 @@ figure = transfers.pageable(one)
 # %% [markdown]
 # ## Copies by the runtime between all kinds of memory
 #
-# 1 GiB, `cudaMemcpy`. Copies between two host memories and those of managed memory were taken later, on another of the
-# hosts; those between pageable and page-locked memory on both.
+# 1 GiB, `cudaMemcpy`. Copies between two host memories and copies of managed memory were measured later, on another of
+# the hosts; copies between pageable and page-locked memory were measured on both.
 
 # %%
 figure = transfers.between_kinds(one)
@@ -139,7 +138,7 @@ Markdown(
 
 # %% [markdown]
 # The same two figures in Comm|Scope's own geometry (`--preset paper-commscope`: 256 blocks of 256 threads, one byte
-# written a page) on an H100: registered memory in two processes, page faults in one.
+# written per page) on an H100: registered memory in two processes, page faults in one.
 
 # %%
 commscope = readings.example(DATA / "h100/memory.jsonl.gz").where(metric="rate", preset="paper-commscope")
@@ -156,7 +155,7 @@ for words, path in WAYS.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Page faults back by several threads of the host, whole pages written, on a host of two H100s (Figure 10 b, d, f):
+# Page faults back to the host by several host threads, whole pages written, on a host of two H100s (Figure 10 b, d, f):
 
 # %%
 threaded = readings.example(DATA / "h100-x2/memory.jsonl.gz").where(
@@ -171,15 +170,15 @@ for size in threaded.values("bytes"):
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 #
-# Ratios are of the same size, 1 GiB, unless said; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
-# ratio stands for all. The paper's remote processor is missing here (one NUMA node). So is a copy to pageable memory on
-# the host whose page faults of several threads are above.
+# Ratios are at the same size, 1 GiB unless stated; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
+# ratio represents all sizes. The paper's remote processor is missing here (one NUMA node). A copy to pageable memory
+# is missing on the host whose page faults by several threads are shown above.
 
 # %%
 middle = [size for size in sizes("pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]
-rows = published.beside(published.load(DATA / "published/commscope.csv"), {
+rows = published.compared(published.load(DATA / "published/commscope.csv"), {
     "pinned-share": one.share(workload="transfer/pinned-gpu0/ce", bytes=GiB),
     "pinned-rate": rate("pinned-gpu0/ce", GiB),
     "pinned-remote": None,
@@ -201,7 +200,7 @@ Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=11, height=2.4)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

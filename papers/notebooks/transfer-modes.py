@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Transfer modes
 #
-# Seven microbenchmarks in six modes on one NVIDIA H200 host, beside Figures 3, 4 and 7 to 13 and section 8.1 of
-# "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO 2025). Its
-# machines B and C have an A100, D an H100 with PCIe 5, which is nearest to ours.
+# For readers of "Performance Implications of Pipelining the Data Transfer in CPU-GPU Heterogeneous Systems" (TACO
+# 2025), and for anybody who has to choose a transfer mode: seven microbenchmarks in six modes on one NVIDIA H200 host,
+# compared with the paper's Figures 3, 4 and 7 to 13 and section 8.1. The paper's machines B and C have an A100; D has
+# an H100 with PCIe 5, which is nearest to ours.
 #
 # | mode | host memory | how tiles get into shared memory |
 # |---|---|---|
@@ -12,9 +13,10 @@
 # | pm, pm_async | page-locked | direct, asynchronously |
 #
 # The records are in [`papers/data/h200`](../data/README.md), the paper's figures in
-# [`published/pipelining.csv`](../data/published/pipelining.csv), turned into ratios of times: "48.13%
-# improvement over baseline" is read as 48.13% less time, 0.519 of it. Bars and totals are the paper's: kernel,
-# copies, and calls that allocate device or managed memory. Page-locking is not in them; it is drawn apart below.
+# [`published/pipelining.csv`](../data/published/pipelining.csv), converted to ratios of times: "48.13% improvement
+# over baseline" is read as 48.13% less time, 0.519 of it. Bars and totals contain what the paper's contain: kernel,
+# copies, and calls that allocate device or managed memory. They leave out page-locking, which is drawn separately
+# below.
 
 # %%
 import functools
@@ -28,7 +30,7 @@ from isthmus.tables import readings
 from isthmus_papers import published
 from isthmus_papers.figures import counters, modes
 from isthmus_papers.figures.modes import MODES, WORKLOADS
-from isthmus_papers.figures.named import mean, over, present
+from isthmus_papers.figures.registry import mean, over, present
 
 DATA = Path("../data/h200")
 
@@ -67,8 +69,9 @@ def spread_of(size):
 Markdown(f"Half of the samples lie within {spread_of('tiny'):.1%} at tiny, {spread_of('super'):.2%} at super.")
 
 # %% [markdown]
-# The paper starts its programs 30 times. At large (1 GiB an array) every sample below is of a process of its own. There
-# are 30 of saxpy in each mode, on one H100. Of the others there are 11 or 12 on that host, and 20 on another one.
+# The paper starts its programs 30 times. At large (1 GiB per array) every sample below is from a separate process.
+# There are 30 samples of saxpy in each mode, on one H100. Of the others there are 11 or 12 on that host and 20 on
+# another.
 
 # %%
 HOSTS = {"one host": "repetition", "another": "repetition-second"}
@@ -101,7 +104,7 @@ Markdown(
 
 # %%
 def apart(mode):
-    """By how much the hosts' medians of the whole differ, the median over the workloads that both have."""
+    """Difference of the hosts' total medians: the median over the workloads that both have."""
     medians = [
         [median(modes.samples(of, "large", workload, mode) or [0]) for of in repeated.values()]
         for workload in WORKLOADS
@@ -112,35 +115,35 @@ def apart(mode):
 Markdown("Medians of the two hosts are apart by " + ", ".join(f"{apart(mode):.1%} in {mode}" for mode in MODES) + ".")
 
 # %% [markdown]
-# Kernels take the same time in every process. Copies of pageable memory and of managed memory to the CPU do not, and
-# they are most of the time. What is page-locked varies least. How much runs vary is itself a property of the host.
+# Kernels take the same time in every process. Copies of pageable memory, and copies of managed memory to the CPU, do
+# not, and they make up most of the time. Page-locked memory varies least. How much runs vary is a property of the host.
 
 # %% [markdown]
 # ## Figure 4: where the time goes
 #
-# Relative to baseline; kernel, copies, allocation from the bottom.
+# Relative to baseline; from the bottom: kernel, copies, allocation.
 
 # %%
 figure = modes.where_time_goes(found)
 
 # %% [markdown]
-# The same with page-locking and everything else from the first allocation to the last free (`wall`), at mega: what
-# pinned memory saves in one pass over the data, locking it costs several times over.
+# The same at mega, with page-locking and everything else from the first allocation to the last free (`wall`).
+# Page-locking costs several times what pinned memory saves in one pass over the data.
 
 # %%
 figure = modes.wall(found)
 
 # %% [markdown]
-# ## What asynchronous staging does to a kernel
+# ## Effect of asynchronous staging on a kernel
 #
-# In the paper's geometry (64 blocks of 256 threads) half of an H200's multiprocessors have nothing to do; with a
-# full grid other blocks hide what the asynchronous copy would. Above 1 is slower than direct.
+# In the paper's geometry (64 blocks of 256 threads) half of an H200's multiprocessors are idle. With a full grid, other
+# blocks hide the waits that the asynchronous copy would hide. Values above 1 are slower than direct staging.
 
 # %%
 figure = modes.staging(found)
 
 # %% [markdown]
-# The paper's geometry at super, on one more H200: over baseline, the kernel and the whole without allocation.
+# The paper's geometry at super, on another H200, relative to baseline: the kernel, and the whole without allocation.
 
 # %%
 papers = readings.example(DATA / "paper-fig4-memories.jsonl.gz").where(preset="paper-fig4", size="super")
@@ -153,7 +156,7 @@ def in_papers_geometry(workload, mode, *parts):
 
 
 def over_papers(mode, *parts):
-    """By workload, over baseline; the mean last."""
+    """Ratios to baseline by workload; the mean last."""
     ratios = {
         workload: over(*(in_papers_geometry(workload, each, *parts) for each in (mode, "baseline")))
         for workload in WORKLOADS
@@ -175,15 +178,15 @@ Markdown(
 )
 
 # %% [markdown]
-# With 64 blocks little else hides a wait. So every kernel gains by asynchronous staging, where the paper's conv3d
-# loses. Kernels of uvm take baseline's time, since their pages were prefetched.
+# With 64 blocks little else hides a wait, so every kernel gains from asynchronous staging, whereas the paper's conv3d
+# loses. Kernels of uvm take as long as baseline's, because their pages were prefetched.
 
 # %% [markdown]
 # ## Section 8.1: shares of the time
 #
-# Means over the seven at mega. The paper's are of 18 applications, which move less and compute more, so they only
-# stand beside ours; and its three shares for baseline (58% copies, 42% kernel, 19% allocation) add up to 119%, so
-# they are not of one total. Ours are of kernel, copies and allocation.
+# Means over the seven workloads at mega. The paper's means are over 18 applications, which move less and compute more,
+# so they are only shown next to ours. Its three shares for baseline (58% copies, 42% kernel, 19% allocation) add up to
+# 119%, so they cannot be shares of one total. Our total is kernel, copies and allocation.
 
 # %%
 figure = modes.shares(found)
@@ -192,7 +195,7 @@ figure = modes.shares(found)
 # ## Figures 10, 11 and 13: blocks, threads, shared memory
 #
 # vector_seq at super, 100 passes over a tile in shared memory, geometries as in the paper. On the H200 each point is a
-# single sample, so there are no intervals; kernels and page-locked copies hardly vary, pageable ones do.
+# single sample, so there are no intervals. Kernels and page-locked copies hardly vary, but pageable copies do.
 
 # %%
 GEOMETRY = "paper-geometry.jsonl.gz"
@@ -201,7 +204,7 @@ figure = modes.geometry(geometries)
 
 # %% [markdown]
 # The other modes were measured on five H100 hosts, five samples of each kernel. There the copies of pageable and
-# managed memory differ from host to host and from case to case by more than geometry changes; the kernels do not.
+# managed memory vary more between hosts and cases than with the geometry; the kernels do not.
 
 # %%
 H100 = DATA.parent
@@ -274,20 +277,20 @@ Markdown(
 # %% [markdown]
 # ## Figures 7, 8, 9 and 12: counters
 #
-# What kernels do, counted by `ncu` on several H100 hosts. The paper counts at mega. Here it is medium for Figure 7 and
-# large for the others, where an element has as much work. Of lud only the first 200 launches are counted.
+# `ncu` counted what kernels do, on several H100 hosts. The paper counts at mega. Here the size is medium for Figure 7
+# and large for the others; the work per element is the same. For lud only the first 200 launches are counted.
 #
-# Figure 7: each access to shared memory, as the hardware counts them, and floating-point operations. What has none of
-# either has no bar.
+# Figure 7: accesses to shared memory, as the hardware counts them, and floating-point operations. A kernel that has
+# none of either has no bar.
 
 # %%
 counted = readings.example(H100 / "h100/profiled.jsonl.gz", H100 / "h100-x2/profiled.jsonl.gz", profiled=True)
 figure = counters.shared(counted)
 
 # %% [markdown]
-# Figure 8: shares of instructions, bytes at each level, and warps that wait at each issue. L1 is what kernels ask for.
-# The network is YOLOv3 with one image, and of its kernels the first 200 are counted, as of lud's. lud stages nothing,
-# and was counted in pm alone.
+# Figure 8: shares of instructions, bytes at each level, and warps that wait at each issue. L1 is what kernels request.
+# The network is YOLOv3 with one image; its first 200 kernels are counted, as for lud. lud has no staging, so it was
+# counted in pm only.
 
 # %%
 figure = counters.by_modes(counted)
@@ -311,27 +314,27 @@ Markdown(
 )
 
 # %% [markdown]
-# Figure 9: baseline and managed memory that was prefetched, on other hosts of the same GPU. Page faults are by
-# `cupti`. Prefetched pages do not fault.
+# Figure 9: baseline and prefetched managed memory, on other hosts with the same GPU. `cupti` counts the page faults.
+# Prefetched pages do not fault.
 
 # %%
 figure = counters.managed(counted)
 
 # %% [markdown]
-# Figure 12: vector_seq by threads of a block.
+# Figure 12: vector_seq by threads per block.
 
 # %%
 figure = counters.threads(counted)
 
 # %% [markdown]
-# ## Beside the paper
+# ## Compared with the paper
 #
 # Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
-# the paper's geometry, of which there are records at super. There vector_seq works in shared memory; with its value
-# in a register (`reuse=register`) async took 44% less ([notes](../../src/microbench/kernels/NOTES.md), no record kept).
-# The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first is taken. Of Figure 10 the mean of
-# pm_async is over 16 to 128 blocks only, and that of async over 16 and 64, which one H100 host has; Figure 11's
-# kernels are pm's, which takes baseline's kernel.
+# the paper's geometry, for which there are records at super. There vector_seq works in shared memory; with its value
+# in a register (`reuse=register`) async took 44% less ([notes](../../src/microbench/kernels/NOTES.md), no record
+# kept). The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first value is used. For Figure 10
+# the mean of pm_async is over 16 to 128 blocks only, and the mean of async over 16 and 64, which one H100 host has.
+# Figure 11's kernels are those of pm, which uses baseline's kernel.
 
 
 # %%
@@ -388,12 +391,12 @@ ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
     share("baseline", "allocation"),
     share("uvm_async", "allocation"),
 )
-rows = published.beside(published.load(DATA.parent / "published/pipelining.csv"), ours)
+rows = published.compared(published.load(DATA.parent / "published/pipelining.csv"), ours)
 Markdown(published.markdown(rows))
 
 # %%
 figure, axes = plots.panels(1, width=11, height=6.5)
-plots.beside(axes[0], rows)
+plots.comparison(axes[0], rows)
 
 # %%
 Markdown(published.sentence(rows))

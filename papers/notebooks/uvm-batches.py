@@ -1,15 +1,16 @@
 # %% [markdown]
 # # Batches of page faults
 #
-# What NVIDIA's driver did with managed memory on two H200 and three H100 hosts (driver 580.159.04), from its own queue
-# of events ([`--observe uvm`](../../docs/uvm.md)), beside Figures 1, 4 to 8, 12, 15 and Table 3 of "Fine-grain
-# Quantitative Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024). The paper put timers into a driver of
-# its own, on Titan V and V100 behind PCIe 3; here the driver is as it comes. What its text states is in
+# For readers of "Fine-grain Quantitative Analysis of Demand Paging in Unified Virtual Memory" (TACO 2024), and for
+# anybody who wonders where the time of managed memory goes: what NVIDIA's driver did on two H200 and three H100 hosts
+# (driver 580.159.04), from its own event queue ([`--observe uvm`](../../docs/uvm.md)), compared with the paper's
+# Figures 1, 4 to 8, 12, 15 and Table 3. The paper put timers into its own version of the driver, on Titan V and V100
+# behind PCIe 3; here the driver is unmodified. The figures that the paper's text states are in
 # [`published/uvm-batches.csv`](../data/published/uvm-batches.csv).
 #
-# The records are in [`papers/data`](../data/README.md), `h200`, `h100` and `h100-x2`. Metrics are of whole
-# samples. Tables of the H100 have every batch of a sample, those of the H200 the first ones. No record is emulated or
-# spoilt.
+# The records are in [`papers/data`](../data/README.md), `h200`, `h100` and `h100-x2`. Metrics cover whole samples.
+# Tables from the H100 have every batch of a sample, tables from the H200 the first ones. No record is emulated or
+# invalid.
 
 # %%
 import collections
@@ -20,7 +21,7 @@ from IPython.display import Markdown, display
 
 from isthmus import units
 from isthmus.figures import plots
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus.statistics import rank_test
 from isthmus.tables import readings
 from isthmus_papers import published
@@ -36,12 +37,12 @@ found = [each for each in load.read(DATA) if each["metrics"]]
 second = load.read(SECOND)  # of another host: stream and sgemm, and what the model is held to
 h100 = load.read(H100)
 pair = load.read("../data/h100-x2/faults.jsonl.gz")
-assert not any(each["emulated"] or content.spoiling(each) for each in [*found, *second, *h100, *pair])
+assert not any(each["emulated"] or fields.invalidating(each) for each in [*found, *second, *h100, *pair])
 paper = published.load("../data/published/uvm-batches.csv")
 
 
 def median(record, metric):
-    return float(np.median(content.samples(record, metric)))
+    return float(np.median(fields.samples(record, metric)))
 
 
 def chosen(workload, among=found, **axes):
@@ -57,11 +58,11 @@ def markdown(head, rows):
 
 
 # %% [markdown]
-# ## What was counted is whole
+# ## The counts are complete
 #
-# New pages of the host, each read once by the GPU. Without the prefetcher the pages that faulted are the pages
-# touched, and the bytes are theirs, to the byte. With it the bytes by cause make the footprint up. `64KiB` and `2MiB`
-# are groups of the driver that hold the prefetcher to pieces of that size.
+# New pages of the host, each read once by the GPU. Without the prefetcher the pages that faulted are exactly the pages
+# touched, and the bytes moved are exactly theirs. With it the bytes by cause add up to the footprint. `64KiB` and
+# `2MiB` are driver groups that limit the prefetcher to pieces of that size.
 
 # %%
 rows = []
@@ -70,13 +71,13 @@ for record in [*chosen("regular"), *chosen("random"), *chosen("strided")]:
     axes = record["axes"]
     if axes["bytes"] not in (64 * MiB, GiB) or (axes["visit"], axes["host_threads"]) != ("first", 1):
         continue
-    if not content.samples(record, "uvm_pages") or (axes["bytes"], axes["driver_prefetch"]) == (GiB, "default"):
+    if not fields.samples(record, "uvm_pages") or (axes["bytes"], axes["driver_prefetch"]) == (GiB, "default"):
         continue
     stride = axes.get("stride", 1)
     pages = axes["bytes"] // 4096 // stride
-    moved = [sum(each) for each in zip(*(content.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
+    moved = [sum(each) for each in zip(*(fields.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
     whole = pages * 4096 if axes["driver_prefetch"] == "off" else axes["bytes"]
-    faulted = content.samples(record, "uvm_pages")
+    faulted = fields.samples(record, "uvm_pages")
     rows.append([
         record["workload"], f"{axes['bytes'] // MiB} MiB", axes["driver_prefetch"], pages,
         "all" if set(faulted) == {pages} else f"{np.median(faulted):.0f}",
@@ -91,8 +92,8 @@ markdown(
 
 
 # %% [markdown]
-# Bytes that the prefetcher brought into a piece of 64 KiB in which no page had faulted in the same batch: with
-# `64KiB` none, so groups hold it back exactly.
+# Bytes that the prefetcher moved into a 64 KiB piece in which no page had faulted in the same batch: with `64KiB`
+# there are none, so the groups limit it exactly.
 
 
 # %%
@@ -104,13 +105,14 @@ for prefetch in ("default", "2MiB", "64KiB"):
 markdown(["prefetcher (regular, 64 MiB)", "brought by it", "of these in pieces without a fault"], rows)
 
 # %% [markdown]
-# ## Table 3: blocks of a batch, faults of a block
+# ## Table 3: blocks per batch, faults per block
 #
-# A block is 2 MiB. The prefetcher is off; regular and random are 1 GiB, the programs `--preset paper-table3`. Of each
-# one pass on an H100, every batch of it; in brackets the paper, on a Titan V. `multigrid` stands for its HPGMG.
+# A block is 2 MiB. The prefetcher is off; regular and random are 1 GiB, the programs use `--preset paper-table3`. For
+# each there is one pass on an H100, with every batch of it; the paper's figures, for a Titan V, are in brackets.
+# `multigrid` replaces its HPGMG.
 #
-# The paper: blocks a batch and faults a block differ from program to program and from block to block, so that work
-# shared out by blocks would be uneven. Only random reads differ little, and they leave little work to a block.
+# The paper: blocks per batch and faults per block differ from program to program and from block to block, so dividing
+# work by blocks would be uneven. Only random reads differ little, and they leave little work per block.
 
 
 # %%
@@ -122,7 +124,7 @@ FIELDS = {
 tabled = [each for each in h100 if each["tables"]]
 table3 = {name: next(each for each in tabled if each["workload"] == f"faults/{name}") for name in PROGRAMS}
 ours = {
-    name: {field: content.samples(record, metric)[0] for field, metric in FIELDS.items()}
+    name: {field: fields.samples(record, metric)[0] for field, metric in FIELDS.items()}
     for name, record in table3.items()
 }
 markdown(
@@ -149,7 +151,7 @@ def by_chance(faults, blocks=512):
     return blocks * (1 - (1 - 1 / blocks) ** faults)
 
 
-faults = content.samples(table3["random"], "uvm_batch_faults")[0]
+faults = fields.samples(table3["random"], "uvm_batch_faults")[0]
 of_paper = paper["random-blocks"].low * paper["random-faults"].low
 needed = next(blocks for blocks in range(512, 10**5) if by_chance(of_paper, blocks) >= paper["random-blocks"].low)
 Markdown(
@@ -176,20 +178,20 @@ elsewhere = {
 }  # fmt: skip
 rows, apart = [], []
 for name, record in elsewhere.items():
-    of = [np.mean(content.samples(record, FIELDS[field])) for field in ("blocks", "faults")]
+    of = [np.mean(fields.samples(record, FIELDS[field])) for field in ("blocks", "faults")]
     apart += [abs(value / ours[name][field] - 1) for value, field in zip(of, ("blocks", "faults"))]
-    count = len(content.samples(record, "uvm_batches"))
+    count = len(fields.samples(record, "uvm_batches"))
     rows.append([name, record["devices"][0]["name"].split()[1], count, f"{of[0]:.2f}", f"{of[1]:.2f}"])
 display(markdown(["", "GPU", "samples", "blocks / batch", "faults / block"], rows))
 Markdown(f"All are within {max(apart):.0%} of those above.")
 
 # %% [markdown]
-# ## Figure 1: until the GPU has read so many bytes
+# ## Figure 1: time until the GPU has read a number of bytes
 #
-# From the host's call to the end, a word of each page: by page faults, or after a copy that the program asks for.
-# Above on an H200, pages in their order; below on an H100, pages in their order and in none.
+# From the host's call to the end, one word of each page: by page faults, or after a copy that the program requests.
+# Above: an H200, pages in sequential order. Below: an H100, pages in sequential and in random order.
 #
-# The paper: one or more orders of magnitude over explicit management.
+# The paper: one or more orders of magnitude slower than explicit management.
 
 
 # %%
@@ -226,10 +228,10 @@ Markdown(
 # %% [markdown]
 # ## Figure 4: where the time goes
 #
-# The queue stamps a batch's first fault, its last and its replay, and each move. So a kernel's time splits into
-# service, what lies between batches, and the rest; transfer (on the GPU's clock, of moves in batches) lies inside the
-# service. The paper's other parts (fetching, preprocessing, waiting for the tracker, unmapping, DMA mapping) cannot be
-# told from each other in a driver that nobody changed; what lies before a batch's first stamp counts as between
+# The queue has timestamps of a batch's first fault, its last fault and its replay, and of each move. So a kernel's
+# time splits into service, the time between batches, and the rest; transfer (on the GPU's clock, of moves in batches)
+# is part of the service. The paper's other parts (fetching, preprocessing, waiting for the tracker, unmapping, DMA
+# mapping) cannot be separated in an unmodified driver; time before a batch's first timestamp counts as between
 # batches.
 #
 # The paper: servicing dominates, over 70% of the driver's time in sgemm.
@@ -238,7 +240,7 @@ Markdown(
 moved = {name: sampling.moved(H100, record) for name, record in table3.items()}
 rows, services = [], []
 for name, record in table3.items():
-    kernel = median(record, "time" if content.samples(record, "time") else "kernel")
+    kernel = median(record, "time" if fields.samples(record, "time") else "kernel")
     service, between = (median(record, f"uvm_{each}_time") for each in ("service", "between"))
     services.append(service / kernel)
     rows.append([
@@ -249,13 +251,14 @@ display(markdown(["prefetcher off", "kernel", "service", "between batches", "tra
 Markdown(f"Here it is {min(services):.0%} to {max(services):.0%} of the kernel's time.")
 
 # %% [markdown]
-# ## Figures 5 and 8: what a batch costs
+# ## Figures 5 and 8: cost of a batch
 #
-# A dot is a batch; every batch of the seven passes of Table 3 is here. Left: service by bytes moved, with the straight
-# line of each program that fits best, bent by the axes (Figure 5). Right: service by blocks with a fault (Figure 8).
+# Each dot is a batch; every batch of the seven passes of Table 3 is here. Left: service by bytes moved, with each
+# program's best-fitting straight line, which looks bent on these axes (Figure 5). Right: service by blocks with a
+# fault (Figure 8).
 #
-# The paper: the cost rises linearly with the bytes, by another slope in each program and with much variance; of batches
-# that move as much, those of more blocks cost more.
+# The paper: the cost rises linearly with the bytes, with a different slope in each program and with much variance;
+# among batches that move the same amount, those with more blocks cost more.
 
 # %%
 figure, axes = plots.panels(2, width=14, height=4.6)
@@ -297,7 +300,7 @@ display(markdown(
 
 
 def overall(names):
-    """What bytes, blocks, and both explain of the batches of these programs together."""
+    """Share that bytes, blocks, and both explain of the batches of these programs."""
     service = np.concatenate([moved[name].service for name in names])
     columns = [np.concatenate(each) for each in zip(*(features[name] for name in names))]
     return [explained(each, service)[0] for each in ([columns[0]], [columns[1]], columns)]
@@ -314,9 +317,9 @@ Markdown(
 # %% [markdown]
 # ## Figure 6: share of the transfer in a batch
 #
-# Left: every batch of sgemm by bytes moved. Right: how many of each program's batches have at most such a share. The
-# line is the paper's 25%. Its batches also have what lies before the first fault is taken up (fetching). So the share
-# is stated of the time since the previous replay, too, which is more than a batch takes.
+# Left: every batch of sgemm by bytes moved. Right: what part of each program's batches has at most a given share. The
+# line is the paper's 25%. The paper's batches include the time before the first fault is taken up (fetching). So the
+# share of the time since the previous replay, which is longer than a batch, is also given.
 #
 # The paper: at most about 25% of a batch's time, in almost all batches of sgemm, and typically far less.
 
@@ -354,8 +357,9 @@ Markdown(
 # %% [markdown]
 # ## Figure 12: with and without the prefetcher
 #
-# 64 MiB. The paper's base case has the prefetcher off for the whole machine; `off` here is 4 KiB groups, whose
-# handling is the driver's work too, and `64KiB` stands between. So the factor is an upper bound of the prefetcher's.
+# 64 MiB. The paper's base case has the prefetcher off for the whole machine. Here `off` divides the memory into groups
+# of 4 KiB, which cost the driver extra time; `64KiB` lies between `off` and `default`. So the factor of `off`
+# (`× default`) is an upper bound on the prefetcher's effect.
 
 # %%
 rows = []
@@ -376,17 +380,17 @@ markdown(["64 MiB", "prefetcher", "kernel", "× default", "batches", "faults", "
 # %% [markdown]
 # ## Figures 4b and 12: from GPU to GPU
 #
-# 64 MiB that one H100 has and another reads, a word of each page, over 18 NVLinks. Medians of six fresh processes, one
-# sample each. The paper has two GPUs behind PCIe 3. Its base case is the upper row of an order.
+# 64 MiB that one H100 has and another reads, one word of each page, over 18 NVLinks. Medians of six fresh processes,
+# one sample each. The paper has two GPUs behind PCIe 3. Its base case is the upper row of each order.
 
 # %%
 rows, factors, served = [], {}, []
 for order in ("regular", "random"):
     by = {prefetch: chosen("peers", pair, order=order, driver_prefetch=prefetch) for prefetch in ("off", "default")}
-    times = {prefetch: [content.samples(each, "time")[0] for each in of] for prefetch, of in by.items()}
+    times = {prefetch: [fields.samples(each, "time")[0] for each in of] for prefetch, of in by.items()}
     for prefetch, of in by.items():
         middle = {
-            metric: float(np.median([content.samples(each, f"uvm_{metric}")[0] for each in of]))
+            metric: float(np.median([fields.samples(each, f"uvm_{metric}")[0] for each in of]))
             for metric in ("batches", "faults", "service_time", "between_time", "transfer_time")
         }
         kernel = float(np.median(times[prefetch]))
@@ -409,8 +413,8 @@ Markdown(
 # %% [markdown]
 # ## Figure 15: sgemm with the prefetcher
 #
-# 4096² on the second H200 host. Left: each batch of one pass by the bytes that it moved; those that visit a block for
-# the first time are apart. Right: the same batches in their order.
+# 4096² on the second H200 host. Left: each batch of one pass by the bytes that it moved; batches that visit a block for
+# the first time are drawn separately. Right: the same batches in their order.
 #
 # The paper: 93% fewer batches with the prefetcher.
 
@@ -451,10 +455,10 @@ Markdown(
 )
 
 # %% [markdown]
-# ## What a batch is made of
+# ## Parts of a batch's cost
 #
-# `isthmus faults model` fits the service of these batches. Bytes and pages of the host go together in all of them: no
-# pattern with pages unmapped on the host could be had.
+# `isthmus faults model` fits the service of these batches. In all of them bytes and host pages rise together, because
+# no pattern with pages unmapped on the host could be measured.
 
 # %%
 fits = [model.fits(sampling.read([path], emulated=False, absent=[])[0])[0] for path in (DATA, SECOND)]
@@ -475,8 +479,8 @@ Markdown("\n".join(
 ))  # fmt: skip
 
 # %% [markdown]
-# Kernels of `stream` and `sgemm` on the second host: the sum of what the model says of their batches, fitted on the
-# simple patterns alone, beside the kernel's time.
+# Kernels of `stream` and `sgemm` on the second host: the sum that the model predicts for their batches, fitted on the
+# simple patterns alone, compared with the kernel's time.
 
 # %%
 rows = [
@@ -486,11 +490,11 @@ rows = [
 markdown(["kernel", "batches", "measured", "predicted", "error"], rows)
 
 # %% [markdown]
-# ## Figure 7: pages that many threads of the host touched; and what watching costs
+# ## Figure 7: pages touched by many host threads; and the cost of observation
 #
-# 40 pairs of processes in turns, watched and not (regular, 1 GiB, prefetcher as it is, one sample each). And pages
-# that 16 threads of the host wrote first, over one thread: the paper's unmapping on many processors. Six jobs; each
-# ratio with its 95% interval over pairs or jobs.
+# 40 pairs of processes, alternating with and without observation (regular, 1 GiB, prefetcher at its default, one
+# sample each). And pages that 16 host threads wrote first, relative to one thread: the paper's unmapping on many
+# processors. Six jobs; each ratio has its 95% interval over pairs or jobs.
 
 
 # %%
@@ -502,7 +506,7 @@ def ratio(over):
 
 both = chosen("regular", bytes=GiB, driver_prefetch="default")
 watched, plain = (
-    [content.samples(each, "time")[0] for each in both if bool(content.samples(each, "uvm_faults")) == seen]
+    [fields.samples(each, "time")[0] for each in both if bool(fields.samples(each, "uvm_faults")) == seen]
     for seen in (True, False)
 )
 rows = [[f"watched over not, {len(watched)} pairs", ratio(np.array(watched) / np.array(plain))]]
@@ -517,11 +521,11 @@ for name in ("regular", "random"):
 markdown(["", "time, ratio [95%]"], rows)
 
 # %% [markdown]
-# Watching is not free where a byte a page is all that is read. Whether 16 threads that touched the pages cost more
-# cannot be said from six jobs of this host: all four intervals include 1.
+# Observation costs time when only one byte per page is read. Six jobs on this host cannot show whether pages touched
+# by 16 threads cost more: all four intervals include 1.
 #
-# ## What cannot be split, or was not had
+# ## What cannot be separated, or was not measured
 #
-# - Fetching, preprocessing, tracker, unmapping, DMA mapping: the driver has no events of them.
+# - Fetching, preprocessing, tracker, unmapping, DMA mapping: the driver has no events for them.
 # - Pages that the host has unmapped: an explicit prefetch to the host maps them on this driver.
-# - GPU to GPU over PCIe (Figures 9, 10), oversubscription (11, 13, 14, 16), HPGMG (7) itself: no records.
+# - GPU to GPU over PCIe (Figures 9, 10), oversubscription (11, 13, 14, 16), HPGMG itself (7): no records.

@@ -1,4 +1,5 @@
-"""Networks as a .cfg describes them, read without this tree's parser, and what the emulated device makes of them."""
+"""Reader of networks from a .cfg that is independent of this tree's parser, and their results on the emulated
+device."""
 
 import dataclasses
 import pathlib
@@ -12,15 +13,15 @@ _LINE = re.compile(r"\[(\w+)\]|(\w+)=(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What docs/networks.md says beside the .cfg. A test changes one of them, to see that it is found out."""
+    """Rules of docs/networks.md that a .cfg does not contain. A test changes one to see whether the change is found."""
 
     leak: float = 0.1
-    epsilon: float = 1e-6  # of batch normalisation
+    epsilon: float = 1e-6  # epsilon of batch normalisation
     rate: float = 0.01
     momentum: float = 0.9
     decay: float = 0.0005
-    kept: float = 0.99  # of running averages
-    statistics_held_fixed: bool = False  # in gradients
+    kept: float = 0.99  # share of a running average that an update keeps
+    statistics_held_fixed: bool = False  # if true, gradients treat statistics as constants
 
 
 RIGHT = Rules()
@@ -28,11 +29,11 @@ RIGHT = Rules()
 
 @dataclasses.dataclass
 class Layer:
-    """A section of the text, and what it makes of one image."""
+    """Section of the text, and the shape of its output for one image."""
 
     kind: str
     options: dict[str, str]
-    sources: list[int]  # numbers of layers; -1: the images
+    sources: list[int]  # numbers of layers; -1 stands for the images
     channels: int = 0
     height: int = 0
     width: int = 0
@@ -46,7 +47,7 @@ class Layer:
 
     @property
     def window(self) -> tuple[int, int, int, int]:
-        """Size, stride, and how much of nothing lies before and after."""
+        """Returns size, stride, and the padding before and after."""
         stride = self.number("stride", 1)
         if self.kind == "maxpool":
             size = self.number("size", stride)
@@ -66,7 +67,7 @@ class Layer:
 
 
 class Network:
-    """Layers in their order. `side`: width and height of an image, where it is not 0."""
+    """Network: its layers in order. If `side` is not 0, it is the width and height of an image."""
 
     def __init__(self, text: str, side: int = 0):
         sections: list[tuple[str, dict[str, str]]] = []
@@ -111,25 +112,26 @@ class Network:
 
     @property
     def leaving(self) -> list[int]:
-        """Layers whose output is a result, in their order."""
+        """Returns the numbers of the layers whose output is a result, in ascending order."""
         last = len(self.layers) - 1
         return [i for i, layer in enumerate(self.layers) if layer.kind == "yolo" or i == last]
 
     def depth(self, layer: int) -> int:
-        """Products of one number that a layer with weights makes."""
+        """Returns the number of products in one output number of a layer with weights."""
         channels, height, width = self.shape(layer - 1)
         size = self.layers[layer].window[0]
         return channels * (height * width if self.layers[layer].kind == "connected" else size * size)
 
     def weights(self, layer: int, rows: numpy.ndarray) -> numpy.ndarray:
-        """By output channel, input channel, row, column; `rows` have the places of a window, each with its channels."""
+        """Returns weights indexed by output channel, input channel, row and column. Each of `rows` has the places of a
+        window one after the other, each with its channels."""
         channels, height, width = self.shape(layer - 1)
         size = self.layers[layer].window[0]
         window = (height, width) if self.layers[layer].kind == "connected" else (size, size)
         return rows[:, : self.depth(layer)].reshape(len(rows), *window, channels).transpose(0, 3, 1, 2)
 
 
-# --- what the emulated device makes of a network ---
+# --- results of a network on the emulated device ---
 
 
 def text_of(tool: pathlib.Path, name: str) -> str:
@@ -137,7 +139,7 @@ def text_of(tool: pathlib.Path, name: str) -> str:
 
 
 def numbers(tool: pathlib.Path, text: str, *words: object) -> dict[str, numpy.ndarray]:
-    """Matrices by name, as tests/apps/network_numbers.cpp writes them."""
+    """Returns the matrices that tests/apps/network_numbers.cpp writes, keyed by name."""
     with subprocess.Popen([tool, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         running.stdin.write(text.encode())
         running.stdin.close()
@@ -152,7 +154,7 @@ def numbers(tool: pathlib.Path, text: str, *words: object) -> dict[str, numpy.nd
 
 
 def given(network: Network, matrices: dict[str, numpy.ndarray], prefix: str = "given ") -> dict[str, numpy.ndarray]:
-    """Parameters by name, weights in the order of their window's rows and columns."""
+    """Returns the parameters, keyed by name; weights are in the order of their window's rows and columns."""
     found = {}
     for name, values in matrices.items():
         if not name.startswith(prefix):

@@ -1,6 +1,6 @@
-"""Networks as functions of JAX in double, their gradients, and what stochastic gradient descent makes of those.
+"""Networks as JAX functions in double precision, with gradients and stochastic gradient descent.
 
-Runs in a process of its own: JAX has threads, and other tests fork.
+This module runs in a separate process, because JAX has threads and other tests fork.
 """
 
 import functools
@@ -17,12 +17,14 @@ jax.config.update("jax_enable_x64", True)
 
 @functools.cache
 def _differentiated(text, side):
-    """Loss, statistics of batch normalisation, and gradients. It takes seconds to compile."""
+    """Returns a function that computes loss, statistics of batch normalisation, and gradients. Compiling it takes
+    seconds."""
     return jax.jit(jax.value_and_grad(_Network(text, side).loss, has_aux=True))
 
 
 def train(text: str, side: int, rules: networks.Rules, made: dict[str, numpy.ndarray], steps: int):
-    """Losses, gradients of each step, and what is learned of the same images, by the names that `given` has."""
+    """Returns the losses, the gradients of each step, and the learned parameters after steps with the same images,
+    keyed by the names in networks.given()."""
     network = networks.Network(text, side)
     values = {name: value.astype(float) for name, value in networks.given(network, made).items()}
     images, targets = made["images"].astype(float).reshape(-1, *network.input), made["targets"].astype(float)

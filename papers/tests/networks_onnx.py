@@ -1,4 +1,4 @@
-"""Networks as graphs of ONNX, and what onnxruntime makes of them."""
+"""Networks as ONNX graphs, and their results computed by onnxruntime."""
 
 import networks
 import numpy
@@ -8,7 +8,8 @@ from onnx import TensorProto, helper
 
 
 class Graph:
-    """Nodes of ONNX, one after the other. All parameters are inputs: a graph is small, and a test can change them."""
+    """ONNX graph, built node by node. All parameters are inputs, so that the graph is small and a test can change
+    them."""
 
     def __init__(self, network: networks.Network, batch: int, rules: networks.Rules):
         self._network, self._batch, self._rules = network, batch, rules
@@ -129,7 +130,7 @@ class Graph:
 
 
 class Inference:
-    """A graph in onnxruntime, on one core."""
+    """Graph loaded into onnxruntime, which runs it on one core."""
 
     def __init__(self, network: networks.Network, batch: int, rules: networks.Rules = networks.RIGHT):
         model = Graph(network, batch, rules).model()
@@ -142,7 +143,7 @@ class Inference:
         self._shape = (batch, *network.input)
 
     def results(self, images: numpy.ndarray, parameters: dict[str, numpy.ndarray]) -> numpy.ndarray:
-        """Image by image, as the program leaves them."""
+        """Returns the results image by image, in the layout that the program uses."""
         parameters = {name: numpy.ascontiguousarray(values) for name, values in parameters.items()}
         made = self._session.run(None, {"images": images.reshape(self._shape), **parameters})
         return numpy.concatenate([values.reshape(len(values), -1) for values in made], axis=1)

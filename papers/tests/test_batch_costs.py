@@ -1,4 +1,4 @@
-"""`isthmus regress` on watched page faults: the coefficient that a driver changed is named, and no other."""
+"""`isthmus regress` on observed page faults: it names exactly the coefficient that a driver changed."""
 
 import json
 
@@ -35,11 +35,11 @@ def test_where_nothing_changed_nothing_is_named_at_the_stated_rate():
         found = compared(samples(8, count=30, seed=seed), samples(8, count=30, seed=seed + 99, driver="590.2"))
         false += any(each.status == "changed" for each in found.values())
         inside += all(each.low < 1 < each.high for each in found.values() if each.ratio)
-    assert false <= 5 and inside == 40 - false  # 5% is meant: 2 of 40, and 6 come once in 70 times
+    assert false <= 5 and inside == 40 - false  # 5% are expected, which is 2 of 40; 6 or more occur once in 70 runs
 
 
 def test_terms_that_go_together_on_both_sides_are_compared_together():
-    patterns = ("regular", "random")  # in which all that moves is mapped on the host
+    patterns = ("regular", "random")  # patterns in which all moved pages are mapped on the host
     changed = TRUE * [1, 1, 1, 1, 3, 1]
     found = compared(samples(patterns=patterns), samples(patterns=patterns, coefficients=changed, driver="590.2"))
     assert found["bytes and host_pages"].status == "changed"
@@ -56,9 +56,9 @@ def test_what_cannot_be_told_is_said():
     assert not few.costs and few.why.startswith("side B: intervals need 6 jobs")
     mixed = batch_costs.of_samples({"A": [*whole, *samples(8, driver="570.1")], "B": samples(8, driver="590.2")})
     assert "side A has batches of several drivers" in mixed.why and batch_costs.lines(mixed)
-    assert batch_costs.of_samples({"A": whole, "B": samples(8, seed=5)}) is None  # of the same driver
+    assert batch_costs.of_samples({"A": whole, "B": samples(8, seed=5)}) is None  # both have the same driver
     assert batch_costs.of_samples({"A": whole}) is None
-    weak = TRUE * [1e-3, 1, 1, 1, 1, 1]  # a fault by itself costs next to nothing
+    weak = TRUE * [1e-3, 1, 1, 1, 1, 1]  # a fault alone costs next to nothing
     assert "has no bounds" in compared(samples(8, coefficients=weak), samples(8, driver="590.2"))["faults"].why
 
 
@@ -71,7 +71,8 @@ def test_a_ratios_bounds_are_those_of_fieller():
 
 
 def write(folder, *, changed, jobs=6, profiler="uvm"):
-    """Jobs of two patterns with each of two drivers, the terms as they were or one of them changed."""
+    """Writes jobs of two patterns with each of two drivers; the second driver's coefficients are multiplied by
+    `changed`."""
     for driver, coefficients in (("580.159.04", TRUE), ("590.10", TRUE * changed)):
         for job in range(jobs):
             for number, pattern in enumerate(("regular", "random")):

@@ -1,4 +1,5 @@
-"""The study reads the tool through the modules listed here, and through no name that begins with an underscore."""
+"""Borders of the study: it uses the tool only through the modules listed here, without names that begin with an
+underscore."""
 
 import ast
 import pathlib
@@ -9,22 +10,22 @@ import test_tree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = sorted([*ROOT.glob("papers/isthmus_papers/**/*.py"), *ROOT.glob("papers/notebooks/*.py")])
 
-#: What of `isthmus` others may build on.
+#: Modules of `isthmus` that others may build on.
 PUBLIC = {
-    "isthmus", "isthmus.cli", "isthmus.exits", "isthmus.groups", "isthmus.inputs", "isthmus.plugins",
+    "isthmus", "isthmus.cli", "isthmus.exits", "isthmus.grouping", "isthmus.inputs", "isthmus.plugins",
     "isthmus.spelling", "isthmus.units",
-    "isthmus.records.content", "isthmus.records.copies", "isthmus.records.hardware", "isthmus.records.jobs",
+    "isthmus.records.fields", "isthmus.records.copies", "isthmus.records.hardware", "isthmus.records.jobs",
     "isthmus.records.load", "isthmus.records.measurements", "isthmus.records.reading", "isthmus.records.store",
     "isthmus.records.validate",
     "isthmus.statistics.rank_test", "isthmus.statistics.series", "isthmus.statistics.spread",
     "isthmus.tables.output", "isthmus.tables.readings",
     "isthmus.references.lookup", "isthmus.faults.tracefile", "isthmus.figures", "isthmus.figures.plots",
-    "isthmus.advise.overlap", "isthmus.advise.study", "isthmus.verdicts.noise", "isthmus.verdicts.two_sides",
+    "isthmus.advise.overlap", "isthmus.advise.batches", "isthmus.verdicts.noise", "isthmus.verdicts.comparison",
 }  # fmt: skip
 
 
 def trespasses(text: str) -> list[str]:
-    """Modules and names of the tool that a module imports and should not."""
+    """Returns the modules and names of the tool that a module imports although it should not."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -51,9 +52,11 @@ def test_only_public_modules_are_read(path):
 
 def test_the_list_of_python_tools_names_what_each_of_them_asks_for():
     left_out = {"reframe-hpc: polars", "onnxruntime: flatbuffers"}
-    assert test_tree.unlisted("scripts/requirements.txt", "papers/requirements.txt") == left_out  # as both lists say
+    assert test_tree.unlisted("scripts/requirements.txt", "papers/requirements.txt") == left_out  # the lists state why
 
 
 def test_an_inner_module_is_seen():
-    text = "from isthmus.verdicts import absent\nfrom isthmus.units import _UNITS\nfrom isthmus import streams, units\n"
-    assert trespasses(text) == ["isthmus.verdicts.absent", "isthmus.units._UNITS", "isthmus.streams"]
+    text = (
+        "from isthmus.verdicts import missing\nfrom isthmus.units import _UNITS\nfrom isthmus import streams, units\n"
+    )
+    assert trespasses(text) == ["isthmus.verdicts.missing", "isthmus.units._UNITS", "isthmus.streams"]

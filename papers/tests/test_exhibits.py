@@ -1,4 +1,4 @@
-"""What is reproduced of the papers: the page is what the records say, and each wrong table is a sentence."""
+"""Reproduction of the papers: the page agrees with the records, and each invalid table is refused with one sentence."""
 
 import json
 import pathlib
@@ -46,7 +46,7 @@ def committed():
 
 
 def unknown(papers, rows):
-    """What the table looks for and neither a record nor the program has: workloads, their axes, metrics, presets."""
+    """Yields workloads, axes, metrics and presets of the table that exist neither in a record nor in the program."""
     catalogue = json.loads((ROOT / "reframe/checks/catalogue.json").read_text(encoding="utf-8"))
     fields = {entry["name"]: set(entry["axes"]) for entry in catalogue["workloads"]}
     metrics = {exhibits.EVERY_BATCH, *(row["metric"] for row in rows)}
@@ -63,7 +63,7 @@ def unknown(papers, rows):
             yield from {workload} - set(fields)
             yield from set(wanted) - series - fields.get(workload, set())
         for metric in set(wanted["metric"]) - metrics:
-            if f'"{metric}"' in sources:  # of a workload that the catalogue leaves to the machine
+            if f'"{metric}"' in sources:  # metric of a workload that depends on the machine, so the catalogue lacks it
                 continue
             if not metric.startswith("profiled_") or not re.search(rf"[\"`](profiled_)?{metric[9:]}[\"`]", profiled):
                 yield metric
@@ -71,7 +71,7 @@ def unknown(papers, rows):
 
 
 def test_what_is_looked_for_exists_somewhere(tmp_path, committed):
-    """A mistyped workload, axis, metric or preset would be missing for ever."""
+    """A mistyped workload, axis, metric or preset would be reported as missing forever."""
     assert not list(unknown(exhibits.load(TABLE), committed))
     text = TABLE.read_text(encoding="utf-8")
     for right, wrong in (
@@ -82,7 +82,7 @@ def test_what_is_looked_for_exists_somewhere(tmp_path, committed):
 
 
 def drawn_by(notebook):
-    """The figures and tables that the headings of a notebook name."""
+    """Returns the figures and tables that the headings of a notebook name."""
     lines = (ROOT / f"papers/notebooks/{notebook}.py").read_text(encoding="utf-8").splitlines()
     heads = (re.match(r"# ## (Figure|Table)s? ([\d, and]+)", line) for line in lines)
     return {f"{head[1]} {number}" for head in heads if head for number in re.findall(r"\d+", head[2])}
@@ -153,7 +153,7 @@ def test_what_is_missing_is_said_without_what_is_there(tmp_path, without, said):
 
 
 def test_few_files_are_named(tmp_path):
-    """Those that have most; one whose records another has, too, is left out."""
+    """Files that cover most come first; a file whose records are also in another file is omitted."""
     for name, pairs in (("a", ALL[:1]), ("b", ALL[:3]), ("c", ALL[3:])):
         cases = [record(0.001, job=name, workload="transfer/a-b/ce", axes={"bytes": b, "streams": s}) for b, s in pairs]
         write(tmp_path / "r", cases, f"{name}.jsonl")
@@ -186,8 +186,8 @@ def test_impossible_is_only_what_is_impossible_in_all_parts():
 
 
 @pytest.mark.parametrize("text, why", [
-    ("papers: 3", "no table of exhibits"),
-    ("papers: [", "no YAML"),
+    ("papers: 3", "not a table of exhibits"),
+    ("papers: [", "not YAML"),
     (PART % ", missing: x", "one of records, missing, impossible"),
     (PART % ", notes: x", "not notes"),
     ((PART % "").replace("metric: time, ", ""), "chosen by workload and metric"),
@@ -210,12 +210,12 @@ def test_a_stale_page_fails(tmp_path):
 
 
 @pytest.mark.parametrize("rows, columns, invalid, whole", [
-    (30, ["transfer"], [], True),  # of the first sample
-    (90, ["begin", "transfer"], [], True),  # of all that are tabled
+    (30, ["transfer"], [], True),  # rows of the first sample
+    (90, ["begin", "transfer"], [], True),  # rows of all tabled samples
     (20, ["transfer"], [], False),  # cut short
     (40, ["transfer"], [], False),
-    (120, ["transfer"], [], False),  # no program tables a fourth sample
-    (30, ["begin"], [], False),  # of an earlier version: what moved is in another table, which may be cut
+    (120, ["transfer"], [], False),  # programs write tables for at most three samples
+    (30, ["begin"], [], False),  # from an earlier version, with moved bytes in another table, which may be truncated
     (30, ["transfer"], [0], False),  # the driver dropped events
 ])  # fmt: skip
 def test_every_batch_is_there_where_the_table_has_as_many_rows(tmp_path, rows, columns, invalid, whole):

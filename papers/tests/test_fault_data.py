@@ -1,4 +1,4 @@
-"""The committed records of page faults: what docs/uvm.md states of them is what they say."""
+"""Agreement of docs/uvm.md's statements with the committed records of page faults."""
 
 import collections
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 import numpy
 import pytest
 
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus.statistics import rank_test
 from isthmus_papers.batches import model, sampling
 
@@ -24,7 +24,7 @@ def found():
 
 
 def median(record, metric):
-    return float(numpy.median(content.samples(record, metric)))
+    return float(numpy.median(fields.samples(record, metric)))
 
 
 def chosen(found, workload, **axes):
@@ -33,14 +33,14 @@ def chosen(found, workload, **axes):
 
 
 def moved(record):
-    return [sum(each) for each in zip(*(content.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
+    return [sum(each) for each in zip(*(fields.samples(record, f"uvm_{cause}_bytes") for cause in CAUSES))]
 
 
 def test_every_count_is_whole_and_no_record_is_emulated_or_wrong(found):
     assert len(found) == 197 and not any(each["emulated"] for each in found)
     assert all(each["verify"]["status"] == "pass" for each in found)
     codes = {warning["code"] for each in found for warning in each["warnings"]}
-    assert all(content.samples(each, "uvm_replays") == content.samples(each, "uvm_batches") for each in found)
+    assert all(fields.samples(each, "uvm_replays") == fields.samples(each, "uvm_batches") for each in found)
     assert not codes & {"uvm_dropped", "uvm_clock", "driver_prefetch_on", "faults_wrong"}
 
 
@@ -48,19 +48,19 @@ def test_without_the_prefetcher_the_pages_and_the_bytes_are_the_footprints(found
     samples = collections.Counter()
     for record in [each for each in found if each["axes"].get("driver_prefetch") == "off" and "bytes" in each["axes"]]:
         pages = record["axes"]["bytes"] // 4096 // record["axes"].get("stride", 1)
-        assert set(content.samples(record, "uvm_pages")) == {pages}
-        assert set(content.samples(record, "uvm_fault_bytes")) == {pages * 4096} == set(moved(record))
-        samples[pages] += len(content.samples(record, "uvm_pages"))
+        assert set(fields.samples(record, "uvm_pages")) == {pages}
+        assert set(fields.samples(record, "uvm_fault_bytes")) == {pages * 4096} == set(moved(record))
+        samples[pages] += len(fields.samples(record, "uvm_pages"))
     assert samples[262_144] == 6 and "262,144 of 262,144 in each of six samples" in TEXT
     assert samples[16_384] == 6 and samples[1024] == 3
     [sgemm] = chosen(found, "sgemm")
-    assert content.samples(sgemm, "uvm_pages") == [3 * 8192 * 8192 * 4 / 4096]
+    assert fields.samples(sgemm, "uvm_pages") == [3 * 8192 * 8192 * 4 / 4096]
     assert moved(sgemm) == [4 * 8192 * 8192 * 4]  # three matrices to the GPU and one back
 
 
 def test_bytes_by_cause_make_the_footprint_up_with_the_prefetcher_too(found):
     watched = [
-        each for each in found if content.samples(each, "uvm_pages") and each["axes"].get("driver_prefetch") != "off"
+        each for each in found if fields.samples(each, "uvm_pages") and each["axes"].get("driver_prefetch") != "off"
     ]
     assert len(watched) > 90
     for record in watched:
@@ -73,9 +73,9 @@ def test_groups_of_64_kib_hold_the_prefetcher_to_their_pieces(found):
         for each in ("64KiB", "default")
     }
     of = {each: numpy.array(sampling.prefetched(DATA, record)) / MIB for each, record in small.items()}
-    (brought, outside), (free, beside) = of["64KiB"], of["default"]
+    (brought, outside), (free, others) = of["64KiB"], of["default"]
     assert outside == 0
-    assert f"nothing of {brought:.1f} MiB (as it is: {beside:.1f} of {free:.1f} MiB)" in TEXT
+    assert f"nothing of {brought:.1f} MiB (as it is: {others:.1f} of {free:.1f} MiB)" in TEXT
     for record in found:
         if record["axes"].get("driver_prefetch") == "64KiB" and record["tables"]:
             assert sampling.prefetched(DATA, record)[1] == 0
@@ -93,15 +93,15 @@ def test_table_3_is_what_the_page_says(found):
     for name, theirs in paper.items():
         axes = {} if name == "sgemm" else {"bytes": GIB}
         [record] = chosen(found, name, driver_prefetch="off", **axes)
-        said["blocks"].append(f"{name} {numpy.mean(content.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
-        said["faults"].append(f"{name} {numpy.mean(content.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
+        said["blocks"].append(f"{name} {numpy.mean(fields.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
+        said["faults"].append(f"{name} {numpy.mean(fields.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
     assert ", ".join(said["blocks"]) in TEXT and ", ".join(said["faults"]) in TEXT
     [regular] = chosen(found, "regular", bytes=GIB, driver_prefetch="off")
     [random] = chosen(found, "random", bytes=GIB, driver_prefetch="off")
     times = [median(each, "time") for each in (regular, random)]
     shares = [median(each, "uvm_service_time") / time for each, time in zip((regular, random), times)]
     assert f"{times[0]:.2f} s and {times[1]:.2f} s, {shares[0]:.0%} and {shares[1]:.0%} of it in service" in TEXT
-    faults = numpy.mean(content.samples(random, "uvm_batch_faults"))
+    faults = numpy.mean(fields.samples(random, "uvm_batch_faults"))
     by_chance = 512 * (1 - (1 - 1 / 512) ** faults)
     assert f"With the {faults:.0f} faults of a random batch, 512 blocks give {by_chance:.0f} by chance" in TEXT
 
@@ -120,12 +120,12 @@ def test_figure_1_has_57_cases_and_the_ratios_of_the_page(found):
 
 def test_watching_costs_what_the_page_says_and_is_not_equivalent_to_nothing(found):
     both = chosen(found, "regular", bytes=GIB, driver_prefetch="default")
-    watched = [each for each in both if content.samples(each, "uvm_faults")]
-    plain = [each for each in both if not content.samples(each, "uvm_faults")]
+    watched = [each for each in both if fields.samples(each, "uvm_faults")]
+    plain = [each for each in both if not fields.samples(each, "uvm_faults")]
     turns = [each["run"]["time"] for pair in zip(watched, plain, strict=True) for each in pair]
-    assert len(watched) == 40 and turns == sorted(turns)  # in turns
+    assert len(watched) == 40 and turns == sorted(turns)  # plain and observed runs alternated
     middle, low, high = rank_test.ratio_interval(
-        [content.samples(a, "time")[0] / content.samples(b, "time")[0] for a, b in zip(watched, plain)]
+        [fields.samples(a, "time")[0] / fields.samples(b, "time")[0] for a, b in zip(watched, plain)]
     )
     assert f"takes {middle:.3f} times as long, 95% {low:.3f} to {high:.3f}" in TEXT
     assert high > 1.05

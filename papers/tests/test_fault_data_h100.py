@@ -1,11 +1,11 @@
-"""Page faults of the H100 hosts: what docs/uvm.md states of Table 3, Figures 1 and 6 is what the records say."""
+"""Agreement of docs/uvm.md's statements on Table 3 and Figures 1 and 6 with the records of the H100 hosts."""
 
 import pathlib
 
 import numpy
 import pytest
 
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus.tables import readings
 from isthmus_papers import published
 from isthmus_papers.batches import sampling
@@ -35,12 +35,12 @@ def found():
 
 @pytest.fixture(scope="module")
 def passes(found):
-    """By program its record with every batch."""
+    """Returns, for each program, the record that has every batch in a table."""
     return {each["workload"].removeprefix("faults/"): each for each in found if each["tables"]}
 
 
 def only(record, metric):
-    [value] = content.samples(record, metric)
+    [value] = fields.samples(record, metric)
     return value
 
 
@@ -49,8 +49,8 @@ def share(record):
     return moved.transfer / moved.service
 
 
-def test_no_record_is_emulated_spoilt_or_wrong_and_every_batch_is_there(found, passes):
-    assert len(found) == 46 and not any(each["emulated"] or content.spoiling(each) for each in found)
+def test_no_record_is_emulated_invalid_or_wrong_and_every_batch_is_there(found, passes):
+    assert len(found) == 46 and not any(each["emulated"] or fields.invalidating(each) for each in found)
     assert {each["verify"]["status"] for each in found} == {"pass"}
     codes = {warning["code"] for each in found for warning in each["warnings"]}
     assert codes == {"latch_exempt", "timer_coarse"}
@@ -76,7 +76,7 @@ def test_table_3_is_what_the_page_says(passes):
             ("most", "block_faults_most", 0),
         ):  # fmt: skip
             said.append(f"{only(record, f'uvm_{metric}'):.{digits}f} ({PAPER[f'{name}-{field}'].low:.{digits}f})")
-        [kernel] = content.samples(record, "time") or content.samples(record, "kernel")
+        [kernel] = fields.samples(record, "time") or fields.samples(record, "kernel")
         said += [f"{only(record, 'uvm_service_time') / kernel:.0%}", f"{numpy.mean(share(record) < 0.25):.0%}"]
         assert cells == said, name
 
@@ -139,7 +139,7 @@ def test_a_second_host_is_as_near_as_the_page_says(found, passes):
         here = passes[each["workload"].removeprefix("faults/")]
         assert each["devices"][0]["uuid"] != here["devices"][0]["uuid"]
         for metric in ("uvm_batch_blocks", "uvm_block_faults"):
-            apart.append(abs(numpy.mean(content.samples(each, metric)) / only(here, metric) - 1))
+            apart.append(abs(numpy.mean(fields.samples(each, metric)) / only(here, metric) - 1))
     assert f"within {max(apart):.0%} of these" in TEXT
 
 
@@ -150,7 +150,9 @@ def test_from_gpu_to_gpu_is_what_the_page_says():
     )
     peers = [each for each in load.read(path) if each["workload"] == "faults/peers"]
     assert len(peers) == 24 and {each["run"]["process"] for each in peers} == {*range(1, 7)}
-    assert not any(each["emulated"] or content.spoiling(each) or each["verify"]["status"] != "pass" for each in peers)
+    assert not any(
+        each["emulated"] or fields.invalidating(each) or each["verify"]["status"] != "pass" for each in peers
+    )
     rows, times = [], {}
     for order in ("regular", "random"):
         for prefetch in ("off", "default"):

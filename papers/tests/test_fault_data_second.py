@@ -1,11 +1,11 @@
-"""Page faults of the second host: what docs/uvm.md states of them is what the records say."""
+"""Agreement of docs/uvm.md's statements on page faults of the second host with its records."""
 
 import pathlib
 
 import numpy
 import pytest
 
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus_papers.batches import model, sampling
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -31,14 +31,14 @@ def test_table_3_is_what_the_page_says(found):
     blocks, faults, shares, samples = [], [], [], 0
     for name, theirs in PAPER.items():
         [record] = [each for each in found if each["workload"] == f"faults/{name}" and each["preset"]]
-        assert set(content.samples(record, "uvm_pages")) == {PAGES}
-        assert set(content.samples(record, "uvm_fault_bytes")) == {256 * 2**20}
-        assert set(content.samples(record, "uvm_prefetch_bytes")) == {0}
-        samples += len(content.samples(record, "uvm_pages"))
-        blocks.append(f"{name} {numpy.mean(content.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
-        faults.append(f"{name} {numpy.mean(content.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
-        service = numpy.median(content.samples(record, "uvm_service_time")) / numpy.median(
-            content.samples(record, "kernel")
+        assert set(fields.samples(record, "uvm_pages")) == {PAGES}
+        assert set(fields.samples(record, "uvm_fault_bytes")) == {256 * 2**20}
+        assert set(fields.samples(record, "uvm_prefetch_bytes")) == {0}
+        samples += len(fields.samples(record, "uvm_pages"))
+        blocks.append(f"{name} {numpy.mean(fields.samples(record, 'uvm_batch_blocks')):.2f} ({theirs[0]})")
+        faults.append(f"{name} {numpy.mean(fields.samples(record, 'uvm_block_faults')):.2f} ({theirs[1]})")
+        service = numpy.median(fields.samples(record, "uvm_service_time")) / numpy.median(
+            fields.samples(record, "kernel")
         )
         shares.append(f"{name} {service:.0%}")
     assert samples == 4 and "49,152 of 49,152 in each of four samples" in TEXT and PAGES == 49_152
@@ -71,7 +71,7 @@ def test_solvers_and_fft_are_what_the_page_says():
     assert len(rows) == len(records) == 3
     for row in rows:
         name, *figures = [cell.strip(" `") for cell in row.strip("|").split("|")]
-        found = {metric: numpy.median(content.samples(records[name], f"uvm_{metric}")) for metric in (
+        found = {metric: numpy.median(fields.samples(records[name], f"uvm_{metric}")) for metric in (
             "batches", "batch_faults", "batch_blocks", "block_faults", "service_time", "between_time",
             "fault_bytes", "prefetch_bytes",
         )}  # fmt: skip

@@ -1,4 +1,5 @@
-"""`isthmus faults model`: known coefficients come back, a planted change is named, what cannot be told is refused."""
+"""`isthmus faults model`: known coefficients are recovered, a planted change is named, inseparable terms are
+refused."""
 
 import csv
 import gzip
@@ -18,10 +19,10 @@ from isthmus.records import load
 from isthmus_papers.batches import model, sampling
 from isthmus_papers.batches.sampling import TERMS, Sample
 
-# Seconds a fault, a block, a byte, a first visit, a page that the host had mapped, a piece of a range group.
+# Seconds per fault, block, byte, first visit, page that the host had mapped, and piece of a range group.
 TRUE = numpy.array([0.4e-6, 3e-6, 20e-12, 25e-6, 0.15e-6, 0.05e-6])
-# How many of each: faults a batch, faults a block, bytes a fault, share of blocks seen first, of pages mapped, pieces
-# of a block.
+# Amounts of each pattern: faults per batch, faults per block, bytes per fault, share of blocks visited for the first
+# time, share of mapped pages, pieces per block.
 PATTERNS = {
     "regular": (256, 6, 40_000, 0.3, 1.0, 0), "random": (220, 1.05, 4096, 0.9, 1.0, 0),
     "stream": (120, 15, 60_000, 0.1, 0.5, 0), "sgemm": (80, 10, 9000, 0.05, 0.9, 0),
@@ -93,11 +94,11 @@ def test_no_change_is_named_where_there_is_none():
     for seed in range(30):
         found = model.fits(samples(8, count=30, seed=seed) + samples(8, count=30, seed=seed + 99, driver="590.2"))
         false += bool(model.changes(found)[0])
-    assert false <= 4  # 5% each is meant
+    assert false <= 4  # 5% of the comparisons are expected
 
 
 def test_what_goes_together_with_both_drivers_is_compared_together():
-    patterns = ("regular", "random")  # in which all that moves is mapped on the host
+    patterns = ("regular", "random")  # patterns in which all moved pages are mapped on the host
     changed = TRUE * [1, 1, 1, 1, 3, 1]
     later = samples(patterns=patterns, coefficients=changed, driver="590.2", seed=2)
     named, notes = model.changes(model.fits(samples(patterns=patterns) + later))
@@ -106,14 +107,14 @@ def test_what_goes_together_with_both_drivers_is_compared_together():
 
 
 def test_what_goes_together_is_refused_with_its_partner():
-    patterns = ("regular", "random")  # in which all that moves is mapped on the host
+    patterns = ("regular", "random")  # patterns in which all moved pages are mapped on the host
     [fit] = model.fits(samples(patterns=patterns))
     assert fit.status(2) == fit.status(4) == "together"
     assert fit.partners(4) == "bytes" and fit.partners(2) == "host_pages"
     assert fit.values[2] == pytest.approx(TRUE[2] + TRUE[4] / 4096, rel=0.15)
     assert [fit.status(term) for term in (0, 1, 3)] == ["identified"] * 3
     text = model._text([fit], [], [], [])
-    assert text.count("not identifiable") == 2 and "cannot be told from bytes" in text
+    assert text.count("not identifiable") == 2 and "cannot be distinguished from bytes" in text
     rows = {row["term"]: row for row in model._rows_of_fit(fit) if row["says"] == "coefficient"}
     assert "value" not in rows["bytes"] and "value" not in rows["host_pages"] and rows["faults"]["value"] > 0
 
@@ -135,7 +136,7 @@ def test_a_pattern_that_alone_has_a_term_is_not_predicted():
 
 def test_a_coefficient_below_zero_is_doubted():
     [fit] = model.fits(samples(2, coefficients=TRUE * [1, 1, 1, -1, 1, 1]))
-    assert fit.values[3] < 0 and "first_visits comes out below 0" in model._text([fit], [], [], [])
+    assert fit.values[3] < 0 and "first_visits is estimated below 0" in model._text([fit], [], [], [])
     [fit] = model.fits(samples(2))
     assert "below 0" not in model._text([fit], [], [], [])
 
@@ -152,7 +153,7 @@ def test_kernels_of_programs_are_predicted_from_the_simple_patterns():
     assert len(fit.kernels) == 12 and {each.batches for each in fit.kernels} == {60}
     assert all(abs(each.error) < 0.15 for each in fit.kernels)
     apart = [each for each in found if each.kernel]
-    for each in apart:  # what the kernel does beside its faults is nobody's
+    for each in apart:  # the model does not know the kernel's own work
         each.kernel *= 2
     [fit] = model.fits(found)
     assert all(-0.6 < each.error < -0.4 for each in fit.kernels)
@@ -174,22 +175,23 @@ def test_service_over_transfer_by_the_size_of_moves():
 
 
 def stream(job, coefficients=TRUE, pattern="regular"):
-    """A trace whose batches have known service: of a dense sweep, or of scattered pages, some of them twice."""
+    """Returns a trace of a dense sweep or of scattered pages, in which some pages of a batch fault twice. The service
+    time of each batch follows from `coefficients`."""
     chance = numpy.random.default_rng(job)
     made, seen = fault_streams.Stream(), set()
     for number in range(30):
-        base = 0x7F0000000000 + (number // 2 << 26)  # each place twice
-        beside = int(chance.integers(0, 16))
+        base = 0x7F0000000000 + (number // 2 << 26)  # each address twice
+        neighbours = int(chance.integers(0, 16))
         if pattern == "regular":
             pages = fault_streams.dense(base, int(chance.integers(2, 9)) << 20)
         else:
             pages = base + numpy.sort(chance.choice(1 << 14, int(chance.integers(5, 60)), False)).astype("u8") * 4096
         again = numpy.concatenate([pages, pages[: chance.integers(0, len(pages))]])
         there = set((again >> numpy.uint64(21)).tolist())
-        moved = len(again) * (1 + beside) * 4096
+        moved = len(again) * (1 + neighbours) * 4096
         work = numpy.array([len(again), len(there), moved, len(there - seen), moved / 4096, 0])
         seen |= there
-        made.faults(again, of_batch=1000, beside=beside, service=int(work @ coefficients * 1e9))
+        made.faults(again, of_batch=1000, nearby=neighbours, service=int(work @ coefficients * 1e9))
     return made.rows()
 
 
@@ -203,7 +205,7 @@ def test_traces_are_taken_apart_as_they_were_made(tmp_path):
     assert not why and len(found.service) == 30
     features = found.features
     assert (features[:, 4] == features[:, 2] / 4096).all()
-    assert features[::2, 3].tolist() == features[::2, 1].tolist()  # each block is new at its first
+    assert features[::2, 3].tolist() == features[::2, 1].tolist()  # each block is new at its first visit
     assert 0 < features[1::2, 3].sum() < features[1::2, 1].sum()
     numpy.testing.assert_allclose(found.service, features @ TRUE, atol=2e-9)
 
@@ -226,7 +228,7 @@ def test_a_block_whose_pages_have_come_meanwhile_is_none_of_the_blocks_served(tm
     late = fault_streams.Stream(now=made.now, batch=made.batch)
     late.faults(fault_streams.dense(base, 6 << 20), of_batch=1000)
     moves_of_new = [part for part in late.parts if part[0, 0] == fault_streams.TYPES["move"]]
-    for part in moves_of_new:  # the first two blocks are there
+    for part in moves_of_new:  # drops the moves of the first two blocks, which have already arrived
         late.parts[[part is each for each in late.parts].index(True)] = part[64:]
     rows = numpy.concatenate([made.rows(), late.rows()])
     found, _ = batches_of(fault_streams.write(tmp_path / "a.1.uvm", rows))
@@ -234,7 +236,7 @@ def test_a_block_whose_pages_have_come_meanwhile_is_none_of_the_blocks_served(tm
     assert found.features[:, TERMS.index("faults")].tolist() == [64, 96]
     still = numpy.concatenate([part for part in late.parts if part[0, 0] != fault_streams.TYPES["move"]])
     found, _ = batches_of(fault_streams.write(tmp_path / "b.1.uvm", still))
-    assert found.features[:, TERMS.index("blocks")].tolist() == [3]  # nothing moves: the GPU makes the pages
+    assert found.features[:, TERMS.index("blocks")].tolist() == [3]  # nothing moves: the GPU creates the pages
 
 
 @pytest.mark.parametrize("choice, pieces", [("off", 512), ("64KiB", 32), ("2MiB", 1), ("default", 0), (None, 0)])
@@ -271,19 +273,19 @@ def test_the_command_says_which_coefficient_a_driver_changed(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("change, why, is_used", [
-    (lambda whole: whole[:-10], "is cut short; 1000 events before that are whole", True),
-    (lambda whole: whole + b"more", "goes on behind its end; 1000 events before that are whole", True),
-    (lambda whole: whole[:-60] + b"?" + whole[-59:], "is spoilt; 0 events before that are whole", False),
+    (lambda whole: whole[:-10], "is cut short; 1000 events before that are complete", True),
+    (lambda whole: whole + b"more", "continues past its end; 1000 events before that are complete", True),
+    (lambda whole: whole[:-60] + b"?" + whole[-59:], "is corrupt; 0 events before that are complete", False),
 ])  # fmt: skip
-def test_what_is_whole_of_a_spoilt_trace_counts_and_the_rest_is_missing(tmp_path, capsys, change, why, is_used):
+def test_what_is_whole_of_a_invalid_trace_counts_and_the_rest_is_missing(tmp_path, capsys, change, why, is_used):
     fault_streams.write(tmp_path / "a.1.uvm", stream(1))
-    spoilt = fault_streams.write(tmp_path / "b.2.uvm", stream(2))
-    events = len(tracefile.read(spoilt).entries)
-    spoilt.write_bytes(change(spoilt.read_bytes()))
+    invalid = fault_streams.write(tmp_path / "b.2.uvm", stream(2))
+    events = len(tracefile.read(invalid).entries)
+    invalid.write_bytes(change(invalid.read_bytes()))
     assert cli.main(["faults", "model", str(tmp_path)]) == exits.UNDECIDED
     said = capsys.readouterr()
     how, lost = ("used in part", "lacks the rest") if is_used else ("skipped", "lacks their jobs")
-    assert f"{how} {spoilt}: {why.replace('1000', str(events))}\n" in said.err
+    assert f"{how} {invalid}: {why.replace('1000', str(events))}\n" in said.err
     out = " ".join(said.out.split())
     assert out.startswith("1 of 2 files could not be read") and lost in out
     assert (f"{60 if is_used else 30} batches of {2 if is_used else 1} job") in out
@@ -293,7 +295,7 @@ def observed(
     folder, job, rows, *, driver="580.1", emulated=False, warnings=(), workload="fault/gpu0/migration", axes=None,
     notes=None,
 ):  # fmt: skip
-    """A record with the tables that the observer writes of a stream."""
+    """Returns a record with the tables that the observer writes for a stream of events."""
     path = fault_streams.write(folder / "stream.1.uvm", rows)
     events = tracefile.decode(tracefile.read(path).entries)
     path.unlink()
@@ -350,7 +352,7 @@ def test_records_say_the_same_as_traces(tmp_path):
     ["faults/stream", "--set", "n=700000", "--placement", "managed_demand"],
 ])  # fmt: skip
 def test_a_batch_says_what_its_moves_say(tmp_path, words):
-    """The program's sums a batch, without the table of moves, are those that are made here of that table."""
+    """The program's sums per batch equal the sums computed here from the table of moves."""
     if (bench := os.environ.get("ISTHMUS_TEST_BENCH")) is None:
         pytest.skip("needs the built program: set ISTHMUS_TEST_BENCH")
     path = tmp_path / "r.jsonl"
@@ -379,7 +381,8 @@ def test_a_batch_says_what_its_moves_say(tmp_path, words):
 
 
 def without_column(path, name):
-    """The table in a file beside it, and what a record says of that."""
+    """Writes a copy of the table without a column into a file next to it, and returns the record's entry for that
+    file."""
     with gzip.open(path, "rt", newline="") as file:
         rows = list(csv.DictReader(file))
     columns = [each for each in rows[0] if each != name]
@@ -396,7 +399,7 @@ def test_the_kernel_of_a_sample_is_that_of_its_batches(tmp_path):
     case = observed(tmp_path, 1, stream(3), workload="faults/stream")
     kernel = case["metrics"][0]
     kernel["name"] = "kernel"
-    for batches, has in ((30, True), (31, False)):  # a table that was cut short is no whole kernel
+    for batches, has in ((30, True), (31, False)):  # a truncated table does not have the complete kernel
         count = kernel | {"name": "uvm_batches", "unit": "1", "samples": [batches] * 5, "median": batches}
         (tmp_path / "1.jsonl").write_text(json.dumps(case | {"metrics": [kernel, count]}) + "\n")
         [[one], _, _] = sampling.read([tmp_path], emulated=False, absent=[])
@@ -417,8 +420,8 @@ def test_what_does_not_count_is_left_out_with_a_reason(tmp_path, capsys):
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and "no batch of page faults" in said and name in said.replace("jumped", "clock")
     assert cli.main(["faults", "model", str(tmp_path / "emulated"), "--emulated"]) == 0
-    spoilt = fault_streams.write(tmp_path / "d.1.uvm", rows, dropped=5)
-    assert cli.main(["faults", "model", str(spoilt)]) == exits.BAD_INPUT
+    invalid = fault_streams.write(tmp_path / "d.1.uvm", rows, dropped=5)
+    assert cli.main(["faults", "model", str(invalid)]) == exits.BAD_INPUT
     assert "dropped" in capsys.readouterr().err
 
 

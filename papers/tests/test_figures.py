@@ -1,4 +1,4 @@
-"""Figures with names: each draws from the committed records, readably, and what cannot be drawn is one sentence."""
+"""Named figures: each is drawn readably from the committed records, or is refused with one sentence."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from isthmus import Error, cli, exits
 from isthmus.advise import overlap
 from isthmus.figures import plots
 from isthmus.tables import readings
-from isthmus_papers.figures import command, interjob, memory, named, networks, paging, programs
+from isthmus_papers.figures import command, interjob, memory, networks, paging, programs, registry
 
 matplotlib.use("agg")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,14 +40,14 @@ def visible(texts):
 
 
 def drawn_ticks(axis):
-    """Labels of the ticks that lie within the axis."""
+    """Returns the labels of the ticks that are within the axis."""
     low, high = sorted(axis.get_view_interval())
     labels = zip(axis.get_majorticklocs(), axis.get_majorticklabels())
     return visible(label for place, label in labels if low <= place <= high)
 
 
 def unreadable(figure):
-    """Texts that touch their neighbours on an axis, and texts beyond the paper."""
+    """Yields texts that touch their neighbours on an axis, and texts outside the figure's area."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     paper = figure.bbox
@@ -107,7 +107,7 @@ def test_what_is_cut_or_touches_is_seen(close_figures):
 
 
 def test_the_notebooks_draw_by_name():
-    """Each named figure is drawn by a notebook, so that nothing is drawn twice."""
+    """Every named figure is drawn by a notebook, so that figures are not implemented twice."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "papers/notebooks").glob("*.py"))
     for each in command.FIGURES.values():
         function = f"{each.draw.__module__.rsplit('.', 1)[1]}.{each.draw.__name__}("
@@ -119,7 +119,8 @@ def test_modes_of_batches_are_those_of_the_advice():
 
 
 def test_registers_are_of_the_kernels_that_differ():
-    """A kernel that both have reads no pages, however many registers it has; what the host packs is neither."""
+    """A kernel that both placements have does not read pages, so its registers do not count, and neither do those of a
+    kernel on edges that the host packs."""
 
     def case(placement, kernels, **axes):
         kernels = [{"name": name, "registers": number} for name, number in kernels.items()]
@@ -139,7 +140,7 @@ def test_registers_are_of_the_kernels_that_differ():
 
 
 def copies(values, **changes):
-    """Records of copies by (bytes, cache)."""
+    """Returns records of copies with the values of `values`, which is keyed by (bytes, cache)."""
     metric = {"metrics__0__name": "rate", "metrics__0__unit": "B/s", "metrics__0__better": "higher"}
     return [
         record(value, workload=f"transfer/{path}/ce", axes={"bytes": size, "cache": cache}, **metric | changes)
@@ -158,7 +159,7 @@ def drawn(folder, name, **cases):
 
 
 def points(axes):
-    """The values of each line, in order."""
+    """Returns the values of each line of a plot, in order."""
     return [list(map(float, container.lines[0].get_ydata())) for container in axes.containers]
 
 
@@ -166,7 +167,7 @@ def test_the_commonest_case_is_taken_and_said(tmp_path, close_figures):
     folder = write(tmp_path / "r", copies(FLUSHED))
     _, axes, notes = drawn(folder, "transfer-zero-copy")
     assert points(axes) == [[1e9, 2e9]]
-    assert notes[1] == "axes.cache=flushed, the commonest of flushed, warm; --where takes another"
+    assert notes[1] == "axes.cache=flushed, the commonest of flushed, warm; --where chooses another"
     _, axes, notes = drawn(folder, "transfer-zero-copy", **{"axes.cache": "warm"})
     assert points(axes) == [[3e9]] and len(notes) == 1
     _, axes, _ = drawn(folder, "transfer-zero-copy", **{"axes.bytes": "4KiB"})
@@ -184,7 +185,7 @@ def test_a_field_that_follows_the_axis_takes_nothing_away(tmp_path):
         record(value, workload="apps/nw", size="mega", placement="pinned", staging=staging, mode=mode, job=job)
         for job in "12" for value, staging, mode in ((1, "direct", "pm"), (2, "async", "pm_async"), (3, "none", None))
     ]  # fmt: skip
-    found = named.Commonest(readings.load(write(tmp_path / "r", cases)).found)
+    found = registry.Commonest(readings.load(write(tmp_path / "r", cases)).found)
     assert found.by("staging", metric="time") == {"async": 2, "direct": 1, "none": 3} and not found.taken
 
 
@@ -193,7 +194,7 @@ def test_of_several_machines_one_is_taken_and_said(tmp_path, close_figures):
     folder = write(tmp_path / "r", copies(FLUSHED) + few)
     _, axes, notes = drawn(folder, "transfer-zero-copy")
     assert points(axes) == [[1e9, 2e9]] and "of 2 machines the one with most of it" in notes[0]
-    assert "NVIDIA Few" in notes[0].partition("takes another")[2]
+    assert "NVIDIA Few" in notes[0].partition("chooses another")[2]
     with command.open_store([folder], ["device=NVIDIA Few"]) as opened:
         made, notes, _ = command.draw("transfer-zero-copy", opened, {})
     assert points(made.axes[0]) == [[5e9]] and notes == ["machine: NVIDIA Few"]
@@ -212,7 +213,7 @@ def test_what_no_record_has_is_refused(tmp_path, cases, why):
 
 @pytest.mark.parametrize("name, why", [
     ("transfer-manged", "there is no figure 'transfer-manged'; did you mean 'transfer-managed'?"),
-    ("modes-parts", "no record of these has a figure that counts of microbench/*"),
+    ("modes-parts", "these records have no valid figure of microbench/*"),
     ("transfer-matrix", "these records have too little for transfer-matrix: copies by the runtime"),
 ])  # fmt: skip
 def test_what_cannot_be_drawn_is_a_sentence(tmp_path, name, why, close_figures):
@@ -251,11 +252,11 @@ def test_the_command_writes_a_picture(tmp_path, kind, start):
     ({"verify__status": "fail"}, "of 12 cases 6 wrong; none of these counts", exits.UNDECIDED),
     ({"error": "device lost", "metrics": []}, "of 12 cases 6 failed; none of these counts", exits.UNDECIDED),
     ({"warnings": [{"code": "throttled", "message": "x", "samples": None}]},
-     "of 12 cases 6 spoilt; none of these counts", exits.PASSED),
+     "of 12 cases 6 invalid; none of these counts", exits.PASSED),
     ({"emulated": True}, "6 emulated records left out", exits.PASSED),
 ])  # fmt: skip
 def test_the_command_says_what_it_does_not_show(tmp_path, capsys, changes, words, code):
-    other = record(1.0, workload="microbench/saxpy", verify__status="fail")  # of no workload of the figure
+    other = record(1.0, workload="microbench/saxpy", verify__status="fail")  # not a workload of the figure
     elsewhere = copies({(1024, "flushed"): 5e9}, devices__0__name="NVIDIA Few", verify__status="fail")  # not drawn
     folder = write(
         tmp_path / "r", [*copies(FLUSHED), *copies(FLUSHED, run__id="another-run", **changes), other, *elsewhere]
@@ -274,8 +275,8 @@ def test_the_command_lists_them():
 
 
 @pytest.mark.parametrize("words, why", [
-    (["transfer-managed", TRANSFERS], "a name, records and -o FILE are wanted, or --list"),
-    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg ends in .jpeg, which is no format here; name a file"),
+    (["transfer-managed", TRANSFERS], "a name, records and -o FILE are needed, or --list"),
+    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg ends in .jpeg, which is no known format; name a file"),
     (["transfer-managed", TRANSFERS, "-o", "-"], "- does not say which format; name a file that ends in .png"),
     (["nothing", TRANSFERS, "-o", "x.png"], "there is no figure 'nothing'; `isthmus figure --list` has all"),
     (["transfer-managed", "absent", "-o", "x.png"], "absent"),
@@ -412,7 +413,7 @@ def test_first_reads_keep_orders_apart(tmp_path):
     def read(seconds, **axes):
         return record(seconds, workload="faults/latency", axes={"bytes": 4096, **axes})
 
-    old = [read(0.004, memory="managed"), read(0.001, memory="pinned")]  # no record of an order
+    old = [read(0.004, memory="managed"), read(0.001, memory="pinned")]  # records without an order
     new = [read(0.006 * factor, memory="managed", order=order) for order, factor in (("regular", 1), ("random", 2))] + [
         read(0.002, memory="pinned", order=order) for order in ("regular", "random")
     ]
@@ -437,7 +438,7 @@ def test_a_step_of_training_is_of_the_papers_batch(tmp_path):
 
 
 def test_latencies_of_another_geometry_are_drawn(close_figures):
-    """Of kept records, ten of one access of the CPU, none of them in the paper's geometry."""
+    """The kept records contain ten latencies of the CPU, none of them in the paper's geometry."""
     with command.open_store([ROOT / "papers/data/cpu-only"]) as opened:
         made, _, _ = command.draw("memory-latency", opened, {})
     [axes] = [axes for axes in made.axes if axes.get_title(loc="left") == "one access of the CPU"]

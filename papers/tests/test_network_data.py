@@ -1,4 +1,4 @@
-"""What docs/networks.md says of page-locking and of speed is what the kept records say."""
+"""Agreement of docs/networks.md's statements on page-locking and on speed with the kept records."""
 
 import pathlib
 import re
@@ -27,7 +27,8 @@ def section(head):
 
 
 def medians(cases, *, mode="pm", convolution="patches", **axes):
-    """Of a case, by metric; 0 for a phase that it does not have. Some were measured twice: the first counts."""
+    """Returns the medians of a case, keyed by metric, with 0 for phases that the case lacks. If a case was measured
+    twice, the first measurement counts."""
     wanted = {"batch": 1, "convolution": convolution, **axes}
     case, *_ = [c for c in cases if c["mode"] == mode and all(c["axes"][name] == v for name, v in wanted.items())]
     return dict.fromkeys(PARTS, 0.0) | {m["name"]: m["median"] for m in case["metrics"]}
@@ -98,7 +99,8 @@ def test_what_is_said_of_it(cases):
 
 
 def test_the_figures_say_the_same():
-    """The page takes the first of the two measurements of resnet50 in pm, the figures the median of both."""
+    """The page uses the first of two measurements of resnet50 in mode pm, whereas the figures use the median of
+    both."""
     found = readings.load(ROOT / "papers/data/h100-x2/networks.jsonl.gz")
     said = " ".join(section("What page-locking costs").split())
     paid = networks.images_until_paid(found).values()

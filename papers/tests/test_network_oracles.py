@@ -1,7 +1,7 @@
-"""What the kernels of apps/network and apps/network_training make of whole networks, held against onnxruntime and JAX.
+"""Results of apps/network and apps/network_training for whole networks, compared with onnxruntime and JAX.
 
-Both are given the same .cfg and the same numbers, by build/host/bin/network-numbers: the programs' own steps on the
-emulated device. Its parser, plans and kernels are not used here.
+Both get the same .cfg and the same numbers from build/host/bin/network-numbers, which runs the programs' own steps
+on the emulated device. The tests do not use the programs' parser, plans or kernels.
 """
 
 import concurrent.futures
@@ -16,9 +16,10 @@ import networks
 import numpy
 import pytest
 
-ROUNDING = 2.0**-24  # of fp32
+ROUNDING = 2.0**-24  # fp32
 
-# What the five networks lack: windows of even size, paddings, a shortcut of more channels, a connected layer on planes.
+# Network with features that the five built-in networks lack: even window sizes, paddings, a shortcut with more
+# channels, a connected layer on planes.
 ODD = """[net]
 width=13
 height=10
@@ -68,7 +69,7 @@ def tool():
 
 @contextlib.contextmanager
 def packages():
-    """What uses them: one that is absent fails."""
+    """Fails the test if a package that its block imports is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -87,7 +88,7 @@ def test_what_is_absent_fails(monkeypatch, package, by):
 
 
 def rounding(network):
-    """How far the roundings of all products behind a result add up, by chance."""
+    """Returns the expected relative error of a result from the rounding of all products that it depends on."""
     return ROUNDING * sum(network.depth(layer) for layer in network.weighted) ** 0.5
 
 
@@ -101,7 +102,8 @@ def inference():
 
 
 def comparable(network, results):
-    """Of a softmax at the end, logarithms: else its largest number would be all that counts."""
+    """Returns results with a final softmax replaced by its logarithm, because otherwise only its largest number would
+    matter."""
     values = results.astype(float)
     if network.layers[-1].kind == "softmax":
         last = slice(-int(numpy.prod(network.layers[-1].shape)), None)
@@ -110,7 +112,7 @@ def comparable(network, results):
 
 
 def error(network, results, right):
-    """The largest difference, counted in bounds."""
+    """Returns the largest difference between two results, in units of the bound."""
     results, right = comparable(network, results), comparable(network, right)
     assert results.shape == right.shape
     return float(numpy.abs(results - right).max() / (rounding(network) / 2 * numpy.abs(right).max()))
@@ -127,7 +129,7 @@ def test_a_network_makes_what_onnxruntime_makes_of_it(tool, inference, name, sid
     given = networks.given(network, made)
     graph = inference(network, batch)
     assert error(network, made["results"], graph.results(made["images"], given)) < 1
-    # One weight of millions is changed, and then the slope of leaky: both are seen.
+    # Changing one weight of millions is detected, and so is changing the slope of leaky.
     layers = network.weighted
     for layer in (layers[0], layers[len(layers) // 2], layers[-1]):
         weights = given[f"{layer} weights"].copy()
@@ -139,7 +141,7 @@ def test_a_network_makes_what_onnxruntime_makes_of_it(tool, inference, name, sid
 
 
 def differs(tool, inference, text, instead, rules=networks.RIGHT):
-    """How far results of a network are from those of onnxruntime by another text."""
+    """Returns the difference between the results of a network and onnxruntime's results for the text `instead`."""
     made = networks.numbers(tool, text, "infer", 0, 2)
     network = networks.Network(instead)
     given = networks.given(network, made)
@@ -179,13 +181,13 @@ def trained(*given):
 
 @pytest.fixture(scope="module")
 def train():
-    """Trains by JAX, in a process of its own."""
+    """Yields a function that trains with JAX in a separate process."""
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process, packages():
         yield lambda *given: process.submit(trained, *given).result()
 
 
 def worst(network, made, losses, gradients, learned):
-    """By what is compared: the largest difference from JAX, counted in bounds."""
+    """Returns the largest difference from JAX for each quantity, in units of the bound."""
     bound = 4 * rounding(network)
     before = networks.given(network, made)
     found = {"losses": float(numpy.abs(made["losses"][0] / losses - 1).max() / bound)}

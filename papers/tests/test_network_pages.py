@@ -1,4 +1,4 @@
-"""What docs/networks.md says beside a library, of weights that arrive, and of training is what the kept records say."""
+"""Agreement of docs/networks.md's statements on libraries, copied weights and training with the kept records."""
 
 import collections
 import pathlib
@@ -22,12 +22,12 @@ def cases():
 
 @pytest.fixture(scope="module")
 def second():
-    """Records of version 2, of other hosts."""
+    """Returns records of version 2, from other hosts."""
     return load.read(ROOT / "papers/data/h100/networks-second.jsonl.gz")
 
 
 def rows(head):
-    """Of the tables in a section, as lists of cells; rows of heads and of dashes are left out."""
+    """Returns the rows of the tables in a section as lists of cells, without the rows of headings and dashes."""
     begin = PAGE.index(f"{head}\n")
     lines = PAGE[begin : PAGE.find("\n## ", begin)].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
@@ -60,21 +60,24 @@ def milliseconds(case, name, digits=2):
     return f"{1000 * median(case, name):.{digits}f}" if case else "–"
 
 
-def beside(cases, network, **axes):
+def library(cases, network, **axes):
     wanted = {"convolution": "library", "layout": "channels", "algorithms": "any", "math": "fp32"} | axes
     return pick(cases, "apps/network", network=network, batch=BATCH[network], **wanted)
 
 
 def convolutions(case):
-    """Seconds in rows that convolve: the library's own, or ours, where sums of parts are of convolutions only."""
+    """Returns the seconds of the kernels that convolve, whether the library's or ours. Only convolutions have sums of
+    parts, so these are included."""
     return sum(k["seconds"] for k in case["kernels"] if "convolutional" in k["name"] or "sum of parts" in k["name"])
 
 
 def library_rows(cases):
     for network in BATCH:
-        ours = beside(cases, network, convolution="implicit")
-        channels, images = (beside(cases, network, layout=layout) for layout in ("channels", "images"))
-        multiplied = [beside(cases, network, layout=layout, algorithms="products") for layout in ("channels", "images")]
+        ours = library(cases, network, convolution="implicit")
+        channels, images = (library(cases, network, layout=layout) for layout in ("channels", "images"))
+        multiplied = [
+            library(cases, network, layout=layout, algorithms="products") for layout in ("channels", "images")
+        ]
         fastest, products = (min(each, key=seconds) for each in ((channels, images), multiplied))
         alone = min(convolutions(channels), convolutions(images))
         yield [
@@ -134,7 +137,7 @@ def share_rows(cases):
 
 
 def counted(case):
-    """As the paper counts, which leaves the first touch out."""
+    """Returns the time that the paper counts, which excludes the first touch."""
     return sum(median(case, name) for name in ("host_alloc", "device_alloc", "in", "kernel", "out"))
 
 
@@ -165,25 +168,25 @@ def test_the_table_beside_a_library_and_what_is_said_of_it(cases):
     assert [n for n, r in ratios.items() if max(r) > 1.4] == ["resnet18"]
     assert "`resnet18`: {:.2f} with the whole network, {:.2f} with".format(*ratios["resnet18"][::2]) in page
     assert "`resnet50` takes {:.2f} times as long, and {:.2f} times with".format(*ratios["resnet50"][::2]) in page
-    tf32 = beside(cases, "resnet50", layout="images", math="tf32")
+    tf32 = library(cases, "resnet50", layout="images", math="tf32")
     assert (
         f"takes {milliseconds(tf32, 'kernel')} ms, of which its convolutions are {1000 * convolutions(tf32):.2f}"
         in page
     )
-    assert seconds(beside(cases, "yolov3", layout="images", algorithms="products")) < min(
-        seconds(beside(cases, "yolov3", layout=layout)) for layout in ("channels", "images")
+    assert seconds(library(cases, "yolov3", layout="images", algorithms="products")) < min(
+        seconds(library(cases, "yolov3", layout=layout)) for layout in ("channels", "images")
     )
 
 
 def layers_by(case):
-    """Layers of each algorithm, from a note like `GEMM in fp32: layers 8; ...`."""
+    """Returns the number of layers that use each algorithm, from a note such as `GEMM in fp32: layers 8; ...`."""
     parts = (part.split(" in fp32: layers ") for part in case["notes"]["algorithms"].split("; "))
     return {name: len(layers.split(", ")) for name, layers in parts}
 
 
 def test_algorithms_that_the_library_took(cases):
     taken = {
-        (n, layout): layers_by(beside(cases, n, layout=layout)) for n in BATCH for layout in ("channels", "images")
+        (n, layout): layers_by(library(cases, n, layout=layout)) for n in BATCH for layout in ("channels", "images")
     }
     assert {name for each in taken.values() for name in each} == {
         "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "WINOGRAD_NONFUSED", "FFT_TILING",
@@ -195,7 +198,7 @@ def test_algorithms_that_the_library_took(cases):
     assert "18 layers of `yolov3` and 2 of `yolov3-tiny`" in said("### What it takes")
     transforms = {case: each["FFT_TILING"] for case, each in taken.items() if "FFT_TILING" in each}
     assert transforms == {("yolov3-tiny", "images"): 1, ("yolov3", "images"): 1}
-    assert {beside(cases, n)["notes"]["library"] for n in BATCH} == {"cuDNN 9.14.0"}
+    assert {library(cases, n)["notes"]["library"] for n in BATCH} == {"cuDNN 9.14.0"}
 
 
 def test_the_table_of_starts_and_what_is_said_of_it(cases):
@@ -267,7 +270,7 @@ def test_version_2_is_as_fast_as_the_page_and_the_notes_say(cases, second):
     aims = {"resnet18": 4, "resnet50": 8.5, "yolov3-tiny": 0.9, "yolov3": 8.5}
     wanted = []
     for network, aim in aims.items():
-        newer = beside(second, network, convolution="implicit")
+        newer = library(second, network, convolution="implicit")
         [older] = [
             case for case in before if case["workload"] == "apps/network" and case["axes"]["network"] == network
             and (case["axes"]["batch"], case["axes"]["convolution"]) == (BATCH[network], "implicit")

@@ -1,4 +1,4 @@
-"""Notebooks: each runs from the committed records, and what is kept of it is what it shows now."""
+"""Notebooks: each runs from the committed records, and its committed output is up to date."""
 
 import importlib.machinery
 import importlib.util
@@ -78,7 +78,8 @@ def test_a_warning_of_some_version_makes_nothing_stale(script):
 
 
 def test_notebooks_of_another_folder_say_what_they_leave_out(tmp_path):
-    """The committed transfers alone: what needs two GPUs or the pitfalls is left out, the rest is drawn."""
+    """The folder has only the committed transfers, so the notebook omits what needs two GPUs or the pitfalls, and draws
+    the rest."""
     folder = tmp_path / "records"
     folder.mkdir()
     name = "transfer.jsonl.gz"

@@ -1,4 +1,4 @@
-"""What the pages say of paging is what the kept records say."""
+"""Agreement of the pages on paging with the kept records."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from isthmus.advise import measured, paging_check
-from isthmus.records import content, load
+from isthmus.records import fields, load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "papers/data"
@@ -18,7 +18,7 @@ def records(*names):
 
 
 def section(page, head):
-    """The words of a section, with one space between two."""
+    """Returns the words of a section, separated by single spaces."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     begin = text.index(f"## {head}\n")
     end = text.find("\n## ", begin)
@@ -32,13 +32,13 @@ def section(page, head):
 def check():
     files = sorted(DATA.glob("*/*.jsonl*"))
     cases = [case for file in files for case in load.read(file)]
-    cases = [case for case in content.that_count(cases, emulated=False) if measured.counts(case)]
+    cases = [case for case in fields.that_count(cases, emulated=False) if measured.counts(case)]
     alone = [case for case in cases if not case["profiler"] and len(case["devices"]) == 1 and measured.plausible(case)]
     return paging_check.check(alone)
 
 
 def off(check, way, *programs, page=None):
-    """How far predictions of a way are off, of these programs or of all."""
+    """Returns the relative errors of the predictions for a method, for the given programs or for all."""
     return [
         pick.predicted[way] / pick.point.seconds[way] - 1
         for pick in check.programs
@@ -63,7 +63,7 @@ def test_the_page_has_the_errors_of_programs(check):
     assert f"{len(of_three)} are mvt, atax and bicg" in said
     here = {id(pick.point.case) for pick in check.programs if not check.elsewhere(pick.point.case)}
     every = {id(pick.point.case) for pick in check.programs}
-    assert f"{len(here)} of {len(every)} records of programs are of hardware like it" in said
+    assert f"{len(here)} of {len(every)} records of programs come from hardware like theirs" in said
 
 
 def test_the_page_has_what_is_wrong(check):
@@ -89,7 +89,7 @@ def test_the_page_has_what_is_wrong(check):
         if "managed" in pick.point.seconds and pick.point.program.page == 4096 and pick.point.program.passes == 1
         and pick.point.program.touched == pick.point.program.pages and pick.point.program.use == 4096
     ]  # fmt: skip
-    assert f"with {pattern.program.bytes / pattern.seconds['managed'] / 1e9:.1f} GB/s" in said
+    assert f"at {pattern.program.bytes / pattern.seconds['managed'] / 1e9:.1f} GB/s" in said
     rates = [
         pick.point.program.bytes / pick.point.seconds["managed"] / 1e9 for pick in check.programs
         if "managed" in pick.point.seconds and pick.point.case["size"] == "super"
@@ -101,18 +101,18 @@ def test_the_page_has_what_is_wrong(check):
     assert f"which takes {lost.loss:.0%} longer than `copy`" in said
 
 
-# --- what an engineer would object to ---
+# --- objections that an engineer might have ---
 
 
 def median(cases, metric, **wanted):
-    """Of the one record whose workload, placement and axes these are."""
+    """Returns the median of the single record with this workload, placement and axes."""
     found = [
         case for case in cases
         if all(case.get(name, case["axes"].get(name)) == value for name, value in wanted.items())
-        and metric in content.metrics(case)
+        and metric in fields.metrics(case)
     ]  # fmt: skip
     assert len(found) == 1, (metric, wanted, len(found))
-    return content.metrics(found[0])[metric]["median"]
+    return fields.metrics(found[0])[metric]["median"]
 
 
 def ms(seconds):
@@ -147,7 +147,7 @@ def test_objections_of_the_programs(objections):
     assert f"{paged_kernel['registers']} a thread in mvt instead of {copied_kernel['registers']}" in objections
     assert paged_kernel["local_bytes"] == 0 and "none spilled" in objections
     locking = [
-        content.metrics(case)["host_alloc"]["median"] for case in cases
+        fields.metrics(case)["host_alloc"]["median"] for case in cases
         if case["placement"] == "paged" and case["workload"] in ("apps/mvt", "apps/atax", "apps/bicg")
     ]  # fmt: skip
     assert min(locking) > 0.25 and max(locking) < 0.55 and "takes 0.3 to 0.5 s for 1 GiB" in objections
@@ -195,7 +195,7 @@ def test_objections_of_the_second_gpu_patterns_and_graphs(objections):
     assert f"takes {ms(paged)} paged with half the frames, and copied {ms(copied)} and {ms(kernel)}" in objections
 
 
-# --- who brings a page, and graphs ---
+# --- transports, and graphs ---
 
 
 def test_two_links():
@@ -233,7 +233,7 @@ def test_graphs_by_number_of_queues():
     assert f"in CC by {by['apps/cc'][2] / by['apps/cc'][1] - 1:.0%}" in said
     taken = [case for case in found if case["axes"].get("queues")]
     assert len(taken) == 6 and len({case["devices"][0]["uuid"] for case in taken}) == 1
-    assert {content.metrics(case)["fetches"]["median"] for case in taken} == {4194304}  # 17.2 GB of 4 KiB
+    assert {fields.metrics(case)["fetches"]["median"] for case in taken} == {4194304}  # 17.2 GB in pages of 4 KiB
 
 
 def test_proxies():

@@ -1,4 +1,4 @@
-"""What the study adds to the command keeps the command's promises."""
+"""Commands that the study adds: they follow the same rules as those of `isthmus`."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""What is still to be measured of the papers: the commands measure all of it, and the program takes each."""
+"""Commands that remain to be run for the papers: they measure everything that is missing, and the program accepts
+them."""
 
 import itertools
 import os
@@ -34,7 +35,7 @@ def committed():
 
 
 def read(tmp_path, *parts):
-    """Papers whose figures are (workload and other fields, metric, what stands beside the records)."""
+    """Returns papers with one figure per part; a part is (workload and other fields, metric, further keys)."""
     path = tmp_path / "table.yaml"
     path.write_text(PAPERS + "".join(PART % (number, *part) for number, part in enumerate(parts, 1)))
     return exhibits.load(path)
@@ -45,7 +46,7 @@ def lines(text):
 
 
 def rows_of(commands, metrics):
-    """Rows as exhibits.measured() would have after the commands."""
+    """Yields the rows that exhibits.measured() would return after the commands have run."""
     for each in commands:
         for values in itertools.product(*each.fields.values()):
             wanted = [m for m in metrics if m.startswith("profiled_") == bool(each.how.profiler)]
@@ -73,7 +74,7 @@ def test_the_commands_measure_all_that_is_missing(committed, known):
 
 
 def dry_runs(text):
-    """All of the script's commands, those in comments, too."""
+    """Returns all commands of the script, including those in comments."""
     return [line.lstrip("# ") for line in text.splitlines() if line.lstrip("# ").startswith("isthmus-bench ")]
 
 
@@ -86,12 +87,12 @@ def test_the_program_takes_each_command(tmp_path, committed):
         line for rows in (committed, []) for line in dry_runs(remaining.script(papers, rows))
     )  # fmt: skip
     assert len(commands) > 60
-    # No case may ask for more of a GPU.
+    # A GPU with this memory must suffice for all cases.
     emulator = "devices=2,peer=1,memory=48GiB"
     environment = os.environ | {"ISTHMUS_EMULATOR": emulator, "ISTHMUS_RESULTS": str(tmp_path)}
     said = []
     for line in commands:
-        words = shlex.split(re.sub(r"--observe \w+", "", line))[1:]  # that needs NVIDIA's driver
+        words = shlex.split(re.sub(r"--observe \w+", "", line))[1:]  # observation needs NVIDIA's driver
         done = subprocess.run([bench, *words, "--dry-run"], capture_output=True, text=True, env=environment)
         unfit = "of device memory" in done.stdout
         copied = "--observe uvm" in line and re.search(r"^\S+ (pageable|pinned|streamed|pool)\b", done.stdout, re.M)

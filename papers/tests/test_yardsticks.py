@@ -1,4 +1,4 @@
-"""What other programs print is read or refused, and two figures agree where they should."""
+"""Yardsticks: outputs of other programs are read or refused, and figures agree if they should."""
 
 import gzip
 import json
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.records import content
+from isthmus.records import fields
 from isthmus_reframe import yardsticks
 from isthmus_reframe.yardsticks import Same, YardstickError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Each in the form that the program's source gives it; the figures are made up.
+# Outputs in the format that each program's source defines; the figures are invented.
 NVBANDWIDTH = """{
   "nvbandwidth" : {
     "CUDA Runtime Version" : 13000,
@@ -105,7 +105,7 @@ SAME = Same("theirs", "transfer/pinned-gpu0/ce", "rate")
     "ours, theirs, why",
     [
         (100.0, [100.0, 100.0], None),
-        (100.9, [99.5, 100.0], None),  # theirs moves by half a percent, ours is 0.9% above
+        (100.9, [99.5, 100.0], None),  # theirs varies by half a percent, ours is 0.9% above
         (101.2, [99.5, 100.0], "1.2% apart, 1% is allowed"),
         (98.0, [99.5, 100.0], "1.5% apart"),
         (100.0, [95.0, 105.0], "does not agree with itself"),
@@ -124,11 +124,12 @@ def kept(path):
 
 
 def test_kept_figures_of_both_agree():
-    """nvbandwidth's own 55.5 and 55.3 GB/s stand in papers/data/README.md, taken in turns with these records."""
+    """The 55.5 and 55.3 GB/s of nvbandwidth itself are in papers/data/README.md; they were measured alternately with
+    these records."""
     theirs = {"transfer/pinned-gpu0/ce": 55.5e9, "transfer/gpu0-pinned/ce": 55.3e9}
     found = [case for case in kept("h200-x2/beside-nvbandwidth.jsonl.gz") if case["workload"] in theirs]
     assert len(found) == 6
     for case in found:
-        ours = content.metrics(case)["rate"]["median"]
+        ours = fields.metrics(case)["rate"]["median"]
         assert yardsticks.disagreement(SAME, "nvbandwidth", ours, [theirs[case["workload"]]] * 2) is None
         assert yardsticks.disagreement(SAME, "nvbandwidth", ours * 1.03, [theirs[case["workload"]]] * 2)

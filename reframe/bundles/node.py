@@ -1,4 +1,4 @@
-"""One job for each node, several checks in it: what a site runs every night, without a job for each check.
+"""Bundles for a site's nightly run: one job per node, with several checks in each job.
 
 reframe -C site-configs/<site>/reframe.py -c reframe/bundles -r -S checks='smoke' --distribute=idle
 """
@@ -15,7 +15,7 @@ from isthmus_reframe.bundle import Bundle
 
 @rfm.simple_test
 class NodeBundle(Bundle):
-    """All chosen checks of one process."""
+    """Bundle of the chosen checks that run as a single process."""
 
     descr = "the chosen checks of one process, one after another in one job"
     tags = {"bundle"}
@@ -23,7 +23,7 @@ class NodeBundle(Bundle):
 
 @rfm.simple_test
 class RanksBundle(Bundle):
-    """All chosen checks of several ranks."""
+    """Bundle of the chosen checks that run as several ranks."""
 
     descr = "the chosen checks of several ranks, one after another in one job"
     tags = {"bundle", "mpi"}

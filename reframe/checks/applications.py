@@ -1,4 +1,4 @@
-"""Whole programs: every one × transfer mode × size, one check each; and those whose kernels fetch pages themselves."""
+"""Checks of the programs: one per program × transfer mode × size, and one per program × size in placement `paged`."""
 
 import pathlib
 import sys
@@ -14,14 +14,14 @@ from isthmus_reframe.families.mode_check import MODES, TIME_LIMITS, ModeCheck
 
 WORKLOADS = catalogue.family("apps/")
 
-SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # of a program with stagings, and of one without
-# Metrics of the pages of a program in placement paged.
+SMOKE = {True: {"pm_async", "uvm"}, False: {"pm", "uvm"}}  # modes of smoke tests; key: whether the program has staging
+# Metrics that a program reports about its pages in placement `paged`.
 PAGED = {"fetches", "fetched", "evictions", "written_back", "waits", "table_bytes", "paging_setup"}
 
 
 @rfm.simple_test
 class Application(ModeCheck):
-    """One program in one transfer mode at one size."""
+    """Check of one program in one transfer mode at one size."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("apps/"))
     mode = builtins.parameter(list(MODES))
@@ -37,7 +37,8 @@ class Application(ModeCheck):
 
 @rfm.simple_test
 class PagedApplication(CatalogueCheck):
-    """One program in placement paged at one size: small and large pages, room for all of them and for a quarter."""
+    """Check of one program in placement `paged` at one size, with small and large pages, and with frames for all pages
+    and for a quarter of them."""
 
     workload = builtins.parameter(
         [name for name, workload in WORKLOADS.items() if "paged" in workload["placements"]],
@@ -68,6 +69,7 @@ class PagedApplication(CatalogueCheck):
         return f"{self.workload}-paged-{self.size}"
 
     def required_metrics(self, point):
-        """Pages come while the kernel runs, and there may be nothing else to copy."""
+        """Returns the paging metrics and the usual metrics except those of copies, because pages move while the kernel
+        runs."""
         always = {"kernel", "kernel_rate", "kernel_flop_rate", "overlapped", "wall"}
         return PAGED | always & set(WORKLOADS[self.workload]["metrics"])

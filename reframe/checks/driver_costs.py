@@ -1,4 +1,4 @@
-"""What the driver takes for itself: launches, graphs, waits, contexts."""
+"""Checks of the driver's own costs: launches, graphs, waits, contexts."""
 
 import pathlib
 import sys
@@ -16,7 +16,7 @@ WORKLOADS = catalogue.family("driver/")
 
 @rfm.simple_test
 class DriverCosts(CatalogueCheck):
-    """One kind of call: at one point (tiny), or over the default sweeps of its axes (small)."""
+    """Check of one kind of call, at one point (tiny) or over the default sweeps of its axes (small)."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("driver/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))

@@ -1,4 +1,5 @@
-"""The driver's own page faults, by pattern: with its prefetcher as it is and off, watched by its event queue."""
+"""Checks of the driver's page faults, one per access pattern, with the driver's prefetcher at its default and off. The
+driver's event queue counts the faults."""
 
 import pathlib
 import sys
@@ -15,30 +16,31 @@ from isthmus_reframe import catalogue
 from isthmus_reframe.check import IsthmusCheck
 from isthmus_reframe.stated import stated_backend, stated_capabilities, stated_gpus
 
-# Some are programs, which a build without these has not; nor has it their checks.
+# Some workloads are programs. A tree without programs does not have these workloads, nor checks of them.
 PROGRAMS = pathlib.Path(__file__).with_name("applications.py").exists()
 OF_PROGRAMS = {"faults/" + name.removeprefix("apps/") for name in catalogue.family("apps/")}
 WORKLOADS = {
     name: workload for name, workload in catalogue.family("faults/").items() if PROGRAMS or name not in OF_PROGRAMS
 }
-# What the queue reports of each sample, whatever happens in it.
+# Metrics that the event queue reports for every sample.
 COUNTS = {"uvm_faults", "uvm_pages", "uvm_batches", "uvm_replays", "uvm_fault_bytes", "uvm_prefetch_bytes"}
-# Those of which each page is touched, once.
+# Workloads that touch each page exactly once.
 WHOLE = ("faults/regular", "faults/random")
 TWO_GPUS = ("faults/peers",)
 PAGE = 4096
-# Those whose managed memory may be more than the GPU's.
+# Workloads whose managed memory may exceed the GPU's.
 OVERSUBSCRIBED = ("faults/random", "faults/regular", "faults/strided")
 
 
 @rfm.simple_test
 class Faults(IsthmusCheck):
-    """One workload of the driver's faults at one size."""
+    """Check of one page-fault workload at one size."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("faults/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))
     prefetch = builtins.parameter(["default", "off"])
-    #: no: the times may be held to references, and nobody sees what the driver did.
+    #: True if the driver's event queue is read. With -S observe=no, times can still be compared with references, but
+    #: the driver's work is not observed.
     observe = builtins.variable(typ.Bool, value=True)
     mode = None
     published = ("time", "page_time", "kernel", "uvm_faults", "uvm_batches")
@@ -55,12 +57,15 @@ class Faults(IsthmusCheck):
         if self.size == "tiny":
             self.tags.add("smoke")
         if self.size not in workload["sizes"] or (self.prefetch == "off" and self.size not in ("tiny", "small")):
-            self.valid_systems = []  # off is for 2 GiB and less
+            self.valid_systems = []  # `off` works for at most 2 GiB
         else:
             self.valid_systems = [p.fullname for p in runtime.runtime().system.partitions if self._teaches(p)]
 
     def _teaches(self, partition):
-        """The queue is NVIDIA's driver's, and the emulator's speaks like it; more than one small size is for a GPU."""
+        """Returns whether the partition can run the case with a meaningful result.
+
+        The event queue exists in NVIDIA's driver and in the emulator, which imitates it. Sizes above tiny need a GPU.
+        """
         backend = stated_backend(partition)
         if self.workload in TWO_GPUS and stated_gpus(partition) < 2:
             return False
@@ -68,12 +73,14 @@ class Faults(IsthmusCheck):
 
     @property
     def managed(self):
-        """The placement of a program's arrays; the others have their own memory."""
+        """Placement of a program's buffers; None for workloads that are not programs, because they allocate their
+        memory themselves."""
         return "managed_demand" if WORKLOADS[self.workload]["placements"] else None
 
     @property
     def staging(self):
-        """A fault is waited for: what a program copies beside its kernels is no part of it."""
+        """Staging of a program: "none", because copies that a program makes while its kernels run are not page faults.
+        None for workloads that are not programs."""
         return "none" if WORKLOADS[self.workload]["stagings"] else None
 
     def request(self):
@@ -86,7 +93,8 @@ class Faults(IsthmusCheck):
         return [] if self.prefetch == "default" else ["--set", f"driver_prefetch={self.prefetch}", *self._memory()]
 
     def _memory(self):
-        """Of what is copied the driver prefetches nothing."""
+        """Returns the option that selects managed memory, if the workload has one, because the driver prefetches only
+        managed memory."""
         return ["--set", "memory=managed"] if "memory" in WORKLOADS[self.workload]["axes"] else []
 
     def observed(self):
@@ -139,7 +147,8 @@ class Faults(IsthmusCheck):
 
 @rfm.simple_test
 class OversubscribedFaults(IsthmusCheck):
-    """More managed memory than the GPU has. It can hang the GPU: only where a site states that nobody else is there."""
+    """Check of page faults with more managed memory than the GPU has. This can hang the GPU, so the check runs only
+    where a site states exclusive use."""
 
     workload = builtins.parameter(OVERSUBSCRIBED, fmt=lambda name: name.removeprefix("faults/"))
     ratio = builtins.parameter([1.1, 1.25])
@@ -167,7 +176,7 @@ class OversubscribedFaults(IsthmusCheck):
         return {"mode": None, "size": None, "placement": None, "staging": None}
 
     def axes_of(self, point):
-        """How many bytes follows from what is free."""
+        """Returns the axes without `bytes`, which depends on the free memory."""
         return {axis: value for axis, value in super().axes_of(point).items() if axis != "bytes"}
 
     def required_metrics(self, point):
@@ -185,7 +194,7 @@ class OversubscribedFaults(IsthmusCheck):
             return
         if "oversubscribe" not in case.get("notes", {}):
             raise SanityError("the record does not say that it was oversubscribed")
-        # A metric that is missing has a sentence of its own.
+        # Another gate reports a missing metric.
         evicted = [m["samples"] for m in case["metrics"] if m["name"] == "uvm_eviction_bytes"]
         if not all(map(all, evicted)):
             raise SanityError(f"the memory is {self.ratio} times what was free, and a sample evicted nothing")

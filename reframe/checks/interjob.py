@@ -1,4 +1,5 @@
-"""Batches of GPU jobs: what overlapping them gains over running them one after the other, in each kind of memory."""
+"""Checks of batches of GPU jobs: the speed-up of overlapping jobs over running them one after the other, per kind of
+memory."""
 
 import pathlib
 import sys
@@ -17,11 +18,13 @@ MODES = ("overlap_alloc", "overlap_all", "recycled")
 
 @rfm.simple_test
 class InterJob(CatalogueCheck):
-    """Batches of one kind of job at one size, every mode beside serial in each sample, every job's result looked at."""
+    """Check of batches of one kind of job at one size. Each sample runs the batch in every mode and serially; every
+    job's result is verified."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("interjob/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))
-    #: 1: overlap whatever it costs; 0: where the library expects a gain, so that no speed-up is below 1.
+    #: 1 to overlap jobs in any case; 0 to overlap them only if the library expects a gain, so that speed-ups are at
+    #: least 1.
     force = builtins.variable(int, value=0)
     jobs = builtins.variable(int, value=16)
     published = tuple(f"{mode}_speedup" for mode in MODES)

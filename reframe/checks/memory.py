@@ -1,6 +1,6 @@
-"""The memory system: one check per family, a performance variable per workload.
+"""Checks of the memory system: one check per family, with one performance variable per workload.
 
-What the CPU does by itself is a true measurement on any machine, and so in a session without a GPU, too.
+Workloads that need only the CPU are real measurements on every machine, including those without a GPU.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ from isthmus_reframe.stated import stated_backend
 
 @rfm.simple_test
 class Memory(ListedCheck):
-    """One family at one size, or over its default sweeps or all sizes."""
+    """Check of one family at one size, over its default sweeps, or over all sizes."""
 
     family = builtins.parameter(list(FAMILIES))
     size = builtins.parameter(list(SIZES))
@@ -31,7 +31,8 @@ class Memory(ListedCheck):
         self.published, self.largest = family.published, family.largest
 
     def patterns(self):
-        """All of a family; without a GPU at more than one small size only what is no emulation."""
+        """Returns globs for the whole family. Without a GPU, sizes above tiny include only workloads that run without
+        emulation."""
         if self.size == "tiny" or stated_backend(self.current_partition) or self.is_dry_run():
             return ("*",)
         listed = self.listing.workloads.items()
@@ -47,6 +48,7 @@ class Memory(ListedCheck):
         return f"{self.family}-{self.size}"
 
     def denied(self, point, case, stated):
-        """A case needs all of these, so it denies the statement only where all are stated."""
+        """Returns the capabilities that the case needs if the site states all of them: a skip then contradicts these
+        statements. Otherwise returns none, because the reason for the skip may be a capability that is not stated."""
         needed = needs(point.workload, case["axes"], self.is_cpu_only(case))
         return needed if needed <= stated else set()

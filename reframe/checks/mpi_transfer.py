@@ -1,6 +1,6 @@
-"""Several ranks, one for each GPU: messages between them, and what they leave each other of the host's side.
+"""Checks with several ranks, one per GPU: messages between ranks, and the host bandwidth of ranks that compete for it.
 
-For environments with the feature `mpi`; docs/mpi.md says what a site states.
+They run in environments with the feature `mpi`; docs/mpi.md describes what a site has to state.
 """
 
 import pathlib
@@ -17,21 +17,23 @@ from isthmus_reframe.families.catalogue_check import CatalogueCheck
 
 WORKLOADS = catalogue.family("mpi/")
 
-# Messages whose buffers a GPU reaches: an MPI that does not take them skips these.
+# Prefixes of workloads whose message buffers a GPU can access. They are skipped if the MPI does not accept such
+# buffers.
 GPU_MEMORY = ("mpi/gpu-", "mpi/managed-")
 
 
-# How a program without MPI refuses several ranks.
-NO_MPI = "ranks were started of a build without MPI"
+# Part of the message that a program without MPI prints if it is started with several ranks.
+NO_MPI = "ranks of a build without MPI were started"
 
 
 @rfm.simple_test
 class MpiTransfer(CatalogueCheck):
-    """One workload of several ranks at one size."""
+    """Check of one workload with several ranks at one size."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("mpi/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))
-    #: Ranks on a node, each with a GPU of its own; -S ranks=4 for a node of four. More nodes: -S nodes=2.
+    #: Number of ranks per node, each with its own GPU. Use -S ranks=4 for nodes with four GPUs, and -S nodes=2 for two
+    #: nodes.
     ranks = builtins.variable(int, value=2)
     nodes = builtins.variable(int, value=1)
     valid_prog_environs = ["+mpi"]
@@ -43,15 +45,16 @@ class MpiTransfer(CatalogueCheck):
 
     @builtins.run_before("run")
     def bind_ranks(self):
-        """A core for each rank; the record says where they ran, and two on one are red."""
+        """Binds each rank to a core. The record contains where ranks ran; the check fails if two ran on one core."""
         launcher = self.job.launcher
         option = jobs.BIND_TO_CORES.get(launcher.registered_name)
         if option and option not in launcher.options:
             launcher.options.append(option)
 
     def excuse(self):
-        """A program that the session was given may be built without MPI; one that it builds here is not."""
-        said = pathlib.Path(self.job.workdir, self.job.stderr)  # of a bundle, too
+        """Returns a reason if the program was built without MPI, otherwise None. Only a program that was built
+        beforehand may lack MPI; a program that the session builds has it."""
+        said = pathlib.Path(self.job.workdir, self.job.stderr)  # correct in a bundle as well
         if self.bench and said.is_file() and NO_MPI in inputs.read_ends(said).text:
             return f"{self.bench} is built without MPI; build it with scripts/build --mpi"
         return None

@@ -1,6 +1,7 @@
-"""Memory of the host, paged by the GPU: pages in random order, sweeps beside a plain pointer, patterns beside rivals.
+"""Checks of host memory that the GPU pages: random pages, sweeps compared with a plain pointer, and patterns compared
+with rival methods.
 
-Programs in the placement `paged` are in applications.py: a build without programs has no such checks.
+Checks of programs in the placement `paged` are in applications.py, because a build without programs cannot run them.
 """
 
 import pathlib
@@ -19,7 +20,8 @@ WORKLOADS = catalogue.family("paging/")
 
 @rfm.simple_test
 class Paging(CatalogueCheck):
-    """Small and large pages; in random order with room for a quarter and for all of them, read and written."""
+    """Check of one paging workload at one size, with small and large pages. Pages in random order are read and written,
+    with frames for all of them and for a quarter of them."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("paging/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))
@@ -36,10 +38,12 @@ class Paging(CatalogueCheck):
         return {"page": pages(self.size), **random}
 
     def required_metrics(self, point):
-        """The counts, too: what was evicted and written back is half of the answer. A pattern's rivals have none."""
+        """Returns the usual metrics and the counts, because evictions and write-backs are half of the result. Rival
+        methods have no counts."""
         counts = set() if point.workload == "paging/pattern" else set(WORKLOADS[point.workload]["observed"])
         return super().required_metrics(point) | counts
 
     def denied(self, point, case, stated):
-        """The pages lie in memory that the host maps for the GPU."""
+        """Returns the stated capabilities that a skip contradicts: "mapped", because pages are in host memory that is
+        mapped for the GPU."""
         return stated & {"mapped"}

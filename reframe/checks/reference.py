@@ -1,4 +1,5 @@
-"""The references: vendor libraries, and copies within the device, beside which the figures of a session stand."""
+"""Checks of the references: vendor libraries, and copies within the device. A session's other figures are compared to
+them."""
 
 import pathlib
 import sys
@@ -16,7 +17,7 @@ WORKLOADS = catalogue.family("reference/")
 
 @rfm.simple_test
 class Reference(CatalogueCheck):
-    """One reference at one size; on a GPU only."""
+    """Check of one reference at one size. It runs only on a GPU."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("reference/"))
     size = builtins.parameter(catalogue.sizes(WORKLOADS))

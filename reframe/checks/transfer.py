@@ -1,4 +1,4 @@
-"""transfer/*: one check per class of pairs, a performance variable per pair."""
+"""Checks of transfer/*: one check per class of pairs, with one performance variable per pair."""
 
 import pathlib
 import sys
@@ -16,7 +16,7 @@ from isthmus_reframe.stated import stated_backend, stated_gpus
 
 @rfm.simple_test
 class Transfer(ListedCheck):
-    """One class of pairs at one size, or over its default sweeps or all sizes."""
+    """Check of one class of pairs at one size, over its default sweeps, or over all sizes."""
 
     pairs = builtins.parameter(list(PAIRS))
     size = builtins.parameter(list(SIZES))
@@ -32,7 +32,7 @@ class Transfer(ListedCheck):
 
     def _teaches(self, partition) -> bool:
         pairs = PAIRS[self.pairs]
-        measures = pairs.gpus == 0 or self.size == "tiny" or stated_backend(partition)  # more than the emulator's
+        measures = pairs.gpus == 0 or self.size == "tiny" or stated_backend(partition)  # not the emulator
         return bool(measures) and (pairs.gpus < 2 or stated_gpus(partition) >= pairs.gpus)
 
     def uses_gpus(self):
@@ -45,6 +45,7 @@ class Transfer(ListedCheck):
         return f"{FAMILY}{self.pairs}-{self.size}"
 
     def denied(self, point, case, stated):
-        """A transfer needs all of these, so it denies the statement only where all are stated."""
+        """Returns the capabilities that the transfer needs if the site states all of them: a skip then contradicts
+        these statements. Otherwise returns none."""
         needed = needs(point.workload) | PAIRS[self.pairs].needs
         return needed if needed <= stated else set()

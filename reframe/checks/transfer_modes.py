@@ -1,4 +1,4 @@
-"""The six transfer modes: every microbenchmark × mode × size, one check each."""
+"""Checks of the six transfer modes: one per microbenchmark × mode × size."""
 
 import pathlib
 import sys
@@ -16,7 +16,7 @@ WORKLOADS = catalogue.family("microbench/")
 
 @rfm.simple_test
 class TransferModes(ModeCheck):
-    """One microbenchmark in one transfer mode at one size."""
+    """Check of one microbenchmark in one transfer mode at one size."""
 
     workload = builtins.parameter(list(WORKLOADS), fmt=lambda name: name.removeprefix("microbench/"))
     mode = builtins.parameter(list(MODES))

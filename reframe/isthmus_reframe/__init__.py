@@ -1,4 +1,4 @@
-"""Isthmus's checks for ReFrame: jobs, builds and runs of isthmus-bench, what judges them, and the gates of a session.
+"""Isthmus's checks for ReFrame: jobs, builds and runs of isthmus-bench, their judges, and the gates of a session.
 
 A check file of a site begins with `from isthmus_reframe.check import IsthmusCheck`.
 """
@@ -7,8 +7,8 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# This tree's, whatever else is installed. The path is left as it was: while ReFrame loads a file it has an entry of its
-# own at the end of it, and takes away what stands at that place afterwards.
+# Imports this tree's package even if another version is installed. The path must be restored, because ReFrame has an
+# entry at the end of the path while it loads a file, and afterwards removes whatever is at that position.
 sys.path.insert(0, str(ROOT / "analysis"))
 import isthmus  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""The build of isthmus-bench that a session's checks run."""
+"""Build of the isthmus-bench that a session's checks run."""
 
 import os
 import pathlib
@@ -17,12 +17,14 @@ from isthmus_reframe.store import absolute
 
 
 class IsthmusBuild(rfm.CompileOnlyRegressionTest):
-    """isthmus-bench, built once for its sources and environment (scripts/build-once); or what $ISTHMUS_BENCH names."""
+    """Build of isthmus-bench, which is done once per sources and environment (scripts/build-once). If $ISTHMUS_BENCH
+    names a program, that is used instead."""
 
     descr = "build isthmus-bench"
-    #: Path of a built isthmus-bench; empty: build one.
+    #: Path of an isthmus-bench that is already built; if empty, one is built.
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
-    #: cmake, or spack: in a copy of the site's Spack environment (docs/spack.md). Empty: spack where it has one.
+    #: Builder: cmake, or spack in a copy of the site's Spack environment (docs/spack.md). If empty, spack is used if
+    #: the site has such an environment, otherwise cmake.
     build_with = builtins.variable(str, value="")
     sourcesdir = None
     build_system = "CustomBuild"
@@ -37,7 +39,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
         return os.path.join(self._note()[1], "bin/isthmus-bench")
 
     def _note(self) -> tuple[str, str]:
-        """Reads the note of scripts/build-once: built or reused, and the program's folder."""
+        """Returns what scripts/build-once noted: whether it built or reused the program, and the program's folder."""
         try:
             words = inputs.read_note(pathlib.Path(self.stagedir) / BUILT).split(maxsplit=1)
             return words[0], words[1].strip()
@@ -46,7 +48,7 @@ class IsthmusBuild(rfm.CompileOnlyRegressionTest):
 
     @property
     def builder(self) -> str:
-        """cmake or spack."""
+        """Returns the builder that is used: "cmake" or "spack"."""
         has_environment = spack_build.has_environment(self.current_environ, self.current_system.name)
         return self.build_with or ("spack" if has_environment else "cmake")
 

@@ -1,7 +1,7 @@
-"""Several checks as one job: each is prepared and judged by itself, as if ReFrame had started it alone.
+"""Bundles of several checks in one job: each check is prepared and judged as if ReFrame had started it alone.
 
-A scheduler job for each check on each node floods a queue, and ReFrame takes about 90 ms for each check that it runs.
-docs/slurm.md says how to choose between checks and bundles.
+A scheduler job for each check on each node would flood a queue, and ReFrame needs about 90 ms for each check that it
+runs. docs/slurm.md describes how to choose between checks and bundles.
 """
 
 import functools
@@ -28,13 +28,14 @@ from isthmus_reframe.job_files import EXIT_CODE
 
 SCRIPT = "cases.sh"
 TIMED_OUT = "124"  # exit code of timeout(1)
-#: Seconds for each case beyond the first, as listed checks have them; -S time_limit=2h sets a job's by hand.
+#: Seconds that each case beyond the first adds to a job's time limit, as in listed checks. -S time_limit=2h sets the
+#: limit explicitly.
 SECONDS_A_CASE = 20
 
 
 @functools.cache
 def check_classes() -> tuple[type[IsthmusCheck], ...]:
-    """The checks of reframe/checks, which ReFrame itself does not see here."""
+    """Returns the check classes in reframe/checks, which ReFrame itself does not load when it runs bundles."""
     classes = []
     for path in sorted((ROOT / "reframe/checks").glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"isthmus_checks_{path.stem}", path)
@@ -49,7 +50,7 @@ def _is_check(value) -> bool:
 
 
 class Known(typing.NamedTuple):
-    """A check that there is, to be made for each bundle anew."""
+    """Available check, given by a function that creates a new instance of it for each bundle."""
 
     make: typing.Callable[[], IsthmusCheck]
     tags: frozenset[str]
@@ -58,7 +59,7 @@ class Known(typing.NamedTuple):
 
 @functools.cache
 def known_checks(fullname: str, environ: str) -> tuple[Known, ...]:
-    """All that this partition and environment can run."""
+    """Returns all checks that this partition and environment can run."""
     known = []
     for cls in check_classes():
         for variant in range(cls.num_variants):
@@ -70,22 +71,22 @@ def known_checks(fullname: str, environ: str) -> tuple[Known, ...]:
     return tuple(known)
 
 
-# What is set for all checks by -S NAME=VALUE holds for a bundle's members, too.
+# Variables that -S NAME=VALUE sets for all checks, including a bundle's members.
 SHARED = [name for name in IsthmusCheck.var_space if name not in rfm.RunOnlyRegressionTest.var_space]
 
 
 class Bundle(IsthmusCheck):
-    """The checks that have all tags of one of the entries of `checks`, in one job."""
+    """Job that runs every check that has all tags of at least one entry of `checks`."""
 
     #: One or more selections of tags, separated by commas: -S checks='smoke,transfer default'.
     checks = builtins.variable(typ.List[str], value=["smoke"])
-    #: No check may take longer, whatever its own time limit is: the others must have their turn.
+    #: Upper limit in seconds for each check, regardless of its own time limit, so that the remaining checks can run.
     check_seconds = builtins.variable(int, type(None), value=None)
     listing = builtins.fixture(Listing, scope="environment")
     mode, size, workload = None, "", "bundle"
     all_gpus = True
-    #: Whether the members are those of several ranks, each of which the launcher starts, or those of one process,
-    #: all of which it starts as one step.
+    #: True if the members are checks of several ranks, each of which the launcher starts separately. Otherwise they are
+    #: checks of one process, and the launcher starts all of them as one step.
     several_ranks = False
 
     @builtins.run_after("setup")
@@ -96,7 +97,7 @@ class Bundle(IsthmusCheck):
             tags = set(selection.split())
             found = {number for number, check in enumerate(known) if tags and tags <= check.tags}
             if not found:
-                raise ReframeError(f"no check has the tags {selection!r} on this system; see what there is with -L")
+                raise ReframeError(f"no check has the tags {selection!r} on this system; list what there is with -L")
             chosen |= found
         checks = [known[number] for number in sorted(chosen)]
         self.members = [check.make() for check in checks if check.several_ranks == self.several_ranks]
@@ -111,7 +112,7 @@ class Bundle(IsthmusCheck):
 
     @builtins.run_before("run")
     def command(self):
-        """Takes the place of one program's options: a script that goes through the members."""
+        """Writes a script that runs the members in turn, and has the job run it instead of a single program."""
         lines = ["#!/usr/bin/env bash", "# One case after another, each in a folder of its own."]
         for member in self.members:
             lines += ["", *self._prepare(member)]
@@ -136,7 +137,7 @@ class Bundle(IsthmusCheck):
         return f"ran longer than its {self._seconds(member)} s; " if code == TIMED_OUT else ""
 
     def _prepare(self, member) -> list[str]:
-        """Runs what the member does before its job, in a folder of this job, and returns its lines of the script."""
+        """Runs a member's pre-run hooks for a folder of this job, and returns the member's lines of the script."""
         folder = self._folder(member)
         folder.mkdir(exist_ok=True)
         member._current_partition, member._current_environ = self.current_partition, self.current_environ
@@ -208,12 +209,13 @@ class Bundle(IsthmusCheck):
 
 
 def _worst(kinds: set[type[SanityError]]) -> type[SanityError]:
-    """Kind of error of a bundle whose checks failed in these ways."""
+    """Returns the kind of error that a bundle raises if its checks failed with errors of these kinds."""
     if retries.WrongResult in kinds:
         return retries.WrongResult
     return retries.Interrupted if kinds == {retries.Interrupted} else SanityError
 
 
 def _some(names: list[str]) -> str:
-    """What one reason, as a node that went down, did to."""
+    """Returns a text that names checks that failed for a common reason, such as a node that went down: up to two names
+    and the number of other checks."""
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

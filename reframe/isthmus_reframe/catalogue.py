@@ -1,10 +1,10 @@
-"""The part of `isthmus-bench list --json` that checks are made from, kept in reframe/checks/catalogue.json.
+"""The part of `isthmus-bench list --json` that checks are created from, stored in reframe/checks/catalogue.json.
 
 `reframe -l` must work before anything is built, so the list is generated once and committed:
 
-    scripts/make-catalogue build/host/bin/isthmus-bench
+  scripts/make-catalogue build/host/bin/isthmus-bench
 
-A test compares it with what the binary lists.
+A test compares the file with the binary's list.
 """
 
 import functools
@@ -16,13 +16,15 @@ PATH = pathlib.Path(__file__).resolve().parents[1] / "checks" / "catalogue.json"
 
 
 def varied(workload: dict, size: str) -> dict:
-    """Axes of which a run at this size measures the whole default sweep, since the size settles none."""
+    """Returns the axes that the size does not set, each with its default sweep, which a run at this size measures in
+    full."""
     settled = workload["sizes"][size]
     return {a["name"]: a["default_sweep"] for a in workload["axes"] if a["default_sweep"] and a["name"] not in settled}
 
 
 def own_readings(workload: dict, sizes: list[str]) -> dict:
-    """Of a workload that measures by itself: metrics of some records only, and the records of each size."""
+    """Returns the metrics that only some records of a workload have, and the axes that it varies at each size. Returns
+    an empty dict for a workload with placements, because it does not take its own measurements."""
     if workload["placements"]:
         return {}
     return {
@@ -32,9 +34,9 @@ def own_readings(workload: dict, sizes: list[str]) -> dict:
 
 
 def essence(listing: dict) -> dict:
-    """What a check needs of the binary's list; a pure function of it, in a fixed order.
+    """Returns the parts of the binary's list that checks need, in a fixed order. The result depends only on the list.
 
-    What a family made depends on the machine that was asked, so it has no place in a file that is the same everywhere.
+    Workloads that a family lists depending on the machine are omitted, because the file must be the same everywhere.
     """
     sizes = listing["sizes"]
     workloads = [
@@ -71,17 +73,18 @@ def load() -> dict:
 
 
 def find(workload: str) -> dict:
-    """The catalogue's entry; an empty one for a workload that a machine makes for itself."""
+    """Returns the catalogue's entry for a workload, or an empty entry if only the machine's own list has the
+    workload."""
     return next((w for w in load()["workloads"] if w["name"] == workload), {})
 
 
 def family(prefix: str) -> dict[str, dict]:
-    """The workloads whose names begin so, by name, in alphabetical order."""
+    """Returns the workloads whose names begin with the prefix, keyed by name, in alphabetical order."""
     return {w["name"]: w for w in load()["workloads"] if w["name"].startswith(prefix)}
 
 
 def sizes(workloads: dict[str, dict]) -> list[str]:
-    """Sizes that any of these has, the smallest first."""
+    """Returns the sizes that at least one of these workloads has, smallest first."""
     return [size for size in load()["sizes"] if any(size in w["sizes"] for w in workloads.values())]
 
 

@@ -1,7 +1,7 @@
 """The base class of every check of isthmus-bench.
 
-ReFrame lets several failures through without a word; docs/decisions/0004-reframe-gates.md lists them and what closes
-each. A check reads the record that isthmus-bench wrote and nothing else.
+ReFrame lets several failures pass silently; docs/decisions/0004-reframe-gates.md lists them with the gate for each. A
+check reads only the record that isthmus-bench wrote.
 """
 
 import pathlib
@@ -36,35 +36,35 @@ from isthmus_reframe.stated import site_setting, stated_capabilities, stated_gpu
 
 
 class IsthmusCheck(Request, RunJudge, CaseJudge, SkipJudge, FigureJudge, RecordKeeper, IsthmusProgram, Fingerprinted):
-    """Runs cases of isthmus-bench and holds their records to everything that can be known about them.
+    """Check that runs cases of isthmus-bench and compares their records with everything that is known about them.
 
-    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). Where it sets `varied`, there is a
-    case for every combination of those values; a run of several workloads says so in points() and request(). What
-    ReFrame calls sanity is everything here: there an exception fails the check, while in a performance function it is a
-    warning.
+    A subclass sets `workload`, `size` and `mode`, and may add to required_metrics(). If it sets `varied`, there is a
+    case for every combination of those values. A check of several workloads overrides points() and request(). Records
+    are judged in ReFrame's sanity function, because an exception there fails the check, whereas in a performance
+    function it is only a warning.
     """
 
-    #: nsys, ncu, rocprofv3, cupti or perf around each rank (docs/profiling.md); empty: none.
+    #: Profiler that runs each rank: nsys, ncu, rocprofv3, cupti or perf (docs/profiling.md); empty for none.
     profiler = builtins.variable(str, value="")
     samples = builtins.variable(int, type(None), value=None)
     processes = builtins.variable(int, value=1)
     bench_options = builtins.variable(typ.List[str], value=[])
-    #: Whether a session may be green in which every check was skipped.
+    #: True if a session in which every check was skipped may pass.
     may_skip_all = builtins.variable(typ.Bool, value=False)
 
     workload: str
     mode: str | None
     size: str
     cpu_only = False
-    #: Whether at least one case was measured.
+    #: True if at least one case was measured.
     has_measured = False
-    #: Workloads that leave nothing behind which could be wrong; every other one has to be verified.
+    #: Workloads without a result that could be verified. All other workloads must be verified.
     unverified: typing.ClassVar[frozenset[str]] = frozenset()
-    #: Axes and the values that one run measures, as the catalogue has them; their names and values follow the metric's
-    #: in a performance variable: submit/argument_bytes=256.
+    #: Axes and their values that one run measures, as in the catalogue. The name of a performance variable contains
+    #: them after the metric's name, as in submit/argument_bytes=256.
     varied: typing.ClassVar[dict[str, list]] = {}
 
-    #: Shown by ReFrame, everything else stays in the record; empty: all metrics.
+    #: Metrics that ReFrame shows, or empty if it shows all metrics. Other metrics are only in the record.
     published = (
         "in", "kernel", "out", "overlapped", "paper_total", "wall",
         "in_rate", "out_rate", "kernel_rate", "kernel_flop_rate",
@@ -72,13 +72,14 @@ class IsthmusCheck(Request, RunJudge, CaseJudge, SkipJudge, FigureJudge, RecordK
 
     @builtins.run_after("init")
     def note_maintainers(self):
-        """Those who look after the site: ReFrame names them where a check is red, and chooses by --maintainer."""
+        """Sets the site's maintainers, whom ReFrame names if a check fails, and by whom --maintainer selects checks."""
         stated = [name for p in runtime.runtime().system.partitions for name in site_setting(p, "maintainers", [])]
         self.maintainers = [*self.maintainers, *dict.fromkeys(stated)]
 
     @builtins.run_after("init", always_last=True)
     def note_gpus(self):
-        """For --gpu-only, --cpu-only and -E, before a partition is chosen: as many as any has."""
+        """Sets the number of GPUs that --gpu-only, --cpu-only and -E use. These options act before a partition is
+        chosen, so it is the largest number that any partition has."""
         gpus = max(map(stated_gpus, runtime.runtime().system.partitions), default=0)
         if gpus and self.uses_gpus():
             self.num_gpus_per_node = gpus if self.all_gpus else self.num_tasks_per_node or 1
@@ -96,7 +97,7 @@ class IsthmusCheck(Request, RunJudge, CaseJudge, SkipJudge, FigureJudge, RecordK
         if self.profiler:
             profilers.wrap(self, RECORD)
 
-    # Judging what came back, in order of what explains the most.
+    # Judging the results, beginning with the gates whose messages explain the most.
 
     @builtins.sanity_function
     def judge(self):
@@ -109,8 +110,8 @@ class IsthmusCheck(Request, RunJudge, CaseJudge, SkipJudge, FigureJudge, RecordK
         return True
 
     def _judge_profile(self):
-        """Judges the run without the profiler, and adds to the other what the profiler saw. A check whose profiler may
-        not run is skipped."""
+        """Judges the run without the profiler, and adds the profiler's results to the profiled run's record. Skips the
+        check if its profiler is not permitted."""
         stage = pathlib.Path(self.stagedir)
         try:
             with naming(f"without {self.profiler}"):
@@ -119,12 +120,12 @@ class IsthmusCheck(Request, RunJudge, CaseJudge, SkipJudge, FigureJudge, RecordK
             self._judge_refusal(stage, plain)
             profilers.amend(self.profiler, stage, RECORD, plain)
         except SanityError:
-            if (path := stage / RECORD).exists():  # whatever became of the profile
+            if (path := stage / RECORD).exists():  # even if the profile cannot be used
                 profilers.keep(stage, self._keep_record(path))
             raise
 
     def _judge_refusal(self, stage, plain):
-        """Skips the check where its profiler may not run, unless the site states it."""
+        """Skips the check if its profiler is not permitted, unless the site states that it is."""
         reason = profilers.refused(self.profiler, stage / profilers.FOLDER, plain)
         if reason is None:
             return

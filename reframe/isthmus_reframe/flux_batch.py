@@ -1,8 +1,9 @@
-"""A scheduler `flux-batch` and a launcher `flux-run` for ReFrame, through Flux's own commands.
+"""Scheduler `flux-batch` and launcher `flux-run` for ReFrame, which use Flux's own commands.
 
-ReFrame's `flux` needs Flux's Python bindings wherever a site configuration is read, and asks for one core: no queue, no
-node of its own, no GPU. This one submits the job script with `flux batch`, and the partition's `access` and `resources`
-are directives in it, as they are for Slurm and PBS. A site configuration registers both by importing this file.
+ReFrame's own scheduler `flux` needs Flux's Python bindings wherever a site configuration is read, and requests one core
+without a queue, an exclusive node or a GPU. `flux-batch` submits the job script with `flux batch`; the partition's
+`access` and `resources` are directives in the script, as for Slurm and PBS. A site configuration registers both by
+importing this file.
 """
 
 import re
@@ -18,13 +19,13 @@ from isthmus_reframe.steady_clock import STEADY
 
 _POLL = ("flux", "jobs", "--no-header", "--format={id.f58plain}|{state}|{result}|{returncode}|{nodelist}")
 _WAITING = ("DEPEND", "PRIORITY", "SCHED")
-_PATIENCE = 10  # polls in a row that may know nothing of a job: a broker that restarts is no reason to lose it
+_PATIENCE = 10  # consecutive polls without news of a job before it is given up; a broker may be restarting
 
 
 def _asked(*command: str, timeout: float | None) -> str:
-    """What a command of Flux's prints. Raises JobSchedulerError, in one sentence, where it fails.
+    """Returns the output of a Flux command. Raises JobSchedulerError with one sentence if the command fails.
 
-    The locale stays as it is, since `flux batch` hands its environment on to the job.
+    The locale is not changed, because `flux batch` passes its environment on to the job.
     """
     answer = tools.ask(*command, timeout=timeout or tools.LONGEST, c_locale=False)
     if not answer.ok:
@@ -33,7 +34,7 @@ def _asked(*command: str, timeout: float | None) -> str:
 
 
 def _plain(jobid: str) -> str:
-    """ƒ and f begin the same job identifier, by locale."""
+    """Returns a job identifier with a plain f at the beginning; depending on the locale, Flux prints ƒ or f."""
     return "f" + jobid[1:] if jobid[:1] in "ƒf" else jobid
 
 
@@ -48,7 +49,7 @@ class FluxBatchJob(Job):
         self.unknown = 0
 
     def take(self, state: str, result: str, returncode: str, nodes: str):
-        """What `flux jobs` says of it."""
+        """Sets the job's state from the output of `flux jobs`."""
         self._state = state if state != "INACTIVE" else result
         self._nodelist = nodes.split()
         if state == "INACTIVE":
@@ -122,7 +123,8 @@ class FluxBatchScheduler(JobScheduler):
 
 @register_launcher("flux-run")
 class FluxRunLauncher(JobLauncher):
-    """Ranks on whole nodes: each sees all GPUs of its node and takes the one of its local rank."""
+    """Launcher of ranks on whole nodes. Each rank sees all GPUs of its node and uses the one with its local rank's
+    number."""
 
     def command(self, job):
         tasks = job.num_tasks_per_node or 1

@@ -1,4 +1,4 @@
-"""The files that a job writes into its stage folder, and what they say."""
+"""Names and contents of the files that a job writes into its stage folder."""
 
 import contextlib
 import pathlib
@@ -16,7 +16,7 @@ LISTING = "listing.json"
 #: File in which scripts/build-once notes the program's folder.
 BUILT = "built"
 
-# What a job writes into its stage folder, and its session believes.
+# Files that a job writes into its stage folder and that its session relies on.
 WRITTEN = (
     RECORD, "record.tables", EXIT_CODE, LISTING, profilers.UNPROFILED, "unprofiled.tables", profilers.FOLDER,
     jobs.NOT_LOADED, RECORD + session_files.KEPT, profilers.UNPROFILED + session_files.KEPT,
@@ -28,7 +28,7 @@ class Run(typing.NamedTuple):
 
     record: str
     exit_code: str
-    said: str = ""  #: what it printed; empty: the standard error of the job
+    said: str = ""  #: file with the program's output; if empty, the output is the job's standard error
 
 
 PROGRAM = Run(RECORD, EXIT_CODE)
@@ -36,20 +36,22 @@ WITHOUT_PROFILER = Run(profilers.UNPROFILED, profilers.UNPROFILED_CODE, profiler
 
 
 def said(check, name: str = "") -> inputs.Ends:
-    """Returns what is in this file of a check, or of a build; without a name, the standard error of its job."""
+    """Returns the contents of the file `name` in the stage folder of a check or a build, or its job's standard error if
+    there is no name."""
     with contextlib.suppress(OSError, TypeError):
         return inputs.read_ends(pathlib.Path(check.stagedir) / (name or str(check.stderr)))
     return inputs.Ends("")
 
 
 def judge_environment(check):
-    """Raises SanityError where the environment was not loaded, so that another one was built or measured with."""
+    """Raises SanityError if the environment was not loaded, because the build or the measurement then used a different
+    environment."""
     heard = said(check)
     where = f"{check.current_partition.fullname}+{check.current_environ.name}"
     if why := jobs.not_loaded(heard.text, check.stagedir):
-        raise SanityError(f"the environment of {where} was not loaded ({why}): mend 'modules' there")
+        raise SanityError(f"the environment of {where} was not loaded ({why}): correct 'modules' there")
     if jobs.is_cut_before_end(heard, check):
         raise SanityError(
-            f"whether the environment of {where} was loaded is not known, since loading it wrote too much to be read: "
-            f"quiet what it loads; see {check.stderr} in {check.stagedir}{heard.gap}"
+            f"whether the environment of {where} was loaded is not known, because loading it wrote too much output: "
+            f"make it write less; see {check.stderr} in {check.stagedir}{heard.gap}"
         )

@@ -1,4 +1,4 @@
-"""What a scheduler says of a job: how it ended, what it was granted, with whom it shared its nodes, where ranks ran.
+"""Scheduler's view of a job: how it ended, what it was granted, who shared its nodes, and where ranks ran.
 
 docs/slurm.md has the table of what a session shows in each case.
 """
@@ -26,7 +26,7 @@ SLURM = ("slurm", "squeue")  # two of ReFrame's schedulers, one batch system
 OTHER_JOBS = "other_jobs"
 RESTARTED = "restarted"
 
-#: What each launcher takes to bind a rank to a core, by ReFrame's name for it.
+#: Option that makes a launcher bind each rank to a core, keyed by ReFrame's name for the launcher.
 BIND_TO_CORES = {
     "srun": "--cpu-bind=cores",
     "mpirun": "--bind-to core",
@@ -34,9 +34,9 @@ BIND_TO_CORES = {
     "pals": "--cpu-bind core",
 }
 
-CLOCKS_APART = 300  # seconds by which a node's clock may differ from that of the session's host
+CLOCKS_APART = 300  # maximum difference of a node's clock from the clock of the session's host, in seconds
 
-# States in which a scheduler says why a job ended before its program.
+# Reasons why a job ended before its program, keyed by the scheduler's state.
 _ENDS = {
     "BOOT_FAIL": "had nodes that did not start",
     "CANCELLED": "was cancelled",
@@ -46,15 +46,16 @@ _ENDS = {
     "PREEMPTED": "was preempted",
     "REVOKED": "was given to another cluster",
     "TIMEOUT": "ran into its time limit",
-    "UNKNOWN": "ended, and how is not known, for scontrol failed",  # no word of Slurm's
+    "UNKNOWN": "ended in an unknown way, because scontrol failed",  # not a state of Slurm
 }
 
-PATIENCE = 10  # questions in a row, a second apart, that Slurm may leave without an answer
-_FORGOTTEN = "Invalid job id"  # its answer for a job that ended a while ago
+PATIENCE = 10  # consecutive queries, a second apart, that Slurm may leave unanswered
+_FORGOTTEN = "Invalid job id"  # answer for a job that ended a while ago
 
 
 def _end_the_preempted():
-    """ReFrame waits for ever for a job that was preempted, as if it were queued again; --no-requeue has it end."""
+    """Makes ReFrame treat a preempted job as ended, which it is because of --no-requeue. ReFrame would wait forever for
+    it to run again."""
     original = slurm.slurm_state_completed
     if hasattr(original, "isthmus_gate"):
         return
@@ -76,32 +77,35 @@ def in_slurm(job) -> bool:
 
 LOOK_FAILED = "?"
 
-# Others on the nodes of this job, noted before and after the run, or that they could not be asked for. A line each.
+# Shell line that notes other jobs on this job's nodes, one per line, or notes that they could not be determined. It
+# runs before and after the program.
 _OTHERS = (
     'if others=$(timeout 10 squeue -h -t R -w "$SLURM_JOB_NODELIST" -o %A 2>/dev/null); then echo "$others"; '
     f'else echo "{LOOK_FAILED}"; fi | grep -vx -e "$SLURM_JOB_ID" -e "" {{}} {OTHER_JOBS} || true'
 )
 _NOTE_OTHERS, _NOTE_OTHERS_TOO = _OTHERS.format(">"), _OTHERS.format(">>")
-_GREP = "LC_ALL=C grep -a"  # which reads bytes: names and comments of jobs and nodes need not be UTF-8
+_GREP = "LC_ALL=C grep -a"  # reads bytes: names and comments of jobs and nodes need not be UTF-8
 _NOTE_SHARING = (
     'export ISTHMUS_JOB_SHARING=$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null'
     f" | {_GREP} -o 'OverSubscribe=[A-Z]*' | cut -d= -f2)"
 )
-# One that has all processors of its nodes shares them with nobody, whatever it was asked for.
+# Shell line that notes exclusive use. A job that has all processors of its nodes is exclusive even if it did not
+# request that.
 _NOTE_WHOLE_NODES = (
     'if [ "$ISTHMUS_JOB_SHARING" = OK ] && [ "$(timeout 10 scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null '
     f'| {_GREP} -o NumCPUs=[0-9]* | cut -d= -f2)" = '
     '"$(timeout 10 scontrol show node -o "$SLURM_JOB_NODELIST" 2>/dev/null '
     f"| {_GREP} -o CPUTot=[0-9]* | awk -F= '{{n += $2}} END {{print n + 0}}')\" ]; then ISTHMUS_JOB_SHARING=NO; fi"
 )
-# A job that Slurm starts again measures nothing: the records of its first start are all there is, and stay.
+# Shell line that ends a job when Slurm starts it a second time. The second start measures nothing, and the records of
+# the first start are kept.
 _END_WHERE_RESTARTED = f'if [ "${{SLURM_RESTART_COUNT:-0}}" != 0 ]; then rm -f exit_code; touch {RESTARTED}; exit 1; fi'
 
 
 def prepare(check) -> None:
-    """Adds to a check's job what a measurement needs of the batch system, whatever the site.
+    """Adds to a check's job what a measurement needs from the batch system at any site.
 
-    Raises ReframeError for an array: its tasks would write into one folder, each over the other's record.
+    Raises ReframeError for a job array: its tasks would write into one folder and overwrite each other's records.
     """
     if not in_slurm(check.job):
         return
@@ -109,17 +113,18 @@ def prepare(check) -> None:
     given = [word for option in options for word in option.split()]
     if any(re.match("--array|-a", word) for word in given):
         raise ReframeError("a job array would measure into one folder; leave --array out, --distribute names the nodes")
-    # A job that is started again after its node failed would hide that. A site's own --requeue comes after this one.
+    # --no-requeue, because a job that starts again after its node failed would hide the failure. A site's own --requeue
+    # comes after this option and overrides it.
     check.job.options.append("--no-requeue")
     pathlib.Path(check.stagedir, RESTARTED).unlink(missing_ok=True)
     check.prerun_cmds = [_END_WHERE_RESTARTED, *check.prerun_cmds, _NOTE_SHARING, _NOTE_WHOLE_NODES, _NOTE_OTHERS]
-    # Else srun lets ranks wait for one that has died until the job's time is over.
+    # Otherwise srun would let ranks wait for a dead rank until the job's time limit.
     check.env_vars["SLURM_KILL_BAD_EXIT"] = "1"
     check.postrun_cmds.append(_NOTE_OTHERS_TOO)
 
 
 def _seen(stagedir) -> set[str]:
-    """Ids of other jobs, and LOOK_FAILED where one look for them failed; that is also where none was noted."""
+    """Returns the noted ids of other jobs, including LOOK_FAILED if a query for them failed or nothing was noted."""
     try:
         return set(inputs.read_note(pathlib.Path(stagedir) / OTHER_JOBS).split())
     except OSError:
@@ -127,19 +132,20 @@ def _seen(stagedir) -> set[str]:
 
 
 def company(job, stagedir) -> str | None:
-    """Names other jobs that ran on the nodes of this one while it measured, or says that nobody could see."""
+    """Returns a sentence that names other jobs on this job's nodes while it measured, or states that they could not be
+    determined."""
     if not in_slurm(job):
         return None
     seen = _seen(stagedir)
     if others := sorted(seen - {LOOK_FAILED}):
         return f"other jobs ran on the node ({', '.join(others)})"
     if seen and not is_exclusive(job):
-        return "whether other jobs ran on the node could not be asked (squeue failed there)"
+        return "whether other jobs ran on the node could not be determined (squeue failed there)"
     return None
 
 
 def is_exclusive(job) -> bool | None:
-    """Whether Slurm granted the job's nodes to it alone; None where it does not say."""
+    """Returns whether Slurm granted the job's nodes exclusively, or None if Slurm does not tell."""
     if not hasattr(job, "isthmus_exclusive"):
         answer = tools.ask("scontrol", "show", "job", "-o", str(job.jobid))
         found = answer.ok and re.search(r"\bOverSubscribe=(\w+)", answer.out)
@@ -148,7 +154,7 @@ def is_exclusive(job) -> bool | None:
 
 
 def shared_grant(case: dict, job) -> str | None:
-    """Why another job may have run on the nodes for a while, unseen between two looks."""
+    """Returns a reason if another job may have run on the nodes unnoticed, between the two queries for other jobs."""
     if not in_slurm(job):
         return None
     exclusive = (case["run"].get("allocation") or {}).get("exclusive")
@@ -156,12 +162,12 @@ def shared_grant(case: dict, job) -> str | None:
     if exclusive:
         return None
     if exclusive is None:
-        return "whether the job had its nodes to itself could not be asked (scontrol failed)"
+        return "whether the job had its nodes to itself could not be determined (scontrol failed)"
     return "the job did not have its nodes to itself, so another may have run there"
 
 
 def foreign(case: dict, job, system: str, partition: str) -> str | None:
-    """Why a record is not of this job: another's, another node's, or of another time."""
+    """Returns a reason if a record is not from this job, but from another job, another node or another time."""
     run = case["run"]
     for what, recorded, own in (("system", run["system"], system), ("partition", run.get("partition"), partition)):
         if recorded is None:
@@ -176,15 +182,15 @@ def foreign(case: dict, job, system: str, partition: str) -> str | None:
         return f"the record is of job {run['job']}, this is {granted or 'none of a batch system'}: an earlier job's"
     if (nodes := _nodes(job)) is None:
         return (
-            f"the nodes of job {granted} could not be asked (scontrol failed): the record may be another's, run again"
+            f"the nodes of job {granted} could not be queried (scontrol failed): the record may be another's, run again"
         )
     for node in (run["node"], *(rank["node"] for rank in case.get("ranks", {}).get("each", []))):
         if nodes and node not in nodes and node.partition(".")[0] not in nodes:
             return f"the record is of node {node}, the job ran on {', '.join(sorted(nodes))}: look at the launcher"
-    # To the second, when the case ended.
+    # End of the case, in whole seconds.
     ended = calendar.timegm(time.strptime(run["time"], "%Y-%m-%dT%H:%M:%SZ"))
     slack = CLOCKS_APART if of_batch else 1
-    jumped = steady_clock.STEADY.jumped()  # the clock of this host was set meanwhile, and perhaps the node's with it
+    jumped = steady_clock.STEADY.jumped()  # jump of this host's clock, perhaps of the node's as well
     if not job.submit_time - slack + min(jumped, 0) <= ended <= time.time() + slack + max(-jumped, 0):
         return f"the record is of {run['time']}, when this job did not run: an earlier job's, or a clock is wrong"
     return None
@@ -198,15 +204,16 @@ def _lost_environment(what: str) -> str:
 
 
 def short_grant(case: dict, wanted: int) -> str | None:
-    """Why the job's GPUs are too few: those that it was not granted stay unmeasured."""
+    """Returns a sentence if the job was granted fewer than `wanted` GPUs, because the missing ones are not measured."""
     granted = (case["run"].get("allocation") or {}).get("gpus")
     if granted is None or granted >= wanted:
         return None
-    return f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were asked for"
+    return f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were requested"
 
 
 def crowded_ranks(case: dict, *, on_gpus: bool) -> str | None:
-    """Which two ranks have no GPU (where they need one) or no processor of their own, and so measure each other."""
+    """Returns a sentence that names two ranks that share a processor, or a GPU if they need one, and so disturb each
+    other's measurements."""
     taken = {}
     for number, rank in enumerate(case.get("ranks", {}).get("each", [])):
         gpus = {rank["device"]} - {None} if on_gpus else set()
@@ -222,7 +229,7 @@ def crowded_ranks(case: dict, *, on_gpus: bool) -> str | None:
 
 
 def numbers(ranges: str) -> set[int]:
-    """{0, 1, 2, 8} of "0-2,8"."""
+    """Returns the numbers in ranges: {0, 1, 2, 8} for "0-2,8"."""
     found = set()
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
@@ -231,8 +238,8 @@ def numbers(ranges: str) -> set[int]:
 
 
 def abnormal_end(job, *, well: bool = False) -> str | None:
-    """How the job ended, in half a sentence, where its scheduler says that it did not end by itself, or that it failed
-    though its program ended `well`."""
+    """Returns half a sentence on how the job ended if the scheduler reports that it did not end by itself, or that it
+    failed although its program ended well (`well`)."""
     state, nodes = _state(job)
     how = _ENDS.get(state)
     if well and state == "FAILED" and in_slurm(job):
@@ -241,33 +248,37 @@ def abnormal_end(job, *, well: bool = False) -> str | None:
 
 
 def was_interrupted(job) -> bool:
-    """Whether somebody, or the scheduler for somebody else's job, ended it."""
+    """Returns whether the job was ended by a person, or by the scheduler in favour of another job."""
     return job is not None and _state(job)[0] in ("CANCELLED", "PREEMPTED", "REVOKED")
 
 
 def unnoted_end(job, stagedir) -> str:
-    """Why a job's script did not come to the line that notes the exit code."""
+    """Returns why a job's script did not reach the line that notes the exit code."""
     if known := job and abnormal_end(job):
         return f"{known} before the program ended"
     stagedir = pathlib.Path(stagedir)
-    if any((folder / RESTARTED).exists() for folder in (stagedir, stagedir.parent)):  # a bundle's, above its checks
+    if any((folder / RESTARTED).exists() for folder in (stagedir, stagedir.parent)):  # parent: of a bundle
         again = f"Slurm started job {job.jobid} a second time (it was requeued)"
         return f"{again}, and a second start measures nothing; run the check again"
     if is_full(stagedir):
         return f"the file system of {stagedir} is full: the job could not note the exit code; free some space"
     if not os.access(stagedir, os.W_OK):
-        return f"{stagedir} is read-only: the job could not note the exit code; have it mounted anew, or use --stage"
+        return f"{stagedir} is read-only: the job could not note the exit code; have it remounted, or use --stage"
     if not in_slurm(job):
         return "the job ended before it could note the exit code (killed, or out of time)"
     state, nodes = _state(job)
     where = f" on {nodes}" if nodes else ""
     if state == "COMPLETED":
-        return f"job {job.jobid}{where} ended well, but the exit code that it noted is not in {stagedir}: run again"
+        return (
+            f"job {job.jobid}{where} ended successfully, but the exit code that it noted is not in {stagedir}: "
+            "run again"
+        )
     return f"job {job.jobid}{where} ended ({state}) before it could note the exit code: its script was killed"
 
 
 def exit_code_in_words(code: int) -> str:
-    """7, or 137 (SIGKILL): shells add 128 to the signal that ended a program."""
+    """Returns an exit code as text, such as 7 or 137 (SIGKILL): shells add 128 to the number of the signal that ended a
+    program."""
     if code in _SHELL:
         return f"{code} ({_SHELL[code]})"
     try:
@@ -278,22 +289,23 @@ def exit_code_in_words(code: int) -> str:
 
 INTERRUPTED = 3
 _SHELL = {
-    INTERRUPTED: "it was told to end, or its device was lost",
-    126: "it may not be executed",
+    INTERRUPTED: "it was asked to end, or its device was lost",
+    126: "it is not executable",
     127: "it, its launcher or a library was not found",
 }
 
-# A launcher's own word on a task that ended, which seldom says why.
+# Launchers' own messages about a task that ended, which seldom say why.
 _ECHO = re.compile(r"srun: error: \S+: tasks? |slurmstepd\S*: error: \*\*\* (STEP|JOB) ")
 _WRONG = re.compile(r"error|fail|cannot|not found|denied|fatal|no such", re.IGNORECASE)
 
 
 def complaint(text: str) -> str:
-    """Of a job's standard error the line in which the program, else whatever started it, says what went wrong."""
+    """Returns the line of a job's standard error that states what went wrong: the program's own message if there is
+    one, otherwise that of the launcher or the shell."""
     lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if line.startswith("isthmus-bench: ")]
     complaints = [line for line in lines if _WRONG.search(line)]
-    # Of several ranks one may have been killed.
+    # One of several ranks may have been killed.
     killed = [line for line in complaints if ": task" in line and "Exited with" not in line and _ECHO.match(line)]
     wrong = own[-1:] or [line for line in complaints if not _ECHO.match(line)] or killed
     return spelling.printable(spelling.shorten(wrong[0], 200)) if wrong else ""
@@ -302,24 +314,25 @@ def complaint(text: str) -> str:
 NOT_LOADED = "not_loaded"
 _LOADED = "isthmus: the environment ends here"
 
-# How systems of environment modules, and Spack, say that they could not load one, wherever it stands.
+# Messages of environment modules and of Spack that something could not be loaded, anywhere in the output.
 _MODULE_ERROR = re.compile(
     r"module: (?:command )?not found|Lmod has detected the following error|Unable to locate a modulefile|Module ERROR"
     r"|==> Error: "
 )
-# Words of an error, looked for only in what is said while the environment is loaded.
+# Words that indicate an error, searched for only in the output of loading the environment.
 _ANY_ERROR = re.compile(
     r"\b(?:errors?|conflicts?|unable|cannot|could(?: not|n't)|not found|no such|fail(?:ed|s|ure)?|unknown|unsatisfied"
     r"|invalid|denied|refused|matches (?:multiple|no))\b",
     re.IGNORECASE,
 )
-# A person's own files are not asked, nor what a shell says of its locale and terminal, or Slurm of its job.
+# Lines that are not about the environment: messages from a person's own files, from a shell about locale and terminal,
+# and from Slurm about its job.
 _OF_A_PERSON = re.compile(r"bashrc|profile|/etc/|setlocale|locale|stty|tput|TERM\b|^slurmstepd|^srun:")
 
 
 def note_environment(*environments) -> list[str]:
-    """Lines of a script, right after an environment was loaded: what was said up to here was said of it, and which of
-    its modules are not there. Another module may have thrown one out, and a failed load may say nothing."""
+    """Returns script lines to run directly after an environment was loaded. They mark the end of its output and list
+    missing modules, because another module may have unloaded one, and a failed load may be silent."""
     lines = [f"echo '{_LOADED}' >&2"]
     named = [module["name"] for env in environments for module in env.modules_detailed if not module.get("collection")]
     if not named or (system := runtime.runtime().modules_system).name == "nomod":
@@ -337,14 +350,14 @@ def note_environment(*environments) -> list[str]:
 
 
 def is_cut_before_end(said: inputs.Ends, check) -> bool:
-    """Whether a job said so much that what it said of its environment, up to the line of note_environment(), was not
-    read as a whole."""
+    """Returns whether a job printed so much that its output about the environment, which ends with the mark of
+    note_environment(), was not read in full."""
     lines = [*check.prerun_cmds, *getattr(check, "prebuild_cmds", [])]
     return bool(said.left_out) and _LOADED not in said.head and any(_LOADED in line for line in lines)
 
 
 def not_loaded(text: str, stagedir=None) -> str | None:
-    """Finds the reason why an environment was not loaded, in a job's standard error or its list of missing modules."""
+    """Returns why an environment was not loaded, from a job's standard error or its list of missing modules."""
     before, mark, after = text.partition(_LOADED)
     for line in before.splitlines() if mark else ():
         if _ANY_ERROR.search(line) and not _OF_A_PERSON.search(line):
@@ -367,13 +380,13 @@ def is_full(folder) -> bool:
 
 
 def settle(all_jobs) -> None:
-    """Settles the jobs of a session that gave them up; ReFrame would leave them to themselves."""
+    """Ends the jobs of a session that gave them up, as settle_ids() does. ReFrame would not end them."""
     settle_ids([str(job.jobid) for job in all_jobs if in_slurm(job) and job.jobid])
 
 
 def settle_ids(ids: list[str]) -> str | None:
-    """Cancels jobs that wait, and lets those that run have their time, as Slurm's own limit says. Returns why it is not
-    known that they have ended; None where it is."""
+    """Cancels queued jobs, and waits for running ones to finish within Slurm's time limit. Returns None if all have
+    ended, otherwise the reason why that is unknown."""
     if not ids:
         return None
     tools.ask("scancel", "--state=PENDING", *ids)
@@ -381,7 +394,7 @@ def settle_ids(ids: list[str]) -> str | None:
 
 
 def look_in_queue(ids: list[str]) -> tuple[bool | None, str]:
-    """Whether a job of these is in the queue; where squeue fails None, and why."""
+    """Returns whether one of these jobs is in the queue; if squeue fails, returns None and the reason."""
     answer = tools.ask("squeue", "-h", "-j", ",".join(ids), "-o", "%A")
     if _FORGOTTEN in answer.err:
         return False, ""
@@ -392,13 +405,14 @@ def look_in_queue(ids: list[str]) -> tuple[bool | None, str]:
 
 
 def wait_for_end(job) -> None:
-    """Where squeue failed once, ReFrame believes that the job has ended."""
+    """Waits for the job's end, because ReFrame assumes that a job has ended if squeue fails."""
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
         _wait_for([str(job.jobid)])
 
 
 def _wait_for(ids: list[str]) -> str | None:
-    """Until no job of these is in the queue, or there was no answer PATIENCE times in a row; returns why."""
+    """Waits until none of these jobs is in the queue. Gives up after PATIENCE consecutive unanswered queries and
+    returns the reason."""
     fails, why = 0, ""
     while fails < PATIENCE:
         queued, why = look_in_queue(ids)
@@ -410,17 +424,17 @@ def _wait_for(ids: list[str]) -> str | None:
 
 
 def _own_job() -> str | None:
-    """The job that a session without a scheduler is in."""
+    """Returns the id of the job that the session itself runs in, or None."""
     return next(filter(None, map(os.environ.get, ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))), None)
 
 
 def _nodes(job) -> set[str] | None:
-    """Names of the nodes that a job was granted: none where its scheduler does not name them as the record does, None
-    where Slurm did not answer."""
+    """Returns the names of the nodes that a job was granted: an empty set if its scheduler and the record use different
+    names, None if Slurm did not answer."""
     if not in_slurm(job):
         here = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         return {here} if job.scheduler.registered_name == "local" else set()
-    nodes = _state(job)[1] or getattr(job, "_nodespec", None) or ""  # ReFrame's own, of its last look at the queue
+    nodes = _state(job)[1] or getattr(job, "_nodespec", None) or ""  # from ReFrame's last query of the queue
     try:
         return set(nodelist_expand(nodes)) or None
     except ValueError:
@@ -428,15 +442,16 @@ def _nodes(job) -> set[str] | None:
 
 
 def _state(job) -> tuple[str, str]:
-    """State and nodes of a job that has ended, asked for once: a bundle asks for each of its checks."""
+    """Returns state and nodes of a job that has ended. Queries Slurm only once, because a bundle calls this for each of
+    its checks."""
     if not hasattr(job, "isthmus_end"):
         job.isthmus_end = _asked_state(job)
     return job.isthmus_end
 
 
 def _asked_state(job) -> tuple[str, str]:
-    """Without accounting ReFrame calls COMPLETED what has left the queue, but the controller remembers the job for a
-    while (MinJobAge)."""
+    """Returns state and nodes from Slurm. Without accounting, ReFrame regards every job that has left the queue as
+    COMPLETED, but Slurm's controller remembers its state for a while (MinJobAge)."""
     state = re.split(r"[ ,]", job.state or "")[0]
     if in_slurm(job) and job.scheduler.registered_name == "squeue" and job.jobid:
         for _ in range(PATIENCE):

@@ -1,7 +1,7 @@
-"""A launcher `pals` for ReFrame: the `mpiexec` of HPE's PALS, as on machines of HPE Cray with PBS.
+"""Launcher `pals` for ReFrame: the `mpiexec` of HPE's PALS, as on HPE Cray machines with PBS.
 
-ReFrame's `mpiexec` says how many ranks there are and leaves their nodes to the launcher's default, and the command of
-the same name of Open MPI or MPICH binds by other options. A site configuration registers this one by importing this
+ReFrame's own launcher `mpiexec` passes only the number of ranks, and their nodes are the command's default. Also, the
+`mpiexec` of Open MPI or MPICH has other options for binding. A site configuration registers `pals` by importing this
 file.
 """
 

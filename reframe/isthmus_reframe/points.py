@@ -1,4 +1,4 @@
-"""The cases of a run: workloads, and their values of the axes that vary in it."""
+"""Cases of a run: workloads with the values of the axes that vary in the run."""
 
 import contextlib
 import itertools
@@ -8,7 +8,7 @@ from reframe.core.exceptions import SanityError
 
 
 class Point(typing.NamedTuple):
-    """One case of a run: a workload, and its values of the axes that vary in the run."""
+    """Case of a run: a workload, and the values of the axes that vary in the run."""
 
     workload: str
     settings: tuple[tuple[str, int | str], ...] = ()
@@ -23,7 +23,7 @@ def points_of(workload: str, varied: dict[str, list]) -> list[Point]:
 
 @contextlib.contextmanager
 def naming(point):
-    """A sanity error in here says of which case it speaks."""
+    """Prefixes a sanity error that is raised in its block with the name of the case."""
     try:
         yield
     except SanityError as error:

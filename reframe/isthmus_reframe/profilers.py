@@ -1,8 +1,8 @@
-"""`-S profiler=nsys|ncu|rocprofv3|cupti|perf` on every check: how ranks are wrapped, and what becomes of the output.
+"""`-S profiler=nsys|ncu|rocprofv3|cupti|perf` for every check: wraps ranks, and merges the output.
 
-A job with a profiler runs the program twice: first as it is (unprofiled.jsonl), so that nothing measured can be lost
-and the profiler's cost is known, then each rank under the profiler. Reading outputs is isthmus.profiles';
-docs/profiling.md is for people.
+A job with a profiler runs the program twice: first without the profiler (unprofiled.jsonl), so that measurements are
+not lost and the profiler's cost is known, then with each rank under the profiler. isthmus.profiles reads the outputs;
+docs/profiling.md is the user's guide.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from isthmus_reframe import jobs
 
 FOLDER = "profile"
 UNPROFILED = "unprofiled.jsonl"
-#: Files of the run before: what it printed, and how it ended.
+#: Files of the unprofiled run: its output and its exit code.
 UNPROFILED_SAID = f"{FOLDER}/unprofiled.out"
 UNPROFILED_CODE = f"{FOLDER}/unprofiled.exit_code"
 _SCRIPT = "profile-rank"
 _MISSING = "missing"
 _LOG = "log"
 
-# What a profiler says where it may not count; that is the machine's policy, so a skip.
+# Messages of profilers that are not permitted to count. This is the machine's policy, so the check is skipped.
 _REFUSED = {
     "ERR_NVGPUCTRPERM": ncu.PERMISSION,
     "perf_event_paranoid": "the kernel allows no counting here; an administrator can lower kernel.perf_event_paranoid",
@@ -37,14 +37,14 @@ _REFUSED = {
 
 
 def check_name(name: str) -> None:
-    """Raises ReframeError for a profiler that is not known."""
+    """Raises ReframeError for an unknown profiler."""
     if name not in command.TOOLS:
         raise ReframeError(f"there is no profiler {name!r}; choose from {', '.join(command.TOOLS)}")
 
 
 def least_options(name: str, options: list[str]) -> list[str]:
-    """Few samples, and a number that is known beforehand, so that what is counted does not hang on how long it took;
-    one where each kernel is run again and again."""
+    """Returns options for a small, fixed number of samples, so that counts do not depend on how long a run took. ncu
+    gets one sample, because it runs each kernel several times."""
     if any(option.partition("=")[0] == "--samples" for option in options):
         return []
     warmups = [] if "--warmups" in options else ["--warmups", "0"]
@@ -52,13 +52,13 @@ def least_options(name: str, options: list[str]) -> list[str]:
 
 
 def replay(placement: str | None) -> str:
-    """How ncu counts what takes several passes. Running a kernel again finds managed pages where its first pass moved
-    them, so there the whole program runs again."""
+    """Returns ncu's replay mode for counters that need several passes. With managed memory the whole program is
+    replayed, because a replayed kernel would find its pages where the first pass had moved them."""
     return "application" if placement and placement.startswith("managed") else "kernel"
 
 
 def script(name: str, program: str, placement: str | None = None) -> str:
-    """The shell script that runs one rank under a profiler; its arguments are the program's command line."""
+    """Returns the shell script that runs one rank under a profiler; its arguments are the program's command line."""
     place = pathlib.Path(program).parent
     libraries = [str(place / "libisthmus-cupti.so"), str(place.parent / "lib/libisthmus-cupti.so")]
     if name == "cupti":
@@ -68,7 +68,7 @@ def script(name: str, program: str, placement: str | None = None) -> str:
             '  if [ -f "$candidate" ] && [ -z "$library" ]; then library=$candidate; fi',
             "done",
             'if [ -z "$library" ]; then',
-            "  why='libisthmus-cupti.so is not beside isthmus-bench: build where CUPTI is, or set ISTHMUS_CUPTI'",
+            "  why='libisthmus-cupti.so is not next to isthmus-bench: build where CUPTI is, or set ISTHMUS_CUPTI'",
         ]
     else:
         found = [f"if ! command -v {name} >/dev/null 2>&1; then", f"  why='{name} is not on the PATH of this node'"]
@@ -113,12 +113,12 @@ _AFTER = {
 
 
 def wrap(check, record: str) -> None:
-    """Puts a profiler around each rank of a check, and a run without it before."""
+    """Makes a check run each rank under its profiler, preceded by an unprofiled run."""
     name = check.profiler
     check_name(name)
     check.executable_opts += least_options(name, check.executable_opts)
     plain = [UNPROFILED if option == record else option for option in check.executable_opts]
-    # One process needs no launcher, and has one around it already where several checks share a job.
+    # A single process does not need a launcher; in a bundle, the launcher has already started the whole script.
     launcher = check.job.launcher.run_command(check.job) if (check.num_tasks or 1) > 1 else ""
     words = [*launcher.split(), shlex.quote(check.executable), *plain]
     check.prerun_cmds += [
@@ -134,14 +134,15 @@ def wrap(check, record: str) -> None:
 
 
 def _logs(folder: pathlib.Path) -> Iterator[inputs.Ends]:
-    """What the profiler and the program said in each rank."""
+    """Yields each rank's output of profiler and program."""
     for path in sorted(folder.glob(f"rank*/{_LOG}")):
         with contextlib.suppress(OSError):
             yield inputs.read_ends(path)
 
 
 def _complaint(folder: pathlib.Path) -> str:
-    """The line of the first rank that says what went wrong; without one, that not all was read, where that is so."""
+    """Returns the line of the first rank's output that states what went wrong. If there is none, returns a note if the
+    output was not read in full."""
     gap = ""
     for log in _logs(folder):
         if said := jobs.complaint(log.text):
@@ -151,9 +152,10 @@ def _complaint(folder: pathlib.Path) -> str:
 
 
 def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
-    """Why the profiler has nothing to do or may not run here, a skip; None where it may."""
+    """Returns a reason for skipping the check if the profiler has nothing to observe or is not permitted, otherwise
+    None."""
     if name != "perf" and cases and not any(case["devices"] and not case["emulated"] for case in cases):
-        return f"{name} sees what GPUs do, and no GPU does this"
+        return f"{name} observes GPUs, but no GPU runs this"
     missing = folder / _MISSING
     if missing.is_file():
         return inputs.read_note(missing).strip()
@@ -162,8 +164,8 @@ def refused(name: str, folder: pathlib.Path, cases: list[dict]) -> str | None:
 
 
 def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> None:
-    """Writes what the profiler saw into the record file; `plain` are the records of the run before. Raises SanityError,
-    one sentence, where it failed."""
+    """Adds the profiler's results to the record file; `plain` are the records of the unprofiled run. Raises SanityError
+    with one sentence if the profiler failed."""
     path = stage / record
     try:
         cases = load.read(path)
@@ -179,7 +181,7 @@ def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> Non
         raise SanityError(
             f"{name} failed: {error}{f' ({said})' if said else ''}; what was measured without it is kept"
         ) from None
-    if name == "ncu":  # which may have run the whole program once for each pass
+    if name == "ncu":  # ncu may have run the whole program once for each pass
         cases = [case for case in cases if case["run"]["id"] == cases[-1]["run"]["id"]]
     amended = as_record.amend(cases, seen, unprofiled=plain)
     aside = path.with_suffix(".part")
@@ -188,6 +190,6 @@ def amend(name: str, stage: pathlib.Path, record: str, plain: list[dict]) -> Non
 
 
 def keep(stage: pathlib.Path, kept: pathlib.Path) -> None:
-    """Copies a profiler's output beside the record that is kept: NAME.profile/ beside NAME.jsonl."""
+    """Copies a profiler's output next to the kept record: NAME.profile/ next to NAME.jsonl."""
     if (stage / FOLDER).is_dir():
         shutil.copytree(stage / FOLDER, kept.with_suffix(".profile"), dirs_exist_ok=True)

@@ -17,14 +17,14 @@ from isthmus_reframe.job_files import EXIT_CODE, PROGRAM, WRITTEN, Run, judge_en
 from isthmus_reframe.stated import stated_gpus
 from isthmus_reframe.store import absolute
 
-begun = []  # programs of this session that have a job of their own, repeated ones too
+begun = []  # programs of this session that run in their own job, including repeated ones
 
 
 class IsthmusProgram(rfm.RunOnlyRegressionTest):
-    """A run of isthmus-bench: the one that $ISTHMUS_BENCH names, else the one that this session builds."""
+    """Run of isthmus-bench: of the program that $ISTHMUS_BENCH names, otherwise of the one that this session builds."""
 
     bench = builtins.variable(str, value=os.environ.get("ISTHMUS_BENCH", ""))
-    build_with = builtins.variable(str, value="")  # the build's; here too, or ReFrame warns that -S finds no such
+    build_with = builtins.variable(str, value="")  # the build's variable; without it, ReFrame warns about -S
     if not os.environ.get("ISTHMUS_BENCH"):
         build = builtins.fixture(IsthmusBuild, scope="environment")
 
@@ -33,9 +33,9 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     num_tasks = 1
 
-    #: Whether the job needs all GPUs that the site states, or one for each rank.
+    #: True if the job needs all GPUs that the site states, false if it needs one per rank.
     all_gpus = False
-    #: Whether this program alone runs in its job; a bundle's members share one.
+    #: True if this program is alone in its job; the members of a bundle share a job.
     has_own_job = True
 
     @builtins.run_before("run")
@@ -48,7 +48,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
             begun.append(self)
             self.prerun_cmds = [*self._note_environment(), *self.prerun_cmds]
         self._forget_last_job()
-        # Schedulers lose exit codes (squeue does), and ReFrame looks at none: the job script writes it down.
+        # The job script notes the exit code, because some schedulers lose it (squeue does), and ReFrame ignores it.
         self.postrun_cmds = [f"echo $? > {EXIT_CODE}"]
         self.env_vars["ISTHMUS_SYSTEM"] = self.current_system.name
         self.env_vars["ISTHMUS_PARTITION"] = self.current_partition.name
@@ -71,7 +71,8 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
 
     @builtins.run_before("sanity")
     def look_at_job(self):
-        """ReFrame believes squeue where it failed, and does not look whether there still is a stage folder."""
+        """Waits for the job's end and checks that its stage folder exists, because ReFrame assumes the end if squeue
+        fails, and does not check the folder."""
         jobs.wait_for_end(self.job)
         if not os.path.isdir(self.stagedir):
             raise SanityError(f"the stage folder {self.stagedir} is gone: something removed it; run again")
@@ -79,9 +80,8 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
             job_warnings.note(self, name, said(self, name))
 
     def _forget_last_job(self):
-        """Removes what an earlier job left in a stage folder that was kept: here, as this one may never start, and in
-        its script, as the earlier one may still end.
-        """
+        """Removes an earlier job's files from a stage folder that was kept. They are removed at once, because this job
+        may never start, and again by its script, because the earlier job may still have been running."""
         for name in WRITTEN:
             path = pathlib.Path(self.stagedir) / name
             if path.is_dir() and not path.is_symlink():
@@ -91,7 +91,7 @@ class IsthmusProgram(rfm.RunOnlyRegressionTest):
         self.prerun_cmds = [f"rm -rf {' '.join(WRITTEN)}", *self.prerun_cmds]
 
     def _complaint(self, run: Run = PROGRAM) -> str:
-        """The end of a sentence: what was said, and where the rest of it is."""
+        """Returns the end of a sentence about a failure: the message in the output, and where the whole output is."""
         heard = said(self, run.said)
         why = jobs.complaint(heard.text)
         return f"{f' ({why})' if why else ''}; see {run.said or self.stderr} in {self.stagedir}{heard.gap}"

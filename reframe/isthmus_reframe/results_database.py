@@ -1,13 +1,14 @@
-"""What ReFrame's own results database learns of a run beside the performance variables: the record's fingerprint.
+"""Fingerprint of a check's records, which ReFrame stores in its own results database with the performance variables.
 
-Each field is a loggable variable of the check, so it stands in the report, in the database and in the performance log,
-and ReFrame can show, group and filter by it. The names are those of `isthmus regress`. Two drivers, where the sessions
-ran with RFM_ENABLE_RESULTS_STORAGE=1 (and polars is installed, which ReFrame needs for this alone):
+Each field is a loggable variable of the check, so it is in the report, in the database and in the performance log,
+and ReFrame can show, group and filter by it. The names are those of `isthmus regress`. This compares two drivers
+whose sessions ran with RFM_ENABLE_RESULTS_STORAGE=1 (polars must be installed, which ReFrame needs only for this
+purpose):
 
-    reframe --performance-compare='now-30d:now/now-30d:now/mean:/+driver' \\
+  reframe --performance-compare='now-30d:now/now-30d:now/mean:/+driver' \\
       -E "driver == '580.159.04'" -E "driver == '570.86.10'"
 
-Beside it stand `spec`, what Spack built where it built the program, and `kept`, the records.
+Two more fields are `spec`, the specification of the program if Spack built it, and `kept`, the paths of the records.
 """
 
 import json
@@ -21,7 +22,7 @@ from isthmus import inputs
 
 
 def _device(*path):
-    """A field of each device, by its place in the record."""
+    """Returns a function that reads a field of each device, given its path in the record."""
 
     def read(case):
         for device in case["devices"]:
@@ -33,7 +34,8 @@ def _device(*path):
 
 
 def _pcie(name):
-    """The link as it was at work: its generation falls when it idles."""
+    """Returns a function that reads a field of the PCIe link while it was in use, because its generation falls when it
+    is idle."""
 
     def read(case):
         for device in case["devices"]:
@@ -48,7 +50,7 @@ def _field(room, name):
     return lambda case: [(case.get(room) or {}).get(name)]
 
 
-#: Variable: where its values are in a record.
+#: Functions that read a record's values, keyed by variable.
 FINGERPRINT = {
     "device": _device("name"),
     "arch": _device("arch"),
@@ -76,7 +78,7 @@ FINGERPRINT = {
 
 
 def fingerprint(cases: list[dict]) -> dict[str, str]:
-    """Fields of the records of one check, as text; what is not the same everywhere is joined by +, unknown is empty."""
+    """Returns the fields of one check's records as text. Different values are joined by +; unknown values are empty."""
     result = {}
     for name, read in FINGERPRINT.items():
         found = {str(value) for case in cases for value in read(case) if value not in (None, "")}
@@ -85,9 +87,9 @@ def fingerprint(cases: list[dict]) -> dict[str, str]:
 
 
 def spack_spec(program) -> str:
-    """What Spack says that it built in the folder of a program: the root's version, variants, MPI, compilers and hash.
+    """Returns Spack's description of a program that it built: the root's version, variants, MPI, compilers and hash.
 
-    Empty where Spack built it not, or keeps no notes there.
+    The description is empty if Spack did not build the program or did not write its notes there.
 
     >>> spack_spec("/no/such/bin/isthmus-bench")
     ''
@@ -104,7 +106,7 @@ def spack_spec(program) -> str:
         return ""
 
 
-#: Of what isthmus depends on directly: compilers, toolkits and MPIs.
+#: Direct dependencies of isthmus that the description includes: compilers, toolkits and MPIs.
 _TOLD = {
     *("gcc", "llvm", "llvm-amdgpu", "nvhpc", "cuda", "hip"),
     *("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich", "intel-oneapi-mpi"),
@@ -112,7 +114,8 @@ _TOLD = {
 
 
 def _variants(parameters: dict) -> list[str]:
-    """As a person would write them: `+cuda`, `cuda_arch=90`; what is off is left out, as are flags of compilers."""
+    """Returns variants as a person would write them, such as `+cuda` and `cuda_arch=90`, without compiler flags and
+    variants that are off."""
     found = [f"+{name}" for name, value in parameters.items() if value is True]
     for name in ("cuda_arch", "amdgpu_target"):
         if chosen := [str(each) for each in parameters.get(name, []) if each != "none"]:
@@ -120,12 +123,12 @@ def _variants(parameters: dict) -> list[str]:
     return found
 
 
-#: Variables that are results, so that -S sets none of them.
+#: Variables that are results, so that -S must not set them.
 RESULTS = (*FINGERPRINT, "spec", "unjudged", "kept", "skipped_cases")
 
 
 class Fingerprinted(rfm.RegressionTestPlugin):
-    """Variables for the database; empty until the record has been read."""
+    """Mixin with the variables for the database, which are empty until the record has been read."""
 
     device = builtins.variable(str, value="", loggable=True)
     arch = builtins.variable(str, value="", loggable=True)
@@ -150,11 +153,11 @@ class Fingerprinted(rfm.RegressionTestPlugin):
     emulated = builtins.variable(str, value="", loggable=True)
     profiled_by = builtins.variable(str, value="", loggable=True)
     spec = builtins.variable(str, value="", loggable=True)
-    #: The option that kept this session from judging; empty where it judged.
+    #: Option that kept this session from judging; empty if it judged.
     unjudged = builtins.variable(str, value="", loggable=True)
-    #: Paths of the record files that were kept of this check, red or green.
+    #: Paths of the record files that were kept for this check, whether it passed or failed.
     kept = builtins.variable(typ.List[str], value=[], loggable=True)
-    #: Cases that this check skipped while it measured others, each with its reason.
+    #: Cases that this check skipped although it measured others, each with the reason.
     skipped_cases = builtins.variable(typ.List[str], value=[], loggable=True)
 
     def keep_fingerprint(self, cases: list[dict]) -> None:
@@ -163,7 +166,7 @@ class Fingerprinted(rfm.RegressionTestPlugin):
         self.spec = spack_spec(self.executable)
 
     def keep_fingerprints_of(self, checks) -> None:
-        """Those of several checks that shared a job: what is not the same everywhere is joined by +."""
+        """Sets the fingerprint of several checks that shared a job. Different values are joined by +."""
         for name in FINGERPRINT:
             found = {part for check in checks for part in getattr(check, name).split("+")}
             setattr(self, name, "+".join(sorted(found - {""})))

@@ -1,9 +1,9 @@
-"""Building isthmus-bench through Spack, in a copy of the site's environment: where it has one, or by build_with=spack.
+"""Build of isthmus-bench with Spack, in a copy of the site's environment, if it has one or build_with=spack is set.
 
-The environment is the one that the programming environment's extras name ('spack_environment': 'environments/<site>'),
-else that of the system's name. environments/generic is no site's: it serves where build_with=spack was asked for.
-ReFrame's own Spack build system adds specs to the environment it is given, so it gets a copy in the stage folder
-(scripts/spack-environment).
+The environment is the one that the programming environment's extras name ('spack_environment':
+'environments/<site>'), otherwise the one with the system's name. If build_with=spack is set and the site has no
+environment, environments/generic is used. ReFrame's own Spack build system adds specs to its environment, so it gets a
+copy in the stage folder (scripts/spack-environment).
 """
 
 import pathlib
@@ -12,51 +12,65 @@ import shutil
 
 from reframe.core.exceptions import ReframeError
 
+from isthmus import inputs
 from isthmus.references import lookup
 from isthmus_reframe import ROOT
 
 VARIANTS = {"cuda": ("cuda", "cuda_arch"), "hip": ("rocm", "amdgpu_target")}
 
-#: In the stage folder: the copy, and a link to what Spack installed.
+#: Names in the stage folder: of the copy, and of a link to what Spack installed.
 COPY, INSTALLED = "spack-tree", "installed"
 
 
 def has_environment(environ, system: str) -> bool:
-    """Whether the site has a Spack environment for this programming environment."""
+    """Returns whether the site has a Spack environment for this programming environment."""
     return "spack_environment" in environ.extras or environment_of(environ, system).name == system != "generic"
 
 
 def environment_of(environ, system: str) -> pathlib.Path:
-    """The folder of the environment for a programming environment on a system."""
+    """Returns the folder of the Spack environment for a programming environment on a system."""
     named = environ.extras.get("spack_environment")
     folder = ROOT / named if named else ROOT / "environments" / system
-    if named and not (folder / "spack.yaml").is_file():
+    there = _is_there(folder / "spack.yaml")
+    if named and not there:
         raise ReframeError(
             f"{environ.name} names the Spack environment {named}, but there is no {named}/spack.yaml: "
             "correct extras['spack_environment'], or write one (docs/spack.md)"
         )
-    return folder if (folder / "spack.yaml").is_file() else ROOT / "environments/generic"
+    return folder if there else ROOT / "environments/generic"
+
+
+def _is_there(path: pathlib.Path) -> bool:
+    """Returns whether an environment has this file.
+
+    Raises ReframeError for a dangling link and for an inaccessible file, because another environment would be built.
+    """
+    try:
+        return inputs.status_of(path) is not None
+    except OSError as error:
+        raise ReframeError(f"{path}: {error.strerror}: mend or remove it") from None
 
 
 def may_use_mpi(environment: pathlib.Path) -> bool:
-    """Whether Spack is given an MPI; without packages.yaml the user's own Spack configuration has what is installed.
+    """Returns whether the environment names an MPI in packages.yaml, or leaves it to the user's own Spack configuration
+    by not having that file.
 
-    Else Spack would build one, which the site's launcher does not know. The checks of several ranks then are skipped,
-    for the program says that it has no MPI.
+    Otherwise Spack would build an MPI that the site's launcher does not support. The program is then built without MPI,
+    and reports that, so the checks of several ranks are skipped.
     """
     path = environment / "packages.yaml"
-    return not path.exists() or "mpi" in _section(path, ["packages"], dict)
+    return not _is_there(path) or "mpi" in _section(path, ["packages"], dict)
 
 
 def _section(path: pathlib.Path, keys: list[str], kind: type):
-    """What a file of a Spack environment has under these keys, each within the one before.
+    """Returns the part of a Spack environment's file under these nested keys.
 
-    Raises ReframeError for a file that is no YAML, or has nothing of this kind there.
+    Raises ReframeError if the file is not YAML, or does not have a value of this kind there.
     """
     try:
         found = lookup.read_yaml(path)
     except lookup.BadReference as error:
-        raise ReframeError(f"{path.parent}: {error}: mend it, as Spack would refuse it, too") from None
+        raise ReframeError(f"{path.parent}: {error}: correct it, because Spack would refuse it as well") from None
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     if not isinstance(found, kind):
@@ -69,7 +83,8 @@ def _has(spec: str, variant: str) -> bool:
 
 
 def spec_for(specs: list[str], backend: str | None, architectures: list[str], mpi: bool) -> str:
-    """The environment's spec of this backend, or its spec of none completed by what the site states.
+    """Returns the environment's spec for this backend. If there is none, returns its spec without a backend, completed
+    with what the site states.
 
     >>> spec_for(["isthmus +mpi +cuda cuda_arch=80 target=zen3", "isthmus ~cuda"], "cuda", ["80"], True)
     'isthmus +mpi +cuda cuda_arch=80 target=zen3'
@@ -104,7 +119,7 @@ def spec_for(specs: list[str], backend: str | None, architectures: list[str], mp
 
 
 def prepare(build, backend: str | None, architectures: list[str]):
-    """Makes a build fixture install isthmus by Spack, and links it as INSTALLED."""
+    """Makes a build fixture install isthmus with Spack, and links the installation as INSTALLED."""
     environment = environment_of(build.current_environ, build.current_system.name)
     if not shutil.which("spack"):
         raise ReframeError(

@@ -1,20 +1,20 @@
-"""Has ReFrame wait by a clock that does not jump.
+"""Patch that makes ReFrame wait by a clock that does not jump.
 
-ReFrame computes how long it sleeps between two looks at its jobs, how long a job has been waiting and when a session's
-time is over from time.time(). Where the clock of the machine is set back by a day, the session sleeps for a day. Here
-its modules that wait get a time() that began as the machine's clock and then runs as the monotonic one does.
+ReFrame computes from time.time() how long it sleeps between two polls, how long a job has been queued and when a
+session's time is over. If the machine's clock is set back by a day, the session sleeps for a day. With this patch,
+ReFrame's modules that wait get a time() that starts at the machine's clock and proceeds like the monotonic clock.
 """
 
 import importlib
 import pkgutil
 import time
 
-#: A step that this page's readers may call a jump, in seconds: clocks are corrected by less all the time.
+#: Smallest step of the clock, in seconds, that counts as a jump; smaller corrections of clocks are frequent.
 JUMP = 1.0
 
 
 class SteadyTime:
-    """The module `time`, but for time()."""
+    """Replacement of the module `time` with another time()."""
 
     def __init__(self, wall=time.time, monotonic=time.monotonic):
         self._wall, self._monotonic = wall, monotonic
@@ -27,7 +27,8 @@ class SteadyTime:
         return self._began + self._monotonic()
 
     def jumped(self) -> float:
-        """Seconds by which the machine's clock was set since the session began: below 0 is back."""
+        """Returns how far the machine's clock was set forward since the session began, in seconds; negative if it was
+        set back."""
         step = self._wall() - self.time()
         return step if abs(step) >= JUMP else 0.0
 
@@ -36,7 +37,7 @@ STEADY = SteadyTime()
 
 
 def _modules():
-    """ReFrame's that wait: policies, executors, and every scheduler."""
+    """Yields ReFrame's modules that wait: policies, executors, and every scheduler."""
     yield importlib.import_module("reframe.frontend.executors")
     yield importlib.import_module("reframe.frontend.executors.policies")
     package = importlib.import_module("reframe.core.schedulers")
@@ -44,7 +45,7 @@ def _modules():
     for found in pkgutil.iter_modules(package.__path__, "reframe.core.schedulers."):
         try:
             yield importlib.import_module(found.name)
-        except ImportError:  # one whose own library is not here
+        except ImportError:  # a scheduler whose own library is not installed
             continue
 
 

@@ -16,23 +16,23 @@ from reframe.core.logging import getlogger
 from isthmus import inputs
 from isthmus.records import load, validate
 
-#: Bytes of a record file; 300 records of long runs have 1 MiB.
+#: Maximum size of a record file, in bytes; 300 records of long runs are 1 MiB.
 MOST_RECORDS = 128 * inputs.MIB
 
 kept = []  # record files of this session
 _umask = os.umask(0)
 os.umask(_umask)
-_started_in = pathlib.Path.cwd()  # the check's folder while ReFrame loads a check; set right by begin()
+_started_in = pathlib.Path.cwd()  # the check's folder if ReFrame is loading a check; begin() corrects it
 
 
 def begin() -> None:
-    """Takes the working directory as the place where ReFrame was started."""
+    """Notes the working directory as the folder that ReFrame was started in."""
     global _started_in
     _started_in = pathlib.Path.cwd()
 
 
 def absolute(path) -> pathlib.Path:
-    """Relative to where ReFrame was started."""
+    """Returns the absolute form of a path that is relative to the folder that ReFrame was started in."""
     return _started_in / path
 
 
@@ -41,12 +41,13 @@ def results_folder() -> pathlib.Path:
 
 
 def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) -> pathlib.Path:
-    """Copies a record file into the results folder under a name of its own; never changes a file that is there.
+    """Copies a record file into the results folder under a unique name; never changes an existing file.
 
-    The name tells the run and its job, so what is kept already is not kept again. It appears with its contents
-    complete, or not at all: written aside, then linked. Sessions of several hosts may write into one folder. `contents`
-    are kept instead of what is in `source` where given. Tables beside the record are kept before it. Raises
-    SanityError where it cannot be kept, as where it has more than MOST_RECORDS bytes.
+    The name contains the run and its job, so a file that was already kept is not kept again. The file appears with
+    complete contents or not at all, because it is written under another name and then linked. Sessions on several hosts
+    may write into one folder. If `contents` is given, it replaces the contents of `source`. Tables next to the record
+    are kept before it. Raises SanityError if the file cannot be kept, for example if it has more than MOST_RECORDS
+    bytes.
     """
     folder, tables = results_folder(), source.with_suffix(".tables")
     try:
@@ -72,7 +73,7 @@ def keep_record(source: pathlib.Path, name: str, contents: bytes | None = None) 
 
 
 def _has_lines(target: pathlib.Path, text: bytes) -> bool:
-    """Whether a kept file has all these lines; one that cannot be read is another."""
+    """Returns whether a kept file contains all these lines. An unreadable file counts as a different one."""
     try:
         return set(text.splitlines()) <= set(inputs.read_small(target, MOST_RECORDS).splitlines())
     except OSError:
@@ -80,7 +81,8 @@ def _has_lines(target: pathlib.Path, text: bytes) -> bool:
 
 
 def _base_of(name: str, contents: bytes) -> str:
-    """When, what, which run and which job, by the first record; by this process where there is none."""
+    """Returns the beginning of a file's name: time, name, run and job of the first record, or time and number of this
+    process if there is no record."""
     try:
         run = json.loads(contents.partition(b"\n")[0])["run"]
         words = [re.sub("[-:]", "", run["time"]), name, run["id"], *([f"job{run['job']}"] if run["job"] else [])]
@@ -91,15 +93,15 @@ def _base_of(name: str, contents: bytes) -> str:
 
 
 def _each_once(contents: bytes) -> bytes:
-    """Without the lines that have stood before."""
+    """Returns the contents without repeated lines."""
     return b"".join(dict.fromkeys(contents.splitlines(keepends=True)))
 
 
 def _naming_tables(contents: bytes, old: str, new: str) -> bytes:
-    """The records with their tables in a folder of another name."""
+    """Returns the records with the folder of their tables renamed."""
     lines = []
     for line in contents.split(b"\n"):
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # a line that was cut stays as it is
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # a truncated line is not changed
             record = json.loads(line)
             for table in record["tables"]:
                 table["file"] = re.sub(f"^{re.escape(old)}/", f"{new}/", table["file"])
@@ -109,15 +111,16 @@ def _naming_tables(contents: bytes, old: str, new: str) -> bytes:
 
 
 def _place(target: pathlib.Path, contents: bytes, tables: pathlib.Path) -> None:
-    """Writes a record file and its folder of tables, both or none; FileExistsError where one of the names is taken."""
-    beside, aside = target.with_suffix(".tables"), None
+    """Writes a record file and its folder of tables, either both or none. Raises FileExistsError if one of the names
+    exists."""
+    placed, aside = target.with_suffix(".tables"), None
     if target.exists():
         raise FileExistsError
     if tables.is_dir():
-        beside.mkdir()
+        placed.mkdir()
     try:
         if tables.is_dir():
-            shutil.copytree(tables, beside, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
+            shutil.copytree(tables, placed, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
         descriptor, aside = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=".part", dir=target.parent)
         with os.fdopen(descriptor, "wb") as file:
             file.write(contents)
@@ -126,7 +129,7 @@ def _place(target: pathlib.Path, contents: bytes, tables: pathlib.Path) -> None:
         _name(aside, target)
     except OSError:
         if tables.is_dir():
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(placed, ignore_errors=True)
         raise
     finally:
         if aside:
@@ -135,21 +138,21 @@ def _place(target: pathlib.Path, contents: bytes, tables: pathlib.Path) -> None:
 
 
 def _name(aside: str, target: pathlib.Path) -> None:
-    """Gives a finished file its name unless that is taken (FileExistsError)."""
+    """Gives a finished file its name. Raises FileExistsError if the name exists."""
     try:
         os.link(aside, target)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        # No hard links here: the name is taken first, and shows an empty file for the blink until it is replaced.
+        # The file system has no hard links, so an empty file reserves the name until it is replaced.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o666))
         os.replace(aside, target)
 
 
 def whole_records(path: pathlib.Path) -> list[bytes]:
-    """Returns the records of a file that cannot be taken as a whole: they were measured before the rest was cut.
+    """Returns the complete records of a damaged file; they were measured before the file was damaged.
 
-    Raises SanityError where they have more than MOST_RECORDS bytes.
+    Raises SanityError if they have more than MOST_RECORDS bytes.
     """
     whole, size, bad = {}, 0, []
     try:
@@ -160,7 +163,7 @@ def whole_records(path: pathlib.Path) -> list[bytes]:
             if size > MOST_RECORDS:
                 most = f"{MOST_RECORDS // inputs.MIB} MiB"
                 raise SanityError(f"{path} has more than {most} of records, the most that is kept: move it away")
-    except validate.RecordError as error:  # also of a file without a line, or that is not there
+    except validate.RecordError as error:  # same for a file that has no line or does not exist
         bad += [error] if path.is_file() and path.stat().st_size else []
     for error in bad:
         getlogger().warning(f"{error}; what cannot be read is not kept")
@@ -168,8 +171,8 @@ def whole_records(path: pathlib.Path) -> list[bytes]:
 
 
 def _records_within(line: str) -> list[bytes]:
-    """The records on a line, each with its end; on one that is no JSON they may stand behind one another, or behind
-    half of one."""
+    """Returns the records on a line, each with a line end. A line that is not JSON may contain several records, or a
+    record after half of another."""
     with contextlib.suppress(validate.RecordError, UnicodeError):
         load.parse(line, where="")
         return [line.encode() + b"\n"]

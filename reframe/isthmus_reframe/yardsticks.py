@@ -1,6 +1,6 @@
-"""What nvbandwidth, BabelStream and the OSU micro-benchmarks print, and whether our figures agree with theirs.
+"""Readers of the output of nvbandwidth, BabelStream and the OSU micro-benchmarks, and comparison with our figures.
 
-Formats are those of nvbandwidth 0.8 (`--json`, json_output.cpp), BabelStream 5.0 (`--csv`, main.cpp) and OSU
+The formats are those of nvbandwidth 0.8 (`--json`, json_output.cpp), BabelStream 5.0 (`--csv`, main.cpp) and OSU
 Micro-Benchmarks 7.5 (tables of osu_bw and osu_latency).
 """
 
@@ -9,25 +9,26 @@ import json
 import math
 import typing
 
-#: Two programs agree on a figure where they differ by no more.
+#: Largest relative difference between two programs that agree on a figure.
 AGREE = 0.01
 
 
 class YardstickError(ValueError):
-    """An output that is not what the program prints where all is well; the text says what is wrong in one sentence."""
+    """Error for output that a successful program would not print. Its text is one sentence that states what is
+    wrong."""
 
 
 class Same(typing.NamedTuple):
-    """A figure that both programs give."""
+    """Figure that both programs report."""
 
-    theirs: str  #: their name of it
+    theirs: str  #: name of the figure in the other program
     workload: str
     metric: str
-    best: bool = False  #: whether theirs is the best of all samples; else it stands for a median
+    best: bool = False  #: true if the other program reports its best sample, false if it reports a typical one
 
 
 def nvbandwidth(text: str) -> dict[str, float]:
-    """B/s of each test case, of GPU 0 (its copies to a peer: to GPU 1). Raises YardstickError."""
+    """Returns the B/s of each test case for GPU 0; copies to a peer are those to GPU 1. Raises YardstickError."""
     try:
         cases = json.loads(text[text.index("{") :])["nvbandwidth"]["testcases"]
         found = {case["name"]: _first_cell(case) for case in cases if case["status"] == "Passed"}
@@ -42,13 +43,13 @@ def nvbandwidth(text: str) -> dict[str, float]:
 
 
 def _first_cell(case: dict) -> float:
-    """Of a matrix with N/A where a pair makes no sense."""
+    """Returns the first value of a matrix, which has N/A for pairs that are not measured."""
     cells = [cell for row in case["bandwidth_matrix"] for cell in row if cell != "N/A"]
     return float(cells[0]) * 1e9
 
 
 def babelstream(text: str) -> dict[str, float]:
-    """B/s of each kernel, its best run but the first. Raises YardstickError."""
+    """Returns the B/s of each kernel in its best run, not counting the first run. Raises YardstickError."""
     lines = text.splitlines()
     head = next((number for number, line in enumerate(lines) if line.startswith("function,")), None)
     if head is None:
@@ -61,7 +62,8 @@ def babelstream(text: str) -> dict[str, float]:
 
 
 def osu(text: str) -> dict[str, float]:
-    """By "bandwidth" and "latency", whichever the text has: B/s or s of the last size. Raises YardstickError."""
+    """Returns the "bandwidth" in B/s or the "latency" in s, whichever the text has, for the last size. Raises
+    YardstickError."""
     found, kind = {}, None
     scale = {
         "Bandwidth (MB/s)": ("bandwidth", 1e6),
@@ -87,7 +89,7 @@ def _beginning(text: str) -> str:
 
 
 def apart(ours: float, theirs: list[float]) -> float:
-    """By which share ours lies outside of what theirs gave, before and after; 0 between them.
+    """Returns the relative difference of our figure from the range of theirs, measured before and after; 0 within it.
 
     >>> apart(103.0, [99.0, 100.0]), apart(99.5, [99.0, 100.0])
     (0.03, 0.0)
@@ -97,7 +99,7 @@ def apart(ours: float, theirs: list[float]) -> float:
 
 
 def disagreement(same: Same, name: str, ours: float, theirs: list[float]) -> str | None:
-    """Why a figure of ours and theirs are not the same, in one sentence; None where they are."""
+    """Returns one sentence on how our figure and theirs disagree, or None if they agree."""
     said = " and ".join(f"{value:.4g}" for value in theirs)
     if not all(math.isfinite(value) and value > 0 for value in [ours, *theirs]):
         return f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {said}: no figures to compare"

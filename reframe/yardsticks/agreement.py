@@ -1,7 +1,7 @@
-"""Our figures beside those of programs that others trust: nvbandwidth, BabelStream, the OSU micro-benchmarks.
+"""Comparison of our figures with those of trusted programs: nvbandwidth, BabelStream, the OSU micro-benchmarks.
 
-One job runs theirs, ours, and theirs again. What theirs printed is kept beside our record. docs/yardsticks.md says
-where the programs come from.
+One job runs the other program, ours, and the other one again. Its output is kept next to our record. docs/yardsticks.md
+describes where to get the programs.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ from reframe.core.exceptions import SanityError
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from isthmus import inputs
-from isthmus.records import content, load
+from isthmus.records import fields, load
 from isthmus_reframe import yardsticks
 from isthmus_reframe.check import IsthmusCheck
 from isthmus_reframe.points import Point
@@ -28,7 +28,7 @@ BEFORE, AFTER = "theirs-before.out", "theirs-after.out"
 
 
 class Yard(typing.NamedTuple):
-    """A program to compare with: how it is run, and what is run of ours."""
+    """Program to compare with: how it is run, and which of our workloads is compared."""
 
     summary: str
     command: str
@@ -68,9 +68,9 @@ YARDS = {
 
 @rfm.simple_test
 class Yardstick(IsthmusCheck):
-    """One program of others, and the same of ours, that have to agree within 1%."""
+    """Check that another program and our own measurement of the same figures agree within 1%."""
 
-    beside = builtins.parameter(sorted(YARDS))
+    peer = builtins.parameter(sorted(YARDS))
     mode, size = None, None
     valid_systems = ["+gpu"]
     published = ("rate",)
@@ -78,21 +78,21 @@ class Yardstick(IsthmusCheck):
 
     @builtins.run_after("init")
     def describe(self):
-        self.descr = f"{self.beside}: {self.yard.summary}"
-        self.tags = {"yardstick", self.beside}
+        self.descr = f"{self.peer}: {self.yard.summary}"
+        self.tags = {"yardstick", self.peer}
         if self.yard.ranks > 1:
             self.num_tasks = self.num_tasks_per_node = self.yard.ranks
             self.valid_prog_environs = ["+mpi"]
 
     @property
     def yard(self) -> Yard:
-        return YARDS[self.beside]
+        return YARDS[self.peer]
 
-    # What is run of ours.
+    # The run of our program.
 
     @property
     def workload(self):
-        return f"yardstick/{self.beside}"
+        return f"yardstick/{self.peer}"
 
     def request(self):
         settings = [word for axis, value in self.yard.axes.items() for word in ("--set", f"{axis}={value}")]
@@ -114,13 +114,14 @@ class Yardstick(IsthmusCheck):
         return {same.metric for same in self.yard.same if same.workload == point.workload}
 
     def denied(self, point, case, stated):
-        """Whatever is skipped cannot agree."""
+        """Returns the stated capabilities that a skip contradicts: the GPU, because skipped figures cannot be
+        compared."""
         return stated & {"gpu", "cuda", "hip"}
 
     def variable_name(self, point, metric, shown):
         return f"{point.workload}/{metric}"
 
-    # Theirs, before and after.
+    # The runs of the other program, before and after ours.
 
     @builtins.run_before("run")
     def run_theirs(self):
@@ -129,7 +130,8 @@ class Yardstick(IsthmusCheck):
             commands.append(f"{start}{self.yard.command} > {place} 2>&1")
 
     def _keep_record(self, path, contents=None):
-        """Before anything is judged: NAME.theirs-before.out and NAME.theirs-after.out beside NAME.jsonl."""
+        """Keeps the other program's outputs before anything is judged: NAME.theirs-before.out and NAME.theirs-after.out
+        next to NAME.jsonl."""
         kept = super()._keep_record(path, contents)
         for place in (BEFORE, AFTER):
             if (said := path.parent / place).exists():
@@ -143,10 +145,10 @@ class Yardstick(IsthmusCheck):
         cases = {case["workload"]: case for case in load.read(path / "record.jsonl")}
         theirs = [self._theirs(path / place) for place in (BEFORE, AFTER)]
         for same in self.yard.same:
-            metric = content.metrics(cases[same.workload])[same.metric]
+            metric = fields.metrics(cases[same.workload])[same.metric]
             ours = max(metric["samples"]) if same.best else metric["median"]
             reported = [figures.get(same.theirs, float("nan")) for figures in theirs]
-            if why := yardsticks.disagreement(same, self.beside, ours, reported):
+            if why := yardsticks.disagreement(same, self.peer, ours, reported):
                 raise SanityError(why)
         return True
 

@@ -1,4 +1,5 @@
-"""A cluster with Flux: four AMD APUs a node that share memory with the CPU. example-slurm explains every line."""
+"""Configuration of a cluster with Flux. Its nodes have four AMD APUs, whose GPU and CPU share one memory. example-slurm
+explains every line."""
 
 import pathlib
 import sys
@@ -22,13 +23,13 @@ site_configuration = {
                     "descr": "whole nodes with four MI300A",
                     "scheduler": "flux-batch",
                     "launcher": "flux-run",
-                    # A bank pays; --setattr=thp=always, and other attributes: one line each.
+                    # The bank pays for jobs. Other options, such as --setattr=thp=always, are one line each.
                     "access": ["--queue=main", "--exclusive", account("--bank=")],
-                    "env_vars": [["HSA_XNACK", "1"]],  # the GPU reaches memory that has no page yet
+                    "env_vars": [["HSA_XNACK", "1"]],  # lets the GPU access memory that has no page yet
                     "environs": ["gnu-rocm"],
                     "features": ["gpu", "hip", "numa", "unified", "xnack"],
                     "devices": [{"type": "gpu", "arch": "gfx942", "num_devices": 4}],
-                    "resources": [{"name": "gpu", "options": []}],  # they come with the node
+                    "resources": [{"name": "gpu", "options": []}],  # GPUs are part of the node, so none are requested
                     "time_limit": "1h",
                     "max_jobs": 4,
                     "extras": {"isthmus": KEPT_BY},

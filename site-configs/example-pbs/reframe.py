@@ -1,4 +1,5 @@
-"""A cluster with PBS: four NVIDIA GPUs a node, mpiexec of HPE's PALS. example-slurm explains every line."""
+"""Configuration of a cluster with PBS and the mpiexec of HPE's PALS. Its nodes have four NVIDIA GPUs. example-slurm
+explains every line."""
 
 import pathlib
 import sys
@@ -22,12 +23,12 @@ site_configuration = {
                     "descr": "whole nodes with four A100",
                     "scheduler": "pbs",
                     "launcher": "pals",
-                    # Words without a dash go into -l select=…
+                    # Words without a dash become part of -l select=…
                     "access": ["system=example", "-l place=scatter", "-l filesystems=home", "-q main", account("-A ")],
                     "environs": ["gnu-cuda"],
                     "features": ["gpu", "cuda", "peer", "numa", "managed", "async"],
                     "devices": [{"type": "gpu", "arch": "sm_80", "num_devices": 4}],
-                    "resources": [{"name": "gpu", "options": []}],  # they come with the node
+                    "resources": [{"name": "gpu", "options": []}],  # GPUs are part of the node, so none are requested
                     "time_limit": "1h",
                     "max_jobs": 4,
                     "extras": {"isthmus": KEPT_BY},

@@ -1,6 +1,6 @@
-"""Any machine, as it is: the local scheduler, and a GPU if scripts/detect-backend finds one.
+"""Configuration for any machine: the local scheduler, and a GPU if scripts/detect-backend finds one.
 
-Copy this folder to site-configs/<site>/ and state what the site has; README.md beside this file says how.
+Copy this folder to site-configs/<site>/ and state what the site has; README.md next to this file describes how.
 """
 
 import os
@@ -17,7 +17,8 @@ from isthmus.site import hardware
 
 
 def visible_gpus():
-    """How many NVIDIA GPUs a process sees here; 0 where there is no nvidia-smi. A lost one may not be left out."""
+    """Returns the number of NVIDIA GPUs that a process sees here, which is 0 without nvidia-smi. Raises OSError if
+    nvidia-smi fails, for example because of a lost GPU."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return len(list(filter(None, chosen.split(","))))
@@ -25,7 +26,7 @@ def visible_gpus():
     listed, why = hardware.listed_by_nvidia_smi(answer)
     if why and answer.is_here:
         raise OSError(
-            f"how many GPUs there are is not known: {why}; mend the driver, name those to be measured in "
+            f"how many GPUs there are is not known: {why}; repair the driver, name those to be measured in "
             "CUDA_VISIBLE_DEVICES, or measure without them by ISTHMUS_BACKEND=host"
         )
     return len(listed)
@@ -49,7 +50,7 @@ site_configuration = {
                     "scheduler": "local",
                     "launcher": "local",
                     "environs": ["builtin"],
-                    "max_jobs": 1,  # measurements side by side perturb each other
+                    "max_jobs": 1,  # simultaneous measurements perturb each other
                     "features": ["gpu", backend] if has_gpu else [],
                     "devices": [{"type": "gpu", "num_devices": gpus}] if gpus else [],
                     "extras": {"isthmus": {"require_reference": False, **KEPT_BY}},

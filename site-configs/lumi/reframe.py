@@ -1,5 +1,5 @@
-"""LUMI-G at CSC: four MI250X a node, eight GPUs to a program. From public documentation, not run there yet; README.md
-says what is known."""
+"""Configuration of LUMI-G at CSC: nodes with four MI250X, which a program sees as eight GPUs. It was written from
+public documentation and has not been run there yet; README.md states what is known."""
 
 import pathlib
 import sys
@@ -15,10 +15,10 @@ GPU_NODE = {
         ["SLURM_CPU_BIND", "none"],  # the program places its threads itself
         ["MPICH_GPU_SUPPORT_ENABLED", "1"],
     ],
-    "modules": ["LUMI", "partition/G"],  # the software stack, and its part for these nodes
+    "modules": ["LUMI", "partition/G"],  # the software stack, and the part of it for these nodes
     "environs": ["gnu-rocm"],
     "features": ["gpu", "hip", "numa", "gpu_aware_mpi"],
-    "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}],  # a die (GCD) is a GPU to Slurm and to HIP
+    "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}],  # Slurm and HIP count a die (GCD) as a GPU
     "resources": [{"name": "gpu", "options": ["--gpus-per-node={num_gpus_per_node}"]}],
 }
 
@@ -42,7 +42,7 @@ site_configuration = {
                     **GPU_NODE,
                     "name": "dev-g",
                     "descr": "the same for three hours at most, one running job a user",
-                    # Nodes of this partition are shared unless asked for whole.
+                    # Nodes of this partition are shared unless requested exclusively.
                     "access": ["--partition=dev-g", "--exclusive", account("--account=project_")],
                     "time_limit": "1h",
                     "max_jobs": 1,

@@ -1,4 +1,5 @@
-"""Perlmutter at NERSC: four A100 a node. From public documentation, not run there yet; README.md says what is known."""
+"""Configuration of Perlmutter at NERSC: nodes with four A100. It was written from public documentation and has not been
+run there yet; README.md states what is known."""
 
 import pathlib
 import sys
@@ -21,7 +22,8 @@ site_configuration = {
                     "descr": "four A100 of 40 GB, NVLink between all of them",
                     "scheduler": "slurm",
                     "launcher": "srun",
-                    # Projects for GPU nodes end in _g. --qos=debug: half an hour; --reservation=…: one line more.
+                    # Projects for GPU nodes end in _g. Use --qos=debug for up to half an hour. For a reservation, add
+                    # a line with --reservation=….
                     "access": ["--constraint=gpu&hbm40g", "--qos=regular", account("--account=")],
                     "env_vars": WHOLE_NODE,
                     "environs": ["gnu-cuda"],

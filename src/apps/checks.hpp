@@ -1,6 +1,6 @@
 #pragma once
 
-// What the checks of several programs do, on all of the host's processors.
+// Helpers that the checks of several programs share. They use all of the host's processors.
 
 #include <array>
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace isthmus::apps {
 
-/// For each i below `n`, in parts of at least `grain`, add(i, part) goes into a part, and join(part) puts them
-/// together, one after the other and in any order.
+/// Splits 0 … n - 1 into parts of at least `grain` numbers and calls add(i, part) for each number i of a part. Then
+/// calls join(part) for one part at a time, in any order.
 template <class Part, class Add, class Join>
 void for_parts(std::size_t n, std::size_t grain, const Add& add, const Join& join) {
   std::mutex mutex;
@@ -24,7 +24,7 @@ void for_parts(std::size_t n, std::size_t grain, const Add& add, const Join& joi
   });
 }
 
-/// `count` sums, to which add(i, sums) adds its share for each i below `n`.
+/// Returns `count` sums. add(i, sums) adds the share of each i below `n`.
 template <class T, std::size_t count, class Add>
 std::array<T, count> sums_of(std::size_t n, std::size_t grain, const Add& add) {
   std::array<T, count> sums{};
@@ -34,13 +34,13 @@ std::array<T, count> sums_of(std::size_t n, std::size_t grain, const Add& add) {
   return sums;
 }
 
-/// For how many of 0 … n - 1 is_so says so.
+/// Returns how many of 0 … n - 1 satisfy is_so.
 template <class IsSo>
 double count_where(std::size_t n, std::size_t grain, const IsSo& is_so) {
   return sums_of<double, 1>(n, grain, [&](std::size_t i, auto& sums) { sums[0] += is_so(i) ? 1 : 0; })[0];
 }
 
-/// The largest of the errors error(0) … error(n - 1).
+/// Returns the largest of the errors error(0) … error(n - 1).
 template <class Error>
 double worst_of(std::size_t n, std::size_t grain, const Error& error) {
   double found = 0;

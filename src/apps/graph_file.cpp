@@ -1,6 +1,7 @@
-// Graphs from files of the GAP benchmark suite: one byte (directed or not), the number of directed edges and of
-// vertices, then offsets of 64 bits and targets of 32; in a .wsg each target is followed by its weight. A directed
-// graph has the same once more for the edges into each vertex, which nobody here needs. No number is aligned.
+// Graphs from files of the GAP benchmark suite. A file contains one byte (directed or not), the numbers of directed
+// edges and of vertices, 64-bit offsets and 32-bit targets; in a .wsg file each target is followed by its weight. The
+// file of a directed graph repeats offsets and targets for the edges into each vertex, which the programs here do not
+// need. The numbers are unaligned.
 
 #include <fmt/format.h>
 
@@ -16,7 +17,7 @@ namespace {
 using memory::parallel_for;
 
 constexpr std::size_t header_bytes = 1 + 2 * sizeof(std::int64_t);
-constexpr std::size_t piece_bytes = std::size_t{1} << 22;  // that a thread reads at once
+constexpr std::size_t piece_bytes = std::size_t{1} << 22;  // bytes that a thread reads at once
 
 class GraphFile {
  public:
@@ -40,13 +41,14 @@ class GraphFile {
         for (std::size_t i = 0; i < count; ++i) {
           graph.edges[e + i] = words[i * numbers];
           if (words[i * numbers] >= shape_.vertices)
-            fail(fmt::format("edge {} ends at vertex {} of {}", e + i, words[i * numbers], shape_.vertices),
-                 "write it anew with GAP's converter");
+            fail(fmt::format("edge {} ends at vertex {}, but there are {} vertices", e + i, words[i * numbers],
+                             shape_.vertices),
+                 "write it again with GAP's converter");
           if (!shape_.weighted) continue;
           graph.weights[e + i] = words[2 * i + 1];
           if (graph.weights[e + i] - 1 >= unreached)
             fail(fmt::format("edge {} weighs {}", e + i, static_cast<std::int32_t>(words[2 * i + 1])),
-                 fmt::format("take weights from 1 to {}, by which every shortest way ends", unreached));
+                 fmt::format("use weights from 1 to {}, so that no shortest path overflows", unreached));
         }
       }
     });
@@ -68,30 +70,30 @@ class GraphFile {
 
   void read_header() {
     const std::uint64_t bytes = file_.bytes();
-    const std::string layout = "take a .sg or .wsg file that GAP's converter wrote";
-    if (!path().ends_with(".sg") && !path().ends_with(".wsg")) fail("its name says no layout", layout);
+    const std::string layout = "use a .sg or .wsg file written by GAP's converter";
+    if (!path().ends_with(".sg") && !path().ends_with(".wsg")) fail("its name ends in neither .sg nor .wsg", layout);
     shape_.weighted = path().ends_with(".wsg");
-    if (bytes < header_bytes) fail(fmt::format("it has {} bytes and a header has {}", bytes, header_bytes), layout);
+    if (bytes < header_bytes) fail(fmt::format("it has {} bytes, but a header has {}", bytes, header_bytes), layout);
     unsigned char directed = 0;
     std::uint64_t counts[2];
     file_.read(0, &directed, 1);
     file_.read(1, counts, sizeof counts);
     shape_.edges = counts[0];
     shape_.vertices = counts[1];
-    if (directed > 1) fail(fmt::format("its first byte is {} and not 0 or 1", directed), layout);
+    if (directed > 1) fail(fmt::format("its first byte is {} instead of 0 or 1", directed), layout);
     if (shape_.vertices == 0 || shape_.vertices >= most_vertices)
       fail(fmt::format("its header says {} vertices", shape_.vertices),
-           fmt::format("take a graph of 1 to {} vertices", most_vertices - 1));
+           fmt::format("use a graph of 1 to {} vertices", most_vertices - 1));
     if (shape_.edges == 0 || shape_.edges >> 48 != 0)
-      fail(fmt::format("its header says {} edges", shape_.edges), "take a graph of 1 to 2^48 - 1 edges");
+      fail(fmt::format("its header says {} edges", shape_.edges), "use a graph of 1 to 2^48 - 1 edges");
     const std::uint64_t once = (shape_.vertices + 1) * sizeof(std::uint64_t) + shape_.edges * edge_bytes();
     const std::uint64_t wanted = header_bytes + (directed != 0 ? 2 : 1) * once;
     if (bytes != wanted)
-      fail(fmt::format("its header says {} bytes and it has {}", wanted, bytes), "copy it again, or write it anew");
+      fail(fmt::format("its header implies {} bytes, but it has {}", wanted, bytes), "copy or write it again");
   }
 
   void check_offsets(const Graph& graph) const {
-    const auto wrong = [&](const std::string& what) { fail(what, "write it anew with GAP's converter"); };
+    const auto wrong = [&](const std::string& what) { fail(what, "write it again with GAP's converter"); };
     if (graph.offsets[0] != 0) wrong(fmt::format("its first row begins at edge {}", graph.offsets[0]));
     if (graph.offsets[shape_.vertices] != shape_.edges)
       wrong(fmt::format("its rows end at edge {} of {}", graph.offsets[shape_.vertices], shape_.edges));

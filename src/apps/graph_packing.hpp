@@ -1,8 +1,8 @@
 #pragma once
 
-// Before each step the host puts the edges that it wants side by side into page-locked memory. They are copied, and the
-// kernel goes through these alone. It is what Subway does (Sabet, Zhao, Gupta, EuroSys 2020), the rival in Table 3 of
-// the GPUVM paper.
+// Packing of edges by the host. Before each step, the host copies the edges that the step needs into contiguous
+// page-locked memory. Only these edges are copied to the device and processed there. Subway works in the same way
+// (Sabet, Zhao, Gupta, EuroSys 2020); it is the competitor in Table 3 of the GPUVM paper.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,13 +17,13 @@
 
 namespace isthmus::apps {
 
-/// An edge with its weight, as GAP's .wsg files have them.
+/// Edge with its weight, in the layout of GAP's .wsg files.
 struct alignas(8) WeightedEdge {
   Vertex to;
   Weight weight;
 };
 
-/// The edge with this number, with its weight where that is asked for.
+/// Returns edge `e`, with its weight if Edge has one.
 template <class Edge>
 Edge edge_of(const Graph& graph, std::uint64_t e) {
   if constexpr (sizeof(Edge) > sizeof(Vertex)) {
@@ -33,18 +33,19 @@ Edge edge_of(const Graph& graph, std::uint64_t e) {
   }
 }
 
-/// Some of a vertex's edges: those between multiples of a number of edges, counted from the one its row begins in.
+/// Part of a vertex's row of edges. Rows are cut wherever the number of an edge is a multiple of a power of two;
+/// `number` counts the pieces of a row from its beginning.
 struct Piece {
   Vertex vertex;
   std::uint32_t number;
 };
 
-/// Consecutive edges.
+/// Range of consecutive edges.
 struct EdgeRange {
   std::uint64_t first, last;
 };
 
-/// Those of a row's piece with this number; `shift` is log2 of the multiples.
+/// Returns the edges of the row's piece `number`; `shift` is log2 of the number of edges between two cuts.
 __host__ __device__ inline EdgeRange edges_of(EdgeRange row, std::uint32_t number, unsigned shift) {
   const std::uint64_t cut = (row.first >> shift) + number;
   if (number > 0) row.first = cut << shift;
@@ -52,9 +53,9 @@ __host__ __device__ inline EdgeRange edges_of(EdgeRange row, std::uint32_t numbe
   return row;
 }
 
-/// As Frontier, of edges that lie side by side in the order of their pieces.
+/// Frontier whose edges are contiguous, in the order of their pieces.
 struct PackedFrontier {
-  const std::uint64_t* begins;  ///< one more than pieces
+  const std::uint64_t* begins;  ///< offset of each piece's edges, then the number of all edges
   const Piece* pieces;
   std::uint64_t count;
   unsigned portion;
@@ -64,8 +65,8 @@ struct PackedFrontier {
   }
 };
 
-/// Packs the edges of these pieces, and says where those of each begin and the last end: one number more than pieces.
-/// Returns how many edges there are. All of the host's processors copy, as many edges each.
+/// Packs the edges of these pieces. Writes to `begins` the offset of each piece's edges, followed by the number of all
+/// edges, and returns that number. All of the host's processors copy, each an equal number of edges.
 template <class Edge>
 std::uint64_t pack_edges(const Graph& graph, std::span<const Piece> pieces, unsigned shift, std::uint64_t* begins,
                          Edge* packed) {
@@ -90,13 +91,13 @@ std::uint64_t pack_edges(const Graph& graph, std::span<const Piece> pieces, unsi
   return all;
 }
 
-/// Throws Skip where nothing is copied from page-locked memory.
+/// Throws Skip unless the placement copies from page-locked memory.
 inline void refuse_packing(const memory::Placement& placement) {
   using namespace workload;
   if (placement->two_memories() && memory::page_locked(placement->host) && !placement->chunked && !placement->paged)
     return;
-  throw Skip("edges=packed copies what the host packed in page-locked memory, which placement " +
-                 std::string(memory::name(placement)) + " does not: take pinned or pool",
+  throw Skip("edges=packed needs page-locked memory, which placement " + std::string(memory::name(placement)) +
+                 " does not have: choose pinned or pool",
              SkipKind::not_applicable);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the programs on graphs share. Edges lie where the placement says; all that is known of vertices lies on the
-// device. A step gathers the vertices whose edges it wants, in their order, and a kernel goes through these edges.
+// Code that the graph programs share. The placement decides where edges are; all data about vertices is on the device.
+// Each step gathers the vertices whose edges it needs, in ascending order, and a kernel processes these edges.
 
 #include <algorithm>
 #include <functional>
@@ -21,12 +21,12 @@
 namespace isthmus::apps {
 
 constexpr unsigned threads = 128;
-constexpr unsigned resident = 8, resident_of_pages = 5;  // blocks of a multiprocessor that go through edges
-constexpr unsigned longest_piece = 10;                   // of balance=edge, log2 of its edges
+constexpr unsigned resident = 8, resident_of_pages = 5;  // blocks per multiprocessor that process edges
+constexpr unsigned longest_piece = 10;                   // log2 of the edges per piece with balance=edge
 constexpr unsigned line_bytes = 128;
 
 struct Counts {
-  unsigned long long pieces, edges, least;  ///< least: of the distances of vertices that have to wait
+  unsigned long long pieces, edges, least;  ///< least: smallest distance of the vertices left for later steps
 };
 inline constexpr unsigned long long nothing_waits = ~0ULL;
 
@@ -34,7 +34,7 @@ __device__ inline Counts no_counts() {
   return {0, 0, nothing_waits};
 }
 
-/// What a kernel goes through, by portions of some consecutive pieces.
+/// Work of a kernel, cut into portions of consecutive pieces.
 struct Frontier {
   const std::uint64_t* rows;
   const Piece* pieces;
@@ -46,7 +46,7 @@ struct Frontier {
   }
 };
 
-/// The sum of a value over the lanes up to this one.
+/// Returns the sum of a value over the lanes up to and including this one.
 __device__ inline unsigned sum_up_to(unsigned value) {
   const auto lane = static_cast<unsigned>(device::lane()), width = static_cast<unsigned>(device::warp_size());
   for (unsigned step = 1; step < width; step *= 2) {
@@ -56,7 +56,7 @@ __device__ inline unsigned sum_up_to(unsigned value) {
   return value;
 }
 
-/// Edges that lie at an address. A paging::Array's reader has the same.
+/// Reader of edges in directly addressable memory, with the interface of a paging::Array's reader.
 template <class Edge>
 struct Near {
   const Edge* edges;
@@ -69,11 +69,12 @@ struct Near {
 // for (piece : pieces)
 //   for (own = start(piece.vertex), e = first(piece); e < last(piece); ++e) visit(own, edges[e]);
 //
-// A warp takes as many pieces as it has lanes. Its lanes read their edges line by line of 128 bytes; rows of which one
-// follows on the other are read as one. Of edges whose pages it fetches it takes the pieces page by page.
+// A warp processes as many pieces as it has lanes. Its lanes read the edges in lines of 128 bytes; rows that follow
+// each other in memory are read as one. When the edges are in pages that the warp fetches, it processes the pieces page
+// by page.
 //
-// visit(own, owner, is, edge): of `in_flight` edges each lane gets the edge, whether there is one, and the lane that
-// has its vertex; all lanes call it, with what `start` gave their own vertex.
+// All lanes call visit(own, owner, is, edge) with `in_flight` edges each: edge[j] is an edge if is[j] is true, and
+// owner[j] is the lane that has its vertex. `own` is the value that `start` returned for the calling lane's vertex.
 template <class Edge, unsigned in_flight, class Pieces, class Edges, class Start, class Visit>
 __device__ __forceinline__ void for_edges(const Pieces& frontier, Edges& edges, Start start, Visit visit) {
   constexpr std::uint64_t line = line_bytes / sizeof(Edge);
@@ -94,9 +95,10 @@ __device__ __forceinline__ void for_edges(const Pieces& frontier, Edges& edges, 
         edges.move_to(device::shuffle(full, first, __ffsll(static_cast<long long>(waiting)) - 1));
         const bool here = first < last && first >= edges.first() && first < edges.last();
         const std::uint64_t there = last < edges.last() ? last : edges.last();
-        constexpr std::uint64_t most = std::uint64_t{1} << 24;  // so that a warp's sum has 32 bits
+        constexpr std::uint64_t most = std::uint64_t{1} << 24;  // keeps a warp's sum within 32 bits
         const unsigned length = !here ? 0 : static_cast<unsigned>(there - first < most ? there - first : most);
-        // The lines of all rows, one after the other: where in them this row's edges are.
+        // The edges of all lanes' rows, padded to whole lines, are numbered consecutively. This computes the range of
+        // numbers that the edges of this lane's row have.
         const std::uint64_t before = device::shuffle_up(full, here ? first + length : ~std::uint64_t{0}, 1);
         const bool follows = here && lane > 0 && before == first;
         const bool followed = device::shuffle_down(full, follows ? 1u : 0u, 1) != 0 && lane + 1 < width;
@@ -113,7 +115,7 @@ __device__ __forceinline__ void for_edges(const Pieces& frontier, Edges& edges, 
 #pragma unroll
           for (unsigned j = 0; j < in_flight; ++j) {
             const unsigned k = place + j * width + lane;
-            owner[j] = 0;  // the first row that ends after k
+            owner[j] = 0;  // becomes the lane of the first row that ends after k
             for (unsigned half = width / 2; half > 0; half /= 2)
               owner[j] += device::shuffle(full, ends, static_cast<int>(owner[j] + half - 1)) <= k ? half : 0;
             const auto of = static_cast<int>(owner[j]);
@@ -132,8 +134,8 @@ __device__ __forceinline__ void for_edges(const Pieces& frontier, Edges& edges, 
 // for (v = 0; v < n; ++v)
 //   if (choice.takes(v)) for (number = 0; number < pieces_of(v); ++number) pieces[count++] = {v, number};
 //
-// Nearly in the order of vertices, so that rows which lie side by side are read one after the other. All lanes call
-// takes(v, inside), with one vertex each, the first a multiple of the warp's width.
+// Pieces are written nearly in the order of their vertices, so that adjacent rows are read one after the other. All
+// lanes call takes(v, inside) with consecutive vertices, the first of which is a multiple of the warp's width.
 template <class Choice>
 __global__ void __launch_bounds__(threads)
     gather_frontier(std::uint64_t n, const std::uint64_t* rows, unsigned piece_shift, Choice choice, Piece* pieces,
@@ -194,7 +196,7 @@ static __global__ void no_frontier(Counts* counts) {
   *counts = no_counts();
 }
 
-/// The axes of a program on graphs, and its sizes.
+/// Returns a workload with the axes and sizes that all graph programs share.
 inline workload::Workload graph_program(const std::string& name, std::function<void(workload::Case&)> function) {
   using namespace workload;
   Workload program(name, std::move(function));
@@ -205,37 +207,40 @@ inline workload::Workload graph_program(const std::string& name, std::function<v
       .stagings({Staging::none})
       .no_flops()
       .axis(choice_axis("graph",
-                        "GAP's two kinds, stand-ins for two of the paper's, or the file that ISTHMUS_GRAPH names",
+                        "GAP's two kinds, stand-ins for two graphs of the paper, or the file named by ISTHMUS_GRAPH",
                         {"uniform", "kronecker", "friendster-like", "moliere-like", "file"}))
       .with_file("graph", "ISTHMUS_GRAPH", "a .sg or .wsg file of the GAP benchmark suite", std::size_t{1} << 40)
-      .axis(number_axis("scale", "log2 of the vertices; stand-ins have the published size at 27, half of it at 26", 20,
-                        0))
-      .axis(how(
-          choice_axis("balance", "a lane's work: all edges of a vertex, or at most 1,024 of them", {"vertex", "edge"})))
-      .axis(how(choice_axis("edges", "all, where the placement says; or the wanted, which the host packs for each step",
+      .axis(number_axis("scale",
+                        "log2 of the number of vertices; stand-ins have the published size at 27 and half of it at 26",
+                        20, 0))
+      .axis(how(choice_axis("balance", "work of a lane: all edges of a vertex, or at most 1,024 of them",
+                            {"vertex", "edge"})))
+      .axis(how(choice_axis("edges",
+                            "edges that are transferred: all, by the placement; or only the needed ones, packed by the "
+                            "host for each step",
                             {"all", "packed"})))
-      .observed({"packed", "optimal_fetches"})
+      .reported({"packed", "optimal_fetches"})
       .sizes({"scale"}, {10, 16, 20, 22, 24, 27});
   return program;
 }
 
-/// A graph in a case, and how a program goes through it.
+/// Graph of a case, its buffers, and the operations with which a program traverses it.
 template <class Edge>
 struct GraphCase {
   static constexpr bool weighted = sizeof(Edge) > sizeof(Vertex);
-  /// What a pass was seen to do.
+  /// Numbers observed by the host in one pass.
   struct Seen {
-    std::uint64_t packed = 0;             ///< bytes
-    std::vector<std::uint32_t> wanted{};  ///< pages, in the order of the steps and of their pieces
+    std::uint64_t packed = 0;             ///< bytes of packed edges
+    std::vector<std::uint32_t> wanted{};  ///< pages that kernels read, in the order of steps and pieces
   };
 
   GraphShape shape;
   bool pages, packs;
   workload::Shared<Graph> graph;
   workload::Buffer<std::uint64_t> offsets, rows;  ///< rows: the offsets on the device
-  workload::Buffer<Edge> edges;                   ///< all, or those that are packed
+  workload::Buffer<Edge> edges;                   ///< all edges, or the packed ones
   workload::Buffer<Piece> pieces;
-  std::optional<workload::Buffer<std::uint64_t>> begins{};  ///< of the pieces whose edges are packed
+  std::optional<workload::Buffer<std::uint64_t>> begins{};  ///< offsets of packed pieces
   workload::Buffer<Counts> counts;
   unsigned piece_shift;
   std::size_t page_bytes;
@@ -246,31 +251,31 @@ struct GraphCase {
       : shape(shape_),
         pages(c.placement()->paged),
         packs(c.choice("edges") == "packed"),
-        // While one is made it takes two bytes an edge more.
+        // Building a graph temporarily needs two more bytes per edge.
         graph(c.shared<Graph>("graph",
                               (shape.vertices + 1) * sizeof(std::uint64_t) + shape.edges * (shape.weighted ? 8 : 6),
                               std::move(make))),
         offsets(c.input<std::uint64_t>("offsets", shape.vertices + 1,
                                        [graph_ = graph](std::size_t v) { return graph_->offsets[v]; })),
         rows(c.scratch<std::uint64_t>("rows", shape.vertices + 1)),
-        edges(packs ? c.on_demand<Edge>("packed edges", shape.edges)
+        edges(packs ? c.partial<Edge>("packed edges", shape.edges)
                     : c.input<Edge>("edges", shape.edges,
                                     [graph_ = graph](std::size_t e) { return edge_of<Edge>(*graph_, e); })),
-        pieces(packs ? c.on_demand<Piece>("pieces", most_pieces()) : c.scratch<Piece>("pieces", most_pieces())),
+        pieces(packs ? c.partial<Piece>("pieces", most_pieces()) : c.scratch<Piece>("pieces", most_pieces())),
         counts(c.scratch<Counts>("counts", 1)),
         piece_shift(c.choice("balance") == "edge" ? longest_piece : 62),
         page_bytes(pages ? c.extent(workload::kPageAxis) : 0),
         info(c.device()) {
     if (!packs) return;
     refuse_packing(c.placement());
-    begins = c.on_demand<std::uint64_t>("where pieces begin", most_pieces() + 1);
+    begins = c.partial<std::uint64_t>("where pieces begin", most_pieces() + 1);
   }
   std::size_t most_pieces() const { return shape.vertices + (shape.edges >> longest_piece); }
 
-  /// Once a pass: what is known of vertices comes to the device.
+  /// Copies the offsets to the device and resets the counts; it is called once per pass.
   void prepare(workload::Run& run) const {
     seen->packed = 0;
-    if (run.times_pieces()) seen->wanted.clear();
+    if (run.times_work_items()) seen->wanted.clear();
     copy(run, offsets, rows);
     run.launch(ISTHMUS_KERNEL(no_frontier), {}, {}, counts.device());
   }
@@ -280,12 +285,12 @@ struct GraphCase {
     run.launch(device::Kernel{"copy_elements", copy_elements<T>}, {.grid = blocks(from.size(), 1), .block = threads},
                {.bytes_read = bytes, .bytes_written = bytes}, from.size(), from.device(), to.device());
   }
-  /// So many blocks of threads that have `each` of n elements, but not more than are at work at once.
+  /// Returns the number of blocks for n elements with `each` elements per thread, at most as many as run at once.
   unsigned blocks(std::uint64_t n, unsigned each) const {
     const std::uint64_t all = (n + std::uint64_t{threads} * each - 1) / (std::uint64_t{threads} * each);
     return static_cast<unsigned>(std::min<std::uint64_t>(all, static_cast<unsigned>(info.multiprocessors) * 16));
   }
-  /// Waits for the frontier: the vertices that `choice` takes.
+  /// Gathers the frontier, which consists of the vertices that `choice` selects, and waits for its counts.
   template <class Choice>
   Counts gather(workload::Run& run,
                 device::Kernel<std::uint64_t, const std::uint64_t*, unsigned, Choice, Piece*, Counts*> kernel,
@@ -295,7 +300,8 @@ struct GraphCase {
                choice, pieces.device(), counts.device());
     return run.read(counts);
   }
-  /// Launches one of three kernels that go through the frontier: for edges at an address, in pages, or packed.
+  /// Launches the kernel that processes the frontier: `plain` for directly addressable edges, `paged` for edges in
+  /// pages, `packed` for packed edges.
   template <class... P, class... A>
   void expand(workload::Run& run, const Counts& found, device::Kernel<Frontier, Counts*, const Edge*, P...> plain,
               device::Kernel<Frontier, Counts*, paging::Array<Edge>, P...> paged,
@@ -304,11 +310,12 @@ struct GraphCase {
     device::LaunchShape launch{
         .grid = static_cast<unsigned>(info.multiprocessors) * (pages ? resident_of_pages : resident), .block = threads};
     if (pages) {
-      // Of few frames a block of one warp gets along with one.
+      // A one-warp block needs only one frame.
       launch.block = std::min(threads, run.paged(edges).frame_count * width);
       launch = workload::within_frames(launch, info, {run.paged(edges)});
     }
-    // Of few pieces each warp gets its share at once. Of many it gets some portions, and none is much of a page.
+    // If there are few pieces, each warp gets one portion. If there are many, each warp gets several portions, so that
+    // each covers only a small part of a page.
     const std::uint64_t a_block = launch.block.size() / width, warps = launch.grid.size() * a_block;
     const std::uint64_t share = (found.pieces + warps - 1) / warps;
     const auto portion = static_cast<unsigned>(
@@ -323,21 +330,22 @@ struct GraphCase {
     }
     const Frontier frontier{rows.device(), pieces.device(), found.pieces, portion, piece_shift};
     if (!pages) return run.launch(plain, launch, traffic, frontier, counts.device(), edges.device(), arguments...);
-    if (run.times_pieces()) see_pages(run, found.pieces);
+    if (run.times_work_items()) see_pages(run, found.pieces);
     run.launch(paged, launch, traffic, frontier, counts.device(), paging::Array<Edge>(run.paged(edges)), arguments...);
   }
-  /// After measure(): what was counted on the host.
-  void observe(workload::Case& c) const {
-    if (packs) c.observe(workload::count_metric("packed", "B"), static_cast<double>(seen->packed));
+  /// Reports what the host counted; call it after measure().
+  void report(workload::Case& c) const {
+    if (packs) c.report(workload::count_metric("packed", "B"), static_cast<double>(seen->packed));
     if (!pages || seen->wanted.empty()) return;
     const std::size_t all = paging::pages_of(shape.edges * sizeof(Edge), page_bytes),
                       frames = paging::frames_of(all, c.extent(workload::kFramesAxis));
-    c.observe(workload::count_metric("optimal_fetches"),
-              static_cast<double>(paging::optimal_fetches(seen->wanted, frames)));
+    c.report(workload::count_metric("optimal_fetches"),
+             static_cast<double>(paging::optimal_fetches(seen->wanted, frames)));
   }
 
  private:
-  /// Waits for the pieces, and queues the copies of their edges. What was copied last has arrived by then.
+  /// Waits for the pieces, packs their edges and queues the copies. The wait also ends the previous step's copies, so
+  /// their memory can be overwritten.
   void pack(workload::Run& run, std::uint64_t count) const {
     run.to_host(pieces, 0, count);
     run.read(counts);
@@ -358,7 +366,7 @@ struct GraphCase {
   }
 };
 
-/// The graph that a case asks for; where `weights` are wanted, with those of its file.
+/// Calls use(GraphCase) with the graph of the case. If `weights` is true, the weights of a file are used.
 template <bool weights, class Use>
 void with_graph(workload::Case& c, const Use& use) {
   using namespace workload;
@@ -373,7 +381,7 @@ void with_graph(workload::Case& c, const Use& use) {
     return use(GraphCase<Vertex>(c, shape, make));
   }
   const auto scale = static_cast<int>(std::min<std::int64_t>(c.integer("scale"), 64));
-  refuse_if(scale > 30, "vertices are numbered in 31 bits: take a scale of at most 30");
+  refuse_if(scale > 30, "vertices are numbered in 31 bits: choose a scale of at most 30");
   const GraphKind kind = name == "uniform"           ? GraphKind::uniform
                          : name == "kronecker"       ? GraphKind::kronecker
                          : name == "friendster-like" ? GraphKind::friendster
@@ -382,12 +390,12 @@ void with_graph(workload::Case& c, const Use& use) {
   use(GraphCase<Vertex>(c, shape_of(kind, scale), make));
 }
 
-/// Serial references run up to so many edges.
+/// Returns whether a graph is small enough for serial references.
 inline bool is_small(const GraphShape& shape) {
   return shape.edges <= std::size_t{1} << 17;
 }
 
-/// Where the search with this number begins: a vertex with two edges at least, where there is one.
+/// Returns the source vertex of search `number`: one with at least two edges if the graph has any.
 inline Vertex source_of(const Graph& graph, std::uint64_t seed, std::size_t number) {
   const std::size_t n = graph.shape.vertices, drawn = workload::hash(seed, 17, number) % n;
   for (std::size_t i = 0; i < n; ++i) {
@@ -397,8 +405,8 @@ inline Vertex source_of(const Graph& graph, std::uint64_t seed, std::size_t numb
   return static_cast<Vertex>(drawn);
 }
 
-/// Of a program with the axis `sources`: its distances are those from the last of them, weight(from, e) being an
-/// edge's.
+/// Verifies the distances of a program with the axis `sources`: they must be the distances from the last source, where
+/// weight(from, e) is the weight of an edge.
 template <class Edge, class WeightOf>
 void verify_distances(workload::Case& c, const GraphCase<Edge>& g, const workload::Buffer<std::uint32_t>& distances,
                       const WeightOf& weight) {

@@ -16,10 +16,11 @@ using memory::parallel_for;
 using workload::hash;
 
 constexpr int published_scale = 27;
-constexpr std::size_t degree = 16;  // undirected edges a vertex, of uniform and kronecker
+constexpr std::size_t degree = 16;  // undirected edges per vertex in uniform and kronecker
 
-/// A stand-in's published sizes, and how steep degrees fall: of ends drawn as n * u^(power / 32), u uniform in [0, 1),
-/// the share of the first vertex is n^(-32 / power). The power is the one that gives the published largest degree best.
+/// Published sizes of the graph that a stand-in imitates, and the power that sets how steeply degrees fall. Ends are
+/// drawn as n * u^(power / 32), with u uniform in [0, 1), so the share of the first vertex is n^(-32 / power). The
+/// power was chosen so that the largest degree is as close as possible to the published one.
 struct StandIn {
   std::size_t vertices, edges;
   unsigned power;
@@ -34,7 +35,7 @@ std::size_t scaled(std::size_t published, int scale) {
   return scale >= published_scale ? published << (scale - published_scale) : published >> (published_scale - scale);
 }
 
-/// u^(power / 32), of roots and products, which are rounded alike everywhere.
+/// Returns u^(power / 32), computed from square roots and products because every machine rounds these in the same way.
 double raised(double u, unsigned power) {
   double result = 1;
   for (unsigned whole = power / 32; whole > 0; --whole) result *= u;
@@ -46,8 +47,9 @@ double raised(double u, unsigned power) {
   return result;
 }
 
-/// Renames the vertices below n, so that neighbours in number are none in the generator's tree. Odd multiplications and
-/// shifts are invertible among the numbers of so many bits; one that gets beyond n is renamed again.
+/// Permutation of the vertices below n, so that vertices with neighbouring numbers are not neighbours in the
+/// generator's tree. Multiplying by odd numbers and xoring with a shifted copy are invertible among numbers of `bits_`
+/// bits; a result of n or more is renamed again.
 class Renaming {
  public:
   Renaming(std::size_t n, std::uint64_t seed)
@@ -77,7 +79,7 @@ constexpr Vertex scaled_to(std::uint64_t bits, std::size_t n) {
   return static_cast<Vertex>((bits & 0xffffffff) * n >> 32);
 }
 
-/// The edges between any two vertices.
+/// Generator of edges between two uniformly random vertices.
 struct UniformEnds {
   std::size_t n;
   std::uint64_t seed;
@@ -87,7 +89,8 @@ struct UniformEnds {
   }
 };
 
-/// One quarter of the matrix in each step; two steps are drawn at once, from a table of their sixteen outcomes.
+/// Generator of edges that chooses one quarter of the adjacency matrix in each step. Two steps are drawn at once, from
+/// a table of their sixteen outcomes.
 class KroneckerEnds {
  public:
   KroneckerEnds(int scale, std::uint64_t seed) : scale_(scale), seed_(seed), renaming_(std::size_t{1} << scale, seed) {
@@ -104,7 +107,7 @@ class KroneckerEnds {
     std::uint64_t from = 0, to = 0, bits = 0;
     for (int step = 0; step < scale_; step += 2, bits >>= 16) {
       if (step % 8 == 0) bits = hash(seed_, 1 + static_cast<std::uint64_t>(step) / 8, i);
-      const unsigned outcome = two_steps_[bits & 0xffff];  // bits: from, to, and again
+      const unsigned outcome = two_steps_[bits & 0xffff];  // bits: from and to of the first step, then of the second
       from = 4 * from + (outcome >> 2 & 2) + (outcome >> 1 & 1);
       to = 4 * to + (outcome >> 1 & 2) + (outcome & 1);
     }
@@ -133,7 +136,8 @@ struct StandInEnds {
   }
 };
 
-/// Rows of a block of vertices, from its edges in any order, `low` being the vertices they start from.
+/// Sorts the edges of a block of vertices into rows. The edges are in any order; `low` has each edge's source vertex,
+/// counted from the beginning of the block.
 void sort_block(Graph& graph, std::size_t begin, std::size_t end, std::uint64_t first, std::uint64_t last,
                 const std::uint16_t* low) {
   std::vector<std::uint64_t> place(end - begin + 1);
@@ -143,20 +147,21 @@ void sort_block(Graph& graph, std::size_t begin, std::size_t end, std::uint64_t 
   std::copy(place.begin(), place.end() - 1, graph.offsets.get() + begin);
   const std::vector<Vertex> targets(graph.edges.get() + first, graph.edges.get() + last);
   for (std::uint64_t e = first; e < last; ++e) graph.edges[place[low[e]]++] = targets[e - first];
-  for (std::size_t v = begin; v < end; ++v)  // each place is now the next row's begin
+  for (std::size_t v = begin; v < end; ++v)  // each place is now the beginning of the next row
     std::sort(graph.edges.get() + graph.offsets[v], graph.edges.get() + place[v - begin]);
 }
 
-/// Compressed rows of undirected edges, `ends(i)` being the i-th. Two passes over the generator: the first counts how
-/// many edges each part of it has for each block of vertices, the second puts them there. Then a block, which fits a
-/// cache, is sorted by vertex. Beside the graph it takes two bytes an edge.
+/// Builds compressed rows from undirected edges; `ends(i)` returns edge i. The generator runs twice, in parts: the
+/// first run counts how many edges each part generates for each block of vertices, and the second writes them there.
+/// Then each block, which fits into a cache, is sorted by vertex. This needs two bytes per edge in addition to the
+/// graph.
 template <class EndsOf>
 Graph rows_of(const GraphShape& shape, const EndsOf& ends) {
   const std::size_t n = shape.vertices, pairs = shape.edges / 2;
   const unsigned shift = std::clamp(static_cast<int>(std::bit_width(n)) - 9, 0, 16);
   const std::size_t blocks = ((n - 1) >> shift) + 1;
   const std::size_t parts = std::clamp<std::size_t>(pairs >> 12, 1, memory::host_threads());
-  // Not value-initialised: the threads that fill the pages touch them first.
+  // Not value-initialised, so that the threads that fill the pages touch them first.
   Graph graph{shape, std::make_unique_for_overwrite<std::uint64_t[]>(n + 1),
               std::make_unique_for_overwrite<Vertex[]>(shape.edges), nullptr};
   const auto low = std::make_unique_for_overwrite<std::uint16_t[]>(shape.edges);
@@ -193,7 +198,7 @@ Graph rows_of(const GraphShape& shape, const EndsOf& ends) {
       low[at] = static_cast<std::uint16_t>(from & ((1u << shift) - 1));
     });
   });
-  std::atomic<std::size_t> next = 0;  // blocks differ in edges
+  std::atomic<std::size_t> next = 0;  // shared counter, because blocks differ in their number of edges
   in_parts([&](std::size_t) {
     for (std::size_t block = next++; block < blocks; block = next++)
       sort_block(graph, block << shift, std::min(n, (block + 1) << shift), begins[block], begins[block + 1], low.get());
@@ -202,7 +207,7 @@ Graph rows_of(const GraphShape& shape, const EndsOf& ends) {
   return graph;
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the graph that is returned owns them
 
-/// The root of a vertex in a forest whose parents are never larger than their children, and which others change.
+/// Returns the root of a vertex in a forest that other threads change; parents are never larger than their children.
 Vertex root_of(Vertex* parent, Vertex v) {
   const auto at = [&](Vertex w) { return std::atomic_ref(parent[w]); };
   for (;;) {
@@ -261,7 +266,7 @@ std::size_t count_components(const Graph& graph) {
 }
 
 void smallest_of_component(const Graph& graph, std::uint32_t* label) {
-  // Over edges in both directions, though a file may have them in one.
+  // Edges connect in both directions, though a file may contain only one of them.
   const auto n = static_cast<Vertex>(graph.shape.vertices);
   std::iota(label, label + n, Vertex{0});
   for (Vertex v = 0; v < n; ++v) {
@@ -270,7 +275,7 @@ void smallest_of_component(const Graph& graph, std::uint32_t* label) {
       label[std::max(a, b)] = std::min(a, b);
     }
   }
-  for (Vertex v = 0; v < n; ++v) label[v] = label[label[v]];  // parents are smaller, and done
+  for (Vertex v = 0; v < n; ++v) label[v] = label[label[v]];  // parents are smaller, so their labels are final
 }
 
 double count_component_errors(const Graph& graph, std::size_t components, const std::uint32_t* label) {

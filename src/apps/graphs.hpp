@@ -1,7 +1,7 @@
 #pragma once
 
-// Graphs, the input of several programs: made from the seed, or read from a file of the GAP benchmark suite.
-// docs/graphs.md says what they are.
+// Graphs, the input of several programs: generated from the seed, or read from a file of the GAP benchmark suite.
+// docs/graphs.md describes them.
 
 #include <algorithm>
 #include <atomic>
@@ -21,48 +21,50 @@ namespace isthmus::apps {
 
 using Vertex = std::uint32_t;
 using Weight = std::uint32_t;
-inline constexpr std::uint64_t most_vertices = std::uint64_t{1} << 31;  ///< fewer than this
+inline constexpr std::uint64_t most_vertices = std::uint64_t{1} << 31;  ///< exclusive upper bound
 
-/// What is known of a graph before it is made.
+/// Properties of a graph that are known before it is generated or read.
 struct GraphShape {
-  std::size_t vertices = 0, edges = 0;  ///< directed edges: each end of an undirected one counts
+  std::size_t vertices = 0, edges = 0;  ///< directed edges: an undirected one counts twice
   bool weighted = false;
 };
 
-/// Compressed rows: the edges of v are [offsets[v], offsets[v + 1]).
+/// Graph in compressed rows: the edges of v are [offsets[v], offsets[v + 1]).
 struct Graph {
   GraphShape shape{};
   std::unique_ptr<std::uint64_t[]> offsets{};
   std::unique_ptr<Vertex[]> edges{};
-  std::unique_ptr<Weight[]> weights{};  ///< of a weighted graph, one an edge
+  std::unique_ptr<Weight[]> weights{};  ///< one per edge; null if the graph has no weights
 };
 
-/// The least and the most that an edge without a weight of its own may weigh, as in GAP.
+/// Range of the weights that programs compute for graphs without weights, as in GAP.
 inline constexpr Weight least_weight = 1, most_weight = 255;
 
 enum class GraphKind {
-  uniform,     ///< both ends of an edge are any vertex, as in GAP's uniform random graph
+  uniform,     ///< each end of an edge is a uniformly random vertex, as in GAP's uniform random graph
   kronecker,   ///< R-MAT with .57, .19, .19, .05, as in GAP's Kronecker graph
-  friendster,  ///< stand-ins: as many vertices and edges, and a largest degree like that of the graph with this name
-  moliere,
+  friendster,  ///< stand-in with vertices, edges and a largest degree like those of the graph with this name
+  moliere,     ///< stand-in of the same kind
 };
 
-/// At `scale` 27 the graphs have the sizes that were published; each step less halves them.
+/// Returns the shape of a graph. At `scale` 27, graphs have their published sizes; each step below 27 halves the sizes.
 GraphShape shape_of(GraphKind kind, int scale);
-/// Undirected, rows sorted; loops and double edges stay in, so the shape is known beforehand. The same on any machine.
+/// Generates an undirected graph with sorted rows, the same on any machine. Loops and duplicate edges are kept, so that
+/// the shape is known beforehand.
 Graph make_graph(GraphKind kind, int scale, std::uint64_t seed);
 
-/// Of a file in the layout of GAP's .sg, or .wsg where it is called so. Throw std::runtime_error, a sentence each.
+/// Reads the shape, or the graph, from a file in the layout of GAP's .sg, or of .wsg if it has that extension. Throws
+/// std::runtime_error with one sentence.
 GraphShape shape_of_file(const workload::InputFile& file);
 Graph load_graph(const workload::InputFile& file);
 
-/// Components that hang together along edges in either direction, found on all of the host's processors.
+/// Returns the number of components, connected along edges in either direction; uses all of the host's processors.
 std::size_t count_components(const Graph& graph);
 
 // Serial references.
-inline constexpr std::uint32_t unreached = 0x7f7f7f7f;  ///< a distance; what a fill with 0x7f leaves
+inline constexpr std::uint32_t unreached = 0x7f7f7f7f;  ///< distance of an unreached vertex; a byte fill can set it
 
-/// Distances from the source (Dijkstra), weight(from, edge) being that of an edge.
+/// Computes distances from the source by Dijkstra's algorithm; weight(from, edge) is the weight of an edge.
 template <class WeightOf>
 void distances_from(const Graph& graph, Vertex source, const WeightOf& weight, std::uint32_t* distance) {
   using Reached = std::pair<std::uint32_t, Vertex>;
@@ -81,11 +83,12 @@ void distances_from(const Graph& graph, Vertex source, const WeightOf& weight, s
       reach(graph.edges[e], std::uint64_t{so_far} + weight(v, e));
   }
 }
-/// The smallest vertex that hangs together with each.
+/// Sets each vertex's label to the smallest vertex of its component.
 void smallest_of_component(const Graph& graph, std::uint32_t* label);
 
-/// What breaks the definition of distances, in one sweep over the edges: a source that is not at 0, an edge that would
-/// make a distance smaller, and a vertex that no edge explains. Every weight is at least 1.
+/// Returns the number of violations of the definition of distances, found in one sweep over the edges: a source whose
+/// distance is not 0, an edge that would shorten a distance, and a reached vertex whose distance no edge explains.
+/// Every weight must be at least 1.
 template <class WeightOf>
 double count_distance_errors(const Graph& graph, Vertex source, const WeightOf& weight, const std::uint32_t* distance) {
   constexpr std::size_t grain = 1 << 14;
@@ -116,8 +119,8 @@ double count_distance_errors(const Graph& graph, Vertex source, const WeightOf& 
   return static_cast<double>(errors);
 }
 
-/// What breaks the definition of components: an edge whose ends have other labels, a label that is not that of a vertex
-/// which has it, and another number of labels than there are components.
+/// Returns the number of violations of the definition of components: an edge whose ends have different labels, a label
+/// that is not a vertex with that label, and a number of labels other than `components`.
 double count_component_errors(const Graph& graph, std::size_t components, const std::uint32_t* label);
 
 }  // namespace isthmus::apps

@@ -1,12 +1,12 @@
 #pragma once
 
-// Whole numbers as inputs: products and sums of them are exact in fp32, in any order, as long as these are below 2^24.
+// Whole numbers as inputs: their products and sums are exact in fp32, in any order, as long as they stay below 2^24.
 
 #include "workload/values.hpp"
 
 namespace isthmus::apps {
 
-/// Of so many bits, sign and all: from -2^(bits - 1) to 2^(bits - 1) - 1.
+/// Signed whole numbers of `bits` bits: from -2^(bits - 1) to 2^(bits - 1) - 1.
 struct WholeNumbers {
   std::uint64_t seed, stream;
   int bits;
@@ -15,7 +15,7 @@ struct WholeNumbers {
   }
 };
 
-/// -3, -1, 1 or 3: none is 0, so that one that is missed shows.
+/// Random numbers out of -3, -1, 1 and 3. None is 0, so that a missing one changes a sum.
 struct OddNumbers {
   std::uint64_t seed, stream;
   float operator()(std::size_t i) const { return 2 * WholeNumbers{seed, stream, 2}(i) + 1; }

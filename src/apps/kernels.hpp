@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels of several programs do.
+// Device code that several programs share.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,9 @@ namespace isthmus::apps {
 
 using device::BulkBarrier, device::Kernel, device::TileStaging;
 
-/// Of `n` elements in tiles of `size`, the tiles of a block: every gridDim.x-th, from the one with its own number on.
-/// With a copy of `n` nvcc 13.0 makes other loops of what uses them, up to half as long: not measured.
+/// Tiles of a block when `n` elements are cut into tiles of `size`: every gridDim.x-th tile, starting at tile
+/// blockIdx.x. `n` is a reference because a copy makes nvcc 13.0 generate different loops in the callers, as short as
+/// half the length; the effect on time was not measured.
 template <unsigned size>
 struct TilesOfBlock {
   const std::size_t& n;
@@ -21,25 +22,26 @@ struct TilesOfBlock {
     const std::size_t all = (n + size - 1) / size;
     return blockIdx.x < all ? (all - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
   }
-  /// Of the block's tiles, the first element of one, and how many it has.
+  /// Returns the number of the first element of one of the block's tiles; length() returns the tile's number of
+  /// elements.
   __device__ std::size_t first(std::uint64_t tile) const { return (blockIdx.x + tile * gridDim.x) * size; }
   __device__ unsigned length(std::uint64_t tile) const {
     return n - first(tile) < size ? static_cast<unsigned>(n - first(tile)) : size;
   }
 };
 
-/// What the lane whose number differs in `bits` has.
+/// Returns the value held by lane `lane ^ bits`.
 template <class T>
 __device__ inline T exchanged(T value, int bits) {
   return device::shuffle_xor(device::full_warp(), value, bits);
 }
 
-/// Four numbers. HIP's float4 cannot be part of what a kernel is given.
+/// Four numbers, for kernel arguments, which cannot contain HIP's float4.
 struct Four {
   float x, y, z, w;
 };
 
-// Of float4 and Four, number by number.
+// Element-wise arithmetic on float4 and Four.
 template <class V>
 __device__ inline V sum_of(const V& a, const V& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};

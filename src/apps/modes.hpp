@@ -1,6 +1,7 @@
 #pragma once
 
-// The six transfer modes as programs have them: a staging picked at run time, and what the paper's programs register.
+// Support for the six transfer modes in programs: choice of a staging at run time, and registration of the paper's
+// programs.
 
 #include <functional>
 #include <string>
@@ -12,15 +13,15 @@
 
 namespace isthmus::apps {
 
-/// Calls use(Constant<staging>, Constant<depth>) for a staging that is not `none`: the device's way to it, and so many
-/// tile buffers. What runs instead of what was asked goes into the record.
+/// Calls use(Constant<staging>, Constant<depth>) with the case's staging, which is not `none`, and its number of tile
+/// buffers. If the device does not support the staging, another one is used and noted in the record.
 template <unsigned ring, class Use>
 void with_staging(workload::Case& c, Use&& use) {
   using workload::Constant, workload::Staging;
   const auto& device = c.device();
   if (c.staging() == Staging::direct) return use(Constant<TileStaging::direct>{}, Constant<1u>{});
   if (!device.async_shared_copy)
-    c.fallback("async through registers: this device copies nothing into shared memory by itself");
+    c.fallback("async through registers: this device cannot copy into shared memory asynchronously");
   else if (c.staging() == Staging::bulk && !device.bulk_shared_copy)
     c.fallback("async: this device has no bulk copy into shared memory");
   if (c.staging() == Staging::bulk && device.bulk_shared_copy)
@@ -28,8 +29,9 @@ void with_staging(workload::Case& c, Use&& use) {
   use(Constant<TileStaging::async>{}, Constant<ring>{});
 }
 
-/// One of the pipelining paper's programs after an `original` of its Table 2, with Figure 5's preset: super and mega,
-/// which are the paper's, in the six modes. `settings` is what the original fixed.
+/// Returns the workload for one of the pipelining paper's programs; `original` names the program of Table 2 that it
+/// follows. Its preset is Figure 5: the paper's sizes super and mega in the six modes. `settings` has the axis values
+/// that the original fixed.
 inline workload::Workload paper_program(const std::string& name, std::function<void(workload::Case&)> function,
                                         const std::string& original, workload::AxisSettings settings = {}) {
   workload::Workload workload(name, std::move(function));
@@ -47,7 +49,8 @@ inline workload::Workload paper_program(const std::string& name, std::function<v
   return workload;
 }
 
-/// Where `what` happens in each iteration, for originals that have the host in their loop.
+/// Returns the axis that chooses where `what`, a part of each iteration, runs: on the device, or on the host as in the
+/// original program.
 inline workload::Axis loop_axis(const std::string& what) {
   return workload::how(
       workload::choice_axis("loop", what + ": on the device, or on the host as in the original", {"device", "host"}));

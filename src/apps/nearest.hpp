@@ -1,6 +1,6 @@
 #pragma once
 
-// Selection of what is nearest: an order of distances, and lists that are spread over the lanes of a warp.
+// Selection of the nearest references: keys that order distances, and sorted lists spread over the lanes of a warp.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace isthmus::apps {
 
-/// A squared distance and the reference that it leads to, ordered by both: distances are not negative, so their bits
-/// are ordered as they are.
+/// Squared distance above the index of its reference, so that keys are ordered by both. Distances are not negative, so
+/// their bits have the same order as their values.
 using Key = unsigned long long;
-constexpr Key none = 0x7f7fffffffffffffULL;  // the largest number
+constexpr Key none = 0x7f7fffffffffffffULL;  // larger than every other key
 __host__ __device__ inline Key key_of(float distance, std::size_t reference) {
   unsigned bits = 0;
   __builtin_memcpy(&bits, &distance, sizeof bits);
@@ -25,7 +25,7 @@ __host__ __device__ inline float distance_of(Key key) {
   return distance;
 }
 
-/// `key` in its place among those of the lanes, which are in order; the last one drops out.
+/// Inserts `key` into the sorted list that has one key per lane, drops the last key, and returns this lane's key.
 __device__ inline Key inserted(Key mine, Key key) {
   const Key before = device::shuffle_up(device::full_warp(), mine, 1);
   if (mine <= key) return mine;

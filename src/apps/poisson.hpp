@@ -1,7 +1,7 @@
 #pragma once
 
-// Poisson's equation on n³ cells of a cube, zero on its walls, by seven points: what a cell becomes, on host and
-// device; a serial sweep; and the kernel of a red-black sweep, which several programs have.
+// Poisson's equation on the n³ cells of a cube, with zero on its walls and a seven-point stencil: the update of a cell,
+// for host and device; a serial sweep; and the kernel of a red-black sweep, which several programs use.
 
 #include <algorithm>
 #include <cmath>
@@ -15,15 +15,17 @@
 
 namespace isthmus::apps {
 
-/// Cells of a cube, x fastest. A cell is red where the sum of its coordinates is even, else black.
+/// Shape of a cube of cells, stored with x varying fastest. A cell is red if the sum of its coordinates is even,
+/// otherwise black.
 struct Cube {
   int n;
-  std::int64_t pitch;  ///< from one row to the next
+  std::int64_t pitch;  ///< elements from one row to the next
 
   __host__ __device__ std::int64_t plane() const { return n * pitch; }
   __host__ __device__ std::int64_t at(int x, int y, int z) const { return (std::int64_t{z} * n + y) * pitch + x; }
   __host__ __device__ bool has(int i) const { return i >= 0 && i < n; }
-  /// Walls that a cell touches along one direction. Half a cell lies between its centre and a wall.
+  /// Returns the number of walls that a cell touches along one direction. The centre of such a cell is half a cell from
+  /// the wall.
   __host__ __device__ unsigned walls(int i) const { return (i == 0 ? 1u : 0u) + (i == n - 1 ? 1u : 0u); }
   double cells() const { return std::pow(n, 3); }
   std::size_t size() const { return static_cast<std::size_t>(n * plane()); }
@@ -32,22 +34,22 @@ inline Cube cube_of(std::size_t n) {
   return {static_cast<int>(n), static_cast<std::int64_t>(workload::row_pitch<double>(n))};
 }
 
-// The cell beyond a wall has the cell's own value with the other sign, which the factor of the cell itself accounts
-// for: (6 + walls) u - the neighbours inside = f, where f has been multiplied by the square of a cell's side.
+// A cell beyond a wall has the value of the cell at the wall with the opposite sign. The factor of u accounts for that:
+// (6 + walls) u - the neighbours inside = f, where f has been multiplied by the square of a cell's side.
 
-/// The neighbours before and after a cell, zero outside, and its right-hand side.
+/// Returns the sum of a cell's six neighbours and its right-hand side. Pass 0 for a neighbour outside the cube.
 __host__ __device__ inline double gathered(double left, double front, double below, double right, double back,
                                            double above, double f) {
   return ((left + front) + below) + ((right + back) + (above + f));
 }
-/// The value that solves a cell's equation. An explicit fma, or a compiler might make one of the product and a sum that
-/// the value goes into: so the host, every GPU and every way of fusing get the same bits.
+/// Returns the value that solves a cell's equation. The fma is explicit because a compiler could otherwise fuse the
+/// product with a sum that uses the value. With it, the host, every GPU and every program compute the same bits.
 __host__ __device__ inline double relaxed(double gathered, unsigned walls) {
   const double share = walls == 0 ? 1.0 / 6 : walls == 1 ? 1.0 / 7 : walls == 2 ? 1.0 / 8 : 1.0 / 9;
   return fma(gathered, share, 0.0);
 }
 
-/// How far a cell's value is from solving its equation, with a neighbour missing for each wall.
+/// Returns the largest relative error of relaxed() for the equations of random cells, including cells at walls.
 inline double equation_error(std::uint64_t seed) {
   return worst_of(4096, 64, [=](std::size_t i) {
     const workload::Uniform values = workload::uniform(seed, i, 1, 2);
@@ -60,7 +62,7 @@ inline double equation_error(std::uint64_t seed) {
       const bool inside = cube.has(here + (side % 2 == 0 ? -1 : 1));
       around[side] = inside ? double{values(side)} : 0.0;
       sum += around[side];
-      factor += inside ? 1 : 2;  // beyond a wall is minus the cell's own value
+      factor += inside ? 1 : 2;  // the value beyond a wall is minus the cell's own
       if (side % 2 == 0) walls += cube.walls(here);
     }
     const double f = double{values(6)};
@@ -69,7 +71,7 @@ inline double equation_error(std::uint64_t seed) {
   });
 }
 
-/// A cube of values on the host, without padding.
+/// Cube of values on the host, without padding.
 struct Field {
   Cube cube;
   std::span<double> values;
@@ -92,7 +94,7 @@ struct Field {
     });
   }
 
-  /// The same for each cell, plane by plane.
+  /// Calls use(x, y, z) for each cell, plane by plane.
   template <class Use>
   void for_cells(const Use& use) const {
     for_planes([&](int z) {
@@ -102,7 +104,7 @@ struct Field {
     });
   }
 
-  /// One sweep: all red cells, then all black ones.
+  /// Does one sweep: relaxes all red cells, then all black ones.
   void sweep_red_black(const Field& f) const {
     for (int black = 0; black < 2; ++black) {
       for_planes([&](int z) {
@@ -114,15 +116,16 @@ struct Field {
   }
 };
 
-// A block goes up a column of `wide` × `high` cells, rim and all; a thread has two columns and `depth` rows of them.
-// Values on the way up stay in registers: those of a row come from the lanes beside, those of the thread before and
-// after through shared memory. `lanes` threads are a row, whatever a warp is: the lane at either end is the rim.
+// A block moves up through the cube, plane by plane, with `wide` × `high` cells per plane, including a rim; a thread
+// has two columns and `depth` rows of these cells. Values stay in registers on the way up. Neighbours in a row come
+// from adjacent lanes, and neighbours in other threads' rows come through shared memory. A row has `lanes` threads,
+// whatever the warp size is; the lane at either end is the rim.
 namespace red_black {
 
 constexpr int lanes = 32, groups = 8, depth = 4, rim = 2;
 constexpr int wide = 2 * lanes, high = groups * depth, columns = wide - 2 * rim, rows = high - 2 * rim;
 
-/// Of the eight cells of a plane that a thread has, the walls that each touches; 8 where a cell is outside.
+/// Number of walls that each of a thread's eight cells in a plane touches; 8 for a cell outside the cube.
 class Walls {
  public:
   __device__ Walls(const Cube& cube, int x, int y) {
@@ -141,7 +144,7 @@ class Walls {
   unsigned of_ = 0;
 };
 
-/// Where a sweep's first values are from. Red ones are not asked for: nothing depends on them.
+/// Source of a sweep's initial values. Only black cells are read, because the result does not depend on the red ones.
 struct Given {
   const double* __restrict__ field;
   __device__ double operator()(std::int64_t at, unsigned share, int, int, int) const { return (field + at)[share]; }
@@ -150,20 +153,21 @@ struct Given {
 // for (z …) for (y …) for (x of red cells …)   u[z][y][x] = relaxed(gathered(neighbours, f[z][y][x]), walls);
 // for (z …) for (y …) for (x of black cells …) u[z][y][x] = relaxed(gathered(neighbours, f[z][y][x]), walls);
 //
-// In one pass: a plane's red cells need the black ones of the planes beside it; once they are there, so are the black
-// cells of the plane below. What is read is not written to, so a rim may be computed twice.
+// Both colours are relaxed in one pass: a plane's red cells need the black cells of the adjacent planes, and once they
+// are done, the black cells of the plane below can be relaxed. The kernel reads and writes different buffers, so two
+// blocks may both compute the cells of a rim.
 template <class Start>
 __global__ void __launch_bounds__(lanes* groups, 2)
     sweep(Cube cube, int planes, Start start, const double* __restrict__ f, double* __restrict__ to) {
   __shared__ double ends[2][2][2][groups][lanes];  // [step][black or red][first or last row]
   const int lane = static_cast<int>(threadIdx.x), group = static_cast<int>(threadIdx.y);
-  // Both are even, and so is `first`: which of two cells is red follows from row and plane.
+  // `left`, `front` and `first` are even, so row and plane determine which of a thread's two cells in a row is red.
   const int left = static_cast<int>(blockIdx.x) * columns - rim, front = static_cast<int>(blockIdx.y) * rows - rim;
   const int x = left + 2 * lane, y = front + group * depth;
   const int first = static_cast<int>(blockIdx.z) * planes, last = min(first + planes, cube.n);
   const Walls walls(cube, x, y);
 
-  // Of a cell, what is the same for all threads, and this thread's share.
+  // Addresses are split into a part that is common to all threads and the offset of this thread.
   const std::int64_t corner = cube.at(left, front, 0), plane = cube.plane(), pitch = cube.pitch;
   const auto share = static_cast<unsigned>(group * depth * static_cast<int>(pitch) + 2 * lane);
   const auto at = [&](int z, int r) { return corner + z * plane + r * pitch; };
@@ -174,7 +178,7 @@ __global__ void __launch_bounds__(lanes* groups, 2)
   const auto right_side = [&](int z, int r, int c) {
     return walls.has(r, c) && cube.has(z) ? (f + at(z, r) + c)[share] : 0.0;
   };
-  // At plane z: old black values of planes z - 1, z and z + 1; new red ones of z - 2 and z - 1.
+  // State at plane z: old black values of planes z - 1, z and z + 1, and new red values of planes z - 2 and z - 1.
   double below[depth], own[depth], above[depth], red_below[depth], red[depth], f_of_red[depth];
 #pragma unroll
   for (int r = 0; r < depth; ++r) {
@@ -186,7 +190,7 @@ __global__ void __launch_bounds__(lanes* groups, 2)
     red_below[r] = red[r] = 0;
   }
 
-  // Updates the red cells of plane z and the black ones of the plane below: the same column of two.
+  // Updates the red cells of plane z and the black cells of the plane below, which are in the same one of two columns.
   const auto step = [&](auto odd, int z) {
     double next[depth], next_f[depth], f_of_black[depth];
 #pragma unroll
@@ -194,7 +198,7 @@ __global__ void __launch_bounds__(lanes* groups, 2)
       const int c = (r + odd()) % 2;
       next[r] = black(z + 2, r, 1 - c);
       next_f[r] = right_side(z + 1, r, 1 - c);
-      f_of_black[r] = right_side(z - 1, r, c);  // what the red cells beside brought with them
+      f_of_black[r] = right_side(z - 1, r, c);  // cached, because adjacent red cells have already loaded it
     }
 
     auto& end = ends[odd()];
@@ -209,10 +213,10 @@ __global__ void __launch_bounds__(lanes* groups, 2)
       const int c = (r + odd()) % 2;
       const double previous = r > 0 ? row[r > 0 ? r - 1 : 0] : end[colour][1][before][lane];
       const double following = r + 1 < depth ? row[r + 1 < depth ? r + 1 : r] : end[colour][0][after][lane];
-      const double beside = c == 0 ? device::shuffle_up(device::full_warp(), row[r], 1)
-                                   : device::shuffle_down(device::full_warp(), row[r], 1);
+      const double neighbour = c == 0 ? device::shuffle_up(device::full_warp(), row[r], 1)
+                                      : device::shuffle_down(device::full_warp(), row[r], 1);
       const double sum =
-          gathered(c == 0 ? beside : row[r], previous, under, c == 0 ? row[r] : beside, following, over, side);
+          gathered(c == 0 ? neighbour : row[r], previous, under, c == 0 ? row[r] : neighbour, following, over, side);
       return walls.has(r, c) && cube.has(height) ? relaxed(sum, walls.of(r, c) + cube.walls(height)) : 0.0;
     };
     double new_red[depth];
@@ -249,14 +253,14 @@ __global__ void __launch_bounds__(lanes* groups, 2)
   }
 }
 
-/// Queues a sweep of `cube` from `start` into `to`.
+/// Queues a sweep of `cube` that reads its initial values from `start` and writes to `to`.
 template <class Start>
 void queue(workload::Run& run, const device::DeviceInfo& device,
            device::Kernel<Cube, int, Start, const double*, double*> kernel, const workload::Traffic& traffic,
            const Cube& cube, const Start& start, const double* right_side, double* to) {
   const auto parts = [](int n, int size) { return (n + size - 1) / size; };
   const int across = parts(cube.n, columns), along = parts(cube.n, rows);
-  // Two waves of blocks, two of which a multiprocessor holds; an even number of planes for each.
+  // Two waves of blocks, with two blocks per multiprocessor; each block has an even number of planes.
   const int cuts = std::max(1, 4 * device.multiprocessors / (across * along));
   const int planes = 2 * parts(parts(cube.n, cuts), 2);
   run.launch(kernel,

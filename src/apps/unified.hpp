@@ -1,6 +1,6 @@
 #pragma once
 
-// What the MI300A paper's six programs have in common: where their input is when they begin.
+// Helpers of the MI300A paper's six programs, which determine where the input is when a program begins.
 
 #include <functional>
 #include <memory>
@@ -14,24 +14,26 @@
 
 namespace isthmus::apps {
 
-/// Figure 11 at `large`, whose total holds reading the input; `settings` is what the original fixed. The placements are
-/// named beside it: pageable for explicit copies, managed_demand for unified memory.
+/// Returns the preset of Figure 11 at size `large`, whose total time includes reading the input. `settings` has the
+/// axis values that the original program fixed. Placements are chosen separately: pageable for explicit copies,
+/// managed_demand for unified memory.
 inline workload::Preset unified_preset(workload::AxisSettings settings = {}) {
   settings.emplace_back("data", "written");
   return {.name = "paper-mi300a",
-          .help = "mi300a-upm-2025, Figure 11, of the original's form: with --placement pageable,managed_demand",
+          .help = "mi300a-upm-2025, Figure 11, in the original's form: with --placement pageable,managed_demand",
           .settings = std::move(settings),
           .sizes = {"large"}};
 }
 
-/// Adds the axis that says where the input is: made in memory, or in a file that is read in a phase of its own.
-/// `variable`, if any, names the user's; `kind` says of what form that is.
+/// Adds the axis `data` for the source of the input: generated in memory, or in a file that is read in a separate
+/// phase. `variable`, if not empty, is the environment variable that names a file of the user; `kind` describes its
+/// format.
 inline workload::Workload& with_data(workload::Workload& program, const std::string& variable = {},
                                      const std::string& kind = {}) {
-  std::string help = "the input: generated in memory, or written to a scratch file first and read from it";
+  std::string help = "source of the input: generated in memory, or written to a scratch file first and read from it";
   std::vector<workload::AxisValue> values = {"generated", "written"};
   if (!variable.empty()) {
-    help += ", or in the file that " + variable + " names";
+    help += ", or in the file named by " + variable;
     values.emplace_back("file");
   }
   program.axis(workload::choice_axis("data", help, std::move(values))).file_phase("data");
@@ -39,16 +41,17 @@ inline workload::Workload& with_data(workload::Workload& program, const std::str
   return program;
 }
 
-/// The user's file, where the case reads one; else nothing.
+/// Contents of the user's file if the case reads such a file; otherwise empty.
 template <class T>
 class UserFile {
  public:
   using All = workload::Shared<std::vector<T>>;
-  using Next = std::function<void(std::span<T>)>;  ///< gives the next elements
+  using Next = std::function<void(std::span<T>)>;  ///< fills the span with the next elements
   using Open = std::function<Next(const workload::InputFile&)>;
 
   UserFile() = default;
-  /// `open` begins with the file, from which `elements` are taken in all.
+  /// Prepares to read `elements` elements in total; `open` returns a function that reads from the beginning of the
+  /// file.
   UserFile(workload::Case& c, std::size_t elements, const Open& open) {
     if (c.choice("data") != "file") return;
     open_ = [file = c.input_file(), open] { return open(file); };
@@ -60,9 +63,10 @@ class UserFile {
         }));
   }
 
-  /// Null without a file. GCC 12 takes an empty std::optional that is copied for one that is read.
+  /// Returns the elements, or null without a file. The type is not std::optional, because GCC 12 wrongly warns that a
+  /// copied empty one is read.
   const std::shared_ptr<const All>& all() const { return all_; }
-  /// What the file has fills these buffers, one after the other.
+  /// Fills these buffers, one after the other, with the elements of the file in the file phase.
   template <class... Buffers>
   void fills(workload::Case& c, const Buffers&... buffers) const {
     if (all_) c.reads_file(std::vector<workload::Buffer<T>>{buffers...}, open_);
@@ -73,13 +77,13 @@ class UserFile {
   std::shared_ptr<const All> all_;
 };
 
-/// Values of an input: what `generated` gives for an element's number, or what the user's file has from `first` on.
+/// Values of an input: generated(i) for element i, or element `first` + i of the user's file.
 template <class T, class Generated>
 class Values {
  public:
   Values(Generated generated) : generated_(std::move(generated)) {}
   T operator()(std::size_t i) const { return file_ ? (**file_)[first_ + i] : generated_(i); }
-  /// Of a file, where there is one.
+  /// Uses the elements of the file from `first` on, if there is a file.
   void take(const UserFile<T>& file, std::size_t first = 0) {
     file_ = file.all();
     first_ = first;
@@ -91,7 +95,7 @@ class Values {
   std::size_t first_ = 0;
 };
 
-/// Reads a text of numbers; nothing may follow them.
+/// Returns a reader of `elements` numbers in a text, which throws if more text follows them.
 inline std::function<void(std::span<float>)> numbers_of(workload::TextNumbers text, std::size_t elements, float least,
                                                         float largest) {
   return [text = std::move(text), left = elements, least, largest](std::span<float> row) mutable {

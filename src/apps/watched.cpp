@@ -1,5 +1,5 @@
-// faults/fft, faults/gauss_seidel, faults/multigrid: programs of the paper's Table 2, whose page faults are watched
-// beside the patterns. As apps/* they are measured for their own sake.
+// faults/fft, faults/gauss_seidel and faults/multigrid: programs of the paper's Table 2 whose page faults are watched,
+// like those of the access patterns. Registered as apps/*, the same programs are measured for their speed.
 
 #include "apps/watched.hpp"
 
@@ -10,7 +10,8 @@ namespace {
 
 using namespace workload;
 
-/// `settings`: the paper's preset, of a few hundred MiB: range groups hold the prefetcher back for the host, too.
+/// Returns `program` prepared for faults/*. `settings` are those of the paper's preset; they use only a few hundred
+/// MiB, because range groups hold the prefetcher back for accesses of the host as well.
 Workload watched(Workload program, AxisSettings settings) {
   settings.emplace_back(std::string(kDriverPrefetch), "off");
   program.source("uvm-batches-taco2024, Tables 2 and 3")

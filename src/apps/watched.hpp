@@ -1,6 +1,7 @@
 #pragma once
 
-// Programs whose page faults are watched, too: each is apps/NAME, and faults/NAME beside the patterns (watched.cpp).
+// Programs whose page faults are watched. Each is registered twice: as apps/NAME, and as faults/NAME next to the access
+// patterns (watched.cpp).
 
 #include <string>
 

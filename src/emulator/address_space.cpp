@@ -1,4 +1,4 @@
-// Addresses and memory apart.
+// Virtual memory management.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,9 +24,9 @@ constexpr std::size_t kPage = 4096;
   throw Error(kind, call, reason, hint);
 }
 
-void need_whole(const char* call, const char* what, std::uint64_t number) {
+void require_whole(const char* call, const char* what, std::uint64_t number) {
   if (number == 0 || number % Memory::granularity != 0)
-    refuse(call, sentence("{} {:#x} is no multiple of the granularity, {} bytes", what, number, Memory::granularity),
+    refuse(call, sentence("{} {:#x} is not a multiple of the granularity, {} bytes", what, number, Memory::granularity),
            "round up to memory_granularity()");
 }
 
@@ -38,13 +38,13 @@ std::uintptr_t number_of(const void* address) {
 
 void* Memory::reserve_addresses(std::size_t bytes, std::size_t alignment) {
   const char* call = "reserve_addresses";
-  need_whole(call, "size", bytes);
+  require_whole(call, "size", bytes);
   if (alignment == 0) alignment = granularity;
-  need_whole(call, "alignment", alignment);
+  require_whole(call, "alignment", alignment);
   if ((alignment & (alignment - 1)) != 0)
-    refuse(call, sentence("alignment {:#x} is no power of two", alignment), "ask for one that is");
+    refuse(call, sentence("alignment {:#x} is not a power of two", alignment), "use a power of two");
   if (bytes > arena_bytes_ || alignment > arena_bytes_)
-    refuse(call, "the emulator's range of addresses is too small", "ask for less", ErrorKind::out_of_memory);
+    refuse(call, "the emulator's address range is too small", "request less", ErrorKind::out_of_memory);
   const std::lock_guard lock(mutex_);
   const std::uintptr_t found = reserve(bytes + alignment + kPage);
   const std::uintptr_t address = (found + alignment - 1) / alignment * alignment;
@@ -58,20 +58,20 @@ void Memory::release_addresses(void* addresses, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto held = reserved_.find(address);
   if (held == reserved_.end())
-    refuse(call, sentence("{:#x} is not where a reserved range begins", address),
-           "release what reserve_addresses gave, once");
+    refuse(call, sentence("{:#x} is not the beginning of a reserved range", address),
+           "release each reserved range exactly once");
   if (held->second != bytes)
-    refuse(call, sentence("{} bytes of a range of {} are to be released", bytes, held->second),
+    refuse(call, sentence("{} bytes of a range of {} cannot be released", bytes, held->second),
            "release the range as a whole");
   const auto mapping = live_.lower_bound(address);
   if (mapping != live_.end() && mapping->first < address + bytes)
-    refuse(call, sentence("map_memory #{} is still in the range", mapping->second.serial), "call unmap_memory before");
+    refuse(call, sentence("map_memory #{} is still in the range", mapping->second.serial), "call unmap_memory first");
   reserved_.erase(held);
 }
 
 PhysicalMemory Memory::create_memory(std::size_t bytes, int device) {
   const char* call = "create_memory";
-  need_whole(call, "size", bytes);
+  require_whole(call, "size", bytes);
   const std::size_t capacity = configuration().memory_bytes;
   const std::lock_guard lock(mutex_);
   std::size_t& used = used_[static_cast<std::size_t>(device)];
@@ -88,7 +88,7 @@ PhysicalMemory Memory::create_memory(std::size_t bytes, int device) {
   if (poisoned == MAP_FAILED) {
     const int problem = errno;
     if (file >= 0) ::close(file);
-    refuse(call, sentence("the emulator gets no memory for it ({})", std::strerror(problem)), "ask for less",
+    refuse(call, sentence("the emulator cannot allocate memory for it ({})", std::strerror(problem)), "request less",
            ErrorKind::out_of_memory);
   }
   std::memset(poisoned, poison_byte(configuration().poison), bytes);
@@ -110,8 +110,8 @@ void Memory::release_memory(const PhysicalMemory& memory) {
   const std::lock_guard lock(mutex_);
   const auto found = physical_.find(memory.handle);
   if (found == physical_.end() || found->second.released)
-    refuse("release_memory", sentence("the memory with handle {} is unknown or was released already", memory.handle),
-           "release what create_memory gave, once");
+    refuse("release_memory", sentence("the memory with handle {} is unknown or already released", memory.handle),
+           "release each handle of create_memory exactly once");
   found->second.released = true;
   drop_if_unused(found);
 }
@@ -119,12 +119,12 @@ void Memory::release_memory(const PhysicalMemory& memory) {
 void Memory::map_memory(void* pointer, const PhysicalMemory& memory) {
   const char* call = "map_memory";
   const std::uintptr_t address = number_of(pointer);
-  need_whole(call, "address", address);
+  require_whole(call, "address", address);
   const std::lock_guard lock(mutex_);
   const auto found = physical_.find(memory.handle);
   if (found == physical_.end() || found->second.released)
     refuse(call, sentence("the memory with handle {} is unknown or was released", memory.handle),
-           "map what create_memory gave, before it is released");
+           "map a handle of create_memory before it is released");
   Physical& physical = found->second;
   auto held = reserved_.upper_bound(address);
   const bool before = held == reserved_.begin();
@@ -137,10 +137,10 @@ void Memory::map_memory(void* pointer, const PhysicalMemory& memory) {
   const bool behind =
       other != live_.begin() && std::prev(other)->second.begin + std::prev(other)->second.bytes > address;
   if (ahead || behind)
-    refuse(call, sentence("memory is mapped already within {} bytes from {:#x}", physical.bytes, address),
-           "unmap it before");
+    refuse(call, sentence("memory is already mapped within {} bytes from {:#x}", physical.bytes, address),
+           "unmap it first");
   if (mmap(pointer, physical.bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.file, 0) == MAP_FAILED)
-    refuse(call, sentence("the emulator cannot map it ({})", std::strerror(errno)), "unmap what is not needed",
+    refuse(call, sentence("the emulator cannot map it ({})", std::strerror(errno)), "unmap memory that is not needed",
            ErrorKind::out_of_memory);
   Allocation made;
   made.begin = made.mapped = address;
@@ -164,8 +164,8 @@ std::vector<Allocation*> Memory::whole_mappings(const char* call, std::uintptr_t
     at += next->second.bytes;
   }
   if (mappings.empty() || at != address + bytes)
-    refuse(call, sentence("{} bytes from {:#x} are not one or several whole mappings", bytes, address),
-           "name what map_memory mapped");
+    refuse(call, sentence("{} bytes from {:#x} are not one or more whole mappings", bytes, address),
+           "pass exactly what map_memory mapped");
   return mappings;
 }
 
@@ -181,7 +181,7 @@ void Memory::unmap_memory(void* pointer, std::size_t bytes) {
 
 void Memory::set_access(void* pointer, std::size_t bytes, int device, bool allowed) {
   const char* call = "set_access";
-  need_device(device, call);
+  require_device(device, call);
   const std::lock_guard lock(mutex_);
   const auto mappings = whole_mappings(call, number_of(pointer), bytes);
   for (const Allocation* mapping : mappings) {
@@ -191,56 +191,56 @@ void Memory::set_access(void* pointer, std::size_t bytes, int device, bool allow
     const std::uint32_t bit = std::uint32_t{1} << device;
     mapping->access = allowed ? mapping->access | bit : mapping->access & ~bit;
     mapping->accessible = mapping->access != 0;
-    close(*mapping);  // who may still touch it opens it again
+    close(*mapping);  // it is opened again at the next permitted access
     if (mapping->accessible && configuration().integrated) open(*mapping, nullptr);
   }
 }
 
 namespace {
 
-void need_virtual_memory(const char* call) {
-  need(configuration().virtual_memory, call, "addresses apart from memory");
+void require_virtual_memory(const char* call) {
+  need(configuration().virtual_memory, call, "virtual memory management");
 }
 
 }  // namespace
 
 std::size_t memory_granularity() {
-  need_virtual_memory("memory_granularity");
+  require_virtual_memory("memory_granularity");
   return Memory::granularity;
 }
 
 void* reserve_addresses(std::size_t bytes, std::size_t alignment) {
-  need_virtual_memory("reserve_addresses");
+  require_virtual_memory("reserve_addresses");
   return Memory::for_caller().reserve_addresses(bytes, alignment);
 }
 
 void release_addresses(void* addresses, std::size_t bytes) {
-  need_virtual_memory("release_addresses");
+  require_virtual_memory("release_addresses");
   Memory::for_caller().release_addresses(addresses, bytes);
 }
 
 PhysicalMemory create_memory(std::size_t bytes) {
-  need_virtual_memory("create_memory");
+  require_virtual_memory("create_memory");
   return Memory::for_caller().create_memory(bytes, selected());
 }
 
 void release_memory(const PhysicalMemory& memory) {
-  need_virtual_memory("release_memory");
+  require_virtual_memory("release_memory");
   Memory::for_caller().release_memory(memory);
 }
 
 void map_memory(void* address, const PhysicalMemory& memory) {
-  need_virtual_memory("map_memory");
+  require_virtual_memory("map_memory");
   Memory::for_caller().map_memory(address, memory);
 }
 
 void unmap_memory(void* address, std::size_t bytes) {
-  need_virtual_memory("unmap_memory");
+  require_virtual_memory("unmap_memory");
   Memory::for_caller().unmap_memory(address, bytes);
 }
 
 void set_access(void* address, std::size_t bytes, int device, Access access) {
-  need_virtual_memory("set_access");
+  require_virtual_memory("set_access");
   Memory::for_caller().set_access(address, bytes, device, access == Access::read_write);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA's atomic functions for host C++, with exactly CUDA's overloads, so that what compiles here compiles there.
-// They order no other memory: __threadfence() does.
+// CUDA's atomic functions for host C++, with exactly CUDA's overloads, so that code that compiles here also compiles
+// with CUDA. They do not order other memory; __threadfence() does.
 
 #include "emulator/memory_model.hpp"
 

@@ -49,7 +49,7 @@ void Block::run(Grid& launch, std::uint64_t number) {
   worker_.enter_thread();
   sanitizer_acquire(&launch.begin_token);
   prepare(launch, number);
-  next_turn();  // what came before is not the kernel's
+  next_turn();  // signals sent for an earlier kernel must not affect this one
   sanitizer_release(&fork_token_);
   make_ready_if([](Thread&) { return true; }, 0, size_);
   for (;;) {
@@ -59,7 +59,7 @@ void Block::run(Grid& launch, std::uint64_t number) {
   }
   sanitizer_acquire(&join_token_);
   if (faulted_) {
-    shared_bytes_ = 0;  // whatever it wrote around its shared memory is not the next block's
+    shared_bytes_ = 0;  // writes beyond its shared memory must not be attributed to the next block
   } else {
     check_shared();
   }
@@ -131,7 +131,7 @@ void Block::poison_shared() {
     void* mapped = mmap(nullptr, shared_mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) std::abort();
     shared_ = shared_open_ = static_cast<std::byte*>(mapped);
-    mprotect(shared_ + capacity, page, PROT_NONE);  // behind the last byte
+    mprotect(shared_ + capacity, page, PROT_NONE);  // guard page after the last byte
     shared_bytes_ = 0;
   }
   std::byte* end = shared_ + (shared_mapped_ - page);
@@ -141,7 +141,7 @@ void Block::poison_shared() {
   std::memset(dynamic_shared, poison_byte(poison), bytes);
 }
 
-/// A page of canary lies before the first byte, and before that nothing can be touched.
+/// Sets the position of the shared memory: it is preceded by a page of canary, and inaccessible pages before that.
 void Block::lay_out_shared() {
   shared_bytes_ = grid_->shared_bytes;
   shared_poison_ = grid_->configuration.poison;
@@ -155,17 +155,17 @@ void Block::lay_out_shared() {
   fill_canary(shared_poison_, address_of(dynamic_shared) + shared_bytes_, address_of(end));
 }
 
-/// What was written just before and just behind the block's dynamic shared memory.
+/// Checks for writes just before and just after the block's dynamic shared memory.
 void Block::check_shared() {
   const std::size_t bytes = grid_->shared_bytes;
   if (bytes == 0) return;
   const std::uintptr_t begin = address_of(dynamic_shared), end = address_of(shared_ + (shared_mapped_ - page));
-  std::uintptr_t spoilt = first_spoilt(shared_poison_, address_of(shared_open_), begin);
-  if (spoilt == begin) spoilt = first_spoilt(shared_poison_, begin + bytes, end);
-  if (spoilt == end) return;
+  std::uintptr_t overwritten = first_overwritten(shared_poison_, address_of(shared_open_), begin);
+  if (overwritten == begin) overwritten = first_overwritten(shared_poison_, begin + bytes, end);
+  if (overwritten == end) return;
   shared_bytes_ = 0;
   stop(sentence("block {} wrote out of bounds, at byte {} of the {} bytes of dynamic shared memory", triple(index),
-                static_cast<std::ptrdiff_t>(spoilt - begin), bytes),
+                static_cast<std::ptrdiff_t>(overwritten - begin), bytes),
        "correct the kernel's index, or LaunchShape::shared_bytes");
 }
 
@@ -217,7 +217,7 @@ void Block::finish(Thread& self) {
   Fiber::change(self.fiber, next ? next->fiber : worker_);
 }
 
-// --- handing over ----------------------------------------------------------------------------------
+// --- switching threads -----------------------------------------------------------------------------
 
 std::uint64_t Block::random() {
   random_ += 0x9e3779b97f4a7c15ULL;
@@ -273,7 +273,7 @@ void Block::release_barrier() {
       0, size_);
 }
 
-// --- waiting for others ----------------------------------------------------------------------------
+// --- waits -----------------------------------------------------------------------------------------
 
 void Block::wait_at_grid(Thread& self, const char* file, int line) {
   if (!grid_->cooperative) {
@@ -343,7 +343,7 @@ bool Block::release_grid() {
          "let every thread of the grid reach every grid_sync");
     return false;
   }
-  // TSan: what the threads of this block released must reach the other blocks.
+  // For TSan: releases of this block's threads must be visible to the other blocks.
   void* token = &grid_token_[grid_parity_];
   void* token_of_grid = &grid_->barrier_token[grid_parity_];
   grid_parity_ ^= 1;
@@ -424,15 +424,15 @@ bool Block::poll_spinners() {
   }
   ++spin_rounds_;
   if (seconds() - spin_begin_ > grid_->configuration.timeout) {
-    stop(sentence("block {}: nothing but spinning for {} s: {}", triple(index), grid_->configuration.timeout,
+    stop(sentence("block {}: all threads have been spinning for {} s: {}", triple(index), grid_->configuration.timeout,
                   describe(*example)),
          grid_->configuration.lockstep
-             ? "in lockstep a lane that holds a lock waits for the lanes that want it: take locks by one lane of a warp"
-             : sentence("set what it waits for, or raise timeout= in {}", introduction().variable),
+             ? "in lockstep a lane with a lock waits for the lanes that want it: let one lane per warp take the lock"
+             : sentence("set the value that it waits for, or raise timeout= in {}", introduction().variable),
          ErrorKind::timeout);
     return false;
   }
-  // Whoever is waited for needs the core, or has not started yet.
+  // The thread that is waited for may need the core, or may not have started yet.
   if (spin_rounds_ % 64 == 0) {
     worker_.leave_thread();
     grid_->start_another_block();
@@ -447,7 +447,7 @@ bool Block::poll_spinners() {
   return true;
 }
 
-// --- ends ------------------------------------------------------------------------------------------
+// --- termination -----------------------------------------------------------------------------------
 
 std::string Block::here(const Thread& thread, const char* operation, const char* file, int line) const {
   return sentence("thread {} at {} in {}", triple(thread.index), operation, place(file, line));
@@ -466,20 +466,20 @@ void Block::abandon(Thread& self) {
   self.parked = false;
   sanitizer_release(&join_token_);
   Fiber::change(self.fiber, worker_);
-  std::abort();  // nobody goes back to an abandoned thread
+  std::abort();  // never reached: an abandoned thread is not resumed
 }
 
 void Block::stop_overdue(const Thread& self) {
   faulted_ = true;
-  if (grid_->failed()) return;  // it was stopped already, and this thread is in its way
-  stop(sentence("block {}, thread {}: it has run for {} s of its core without waiting or ending", triple(index),
+  if (grid_->failed()) return;  // the launch was already stopped; this thread only kept it from ending
+  stop(sentence("block {}, thread {}: it has used {} s of CPU time without waiting or ending", triple(index),
                 triple(self.index), grid_->configuration.timeout),
        sentence("call spin_wait() in the body of a loop that waits, or raise timeout= in {}", introduction().variable),
        ErrorKind::timeout);
 }
 
 void Block::report_deadlock() {
-  // One thread of each kind of waiting tells the story.
+  // Describe one thread for each distinct wait.
   std::string waits;
   std::vector<const Thread*> described;
   for (unsigned i = 0; i < size_; ++i) {
@@ -500,9 +500,9 @@ void Block::report_deadlock() {
                         record.issued, record.expected, record.pending_arrivals);
     }
   }
-  stop(sentence("block {}: its threads wait for each other and none can go on: {}{}", triple(index), waits,
+  stop(sentence("block {}: deadlock, its threads wait for each other: {}{}", triple(index), waits,
                 live_ == size_ ? "" : sentence("; {} of {} threads have returned", size_ - live_, size_)),
-       "let all that are waited for reach the same call");
+       "let all threads that are waited for reach the same call");
 }
 
 std::string Block::explain(const Thread& self, std::uintptr_t address) const {
@@ -514,10 +514,10 @@ std::string Block::explain(const Thread& self, std::uintptr_t address) const {
                     static_cast<std::ptrdiff_t>(address - reinterpret_cast<std::uintptr_t>(dynamic_shared)),
                     grid_->shared_bytes);
   }
-  return "no memory of the device";
+  return "not memory of the device";
 }
 
-// --- the names that kernels use --------------------------------------------------------------------
+// --- functions called by kernels -------------------------------------------------------------------
 
 namespace detail {
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// The scheduler of one block: its threads are fibers of one OS thread, and a thread runs until it must wait.
-// Waiting threads hand over to the next that is ready; when none is, idle() finds out what can go on, or why nothing
-// ever will. Compiled without TSan's instrumentation, which must see the kernel's accesses and not these.
+// Scheduler of one block. The threads of the block are fibers of one OS thread, and a thread runs until it must wait. A
+// waiting thread switches to the next ready thread. If no thread is ready, idle() determines which threads can
+// continue, or why none ever can. Compiled without TSan's instrumentation, because TSan must observe the kernel's
+// accesses and not the scheduler's.
 
 #include <pthread.h>
 
@@ -20,7 +21,7 @@ using detail::WarpOperation;
 
 enum class State : std::uint8_t { ready, running, barrier, warp, grid, spinning, lockstep, bulk, finished };
 
-/// An asynchronous copy that has not landed.
+/// Asynchronous copy that has not been performed yet.
 struct PendingCopy {
   void* destination;
   const void* source;
@@ -33,33 +34,33 @@ struct Ordering;
 
 struct Thread : ThreadView {
   Fiber fiber;
-  bool parked = true;  ///< between blocks; a run that was given up must be started anew
+  bool parked = true;  ///< true between blocks; false if a run was abandoned, so that the fiber must be started again
   State state = State::ready;
   unsigned number = 0;
-  // Where it waits.
+  // Call in which the thread waits.
   const char* operation = "";
   const char* file = "";
   int line = 0;
   int barrier_result = 0;
-  bool passed = false;    // lockstep: the predicate was true
-  bool released = false;  // lockstep: and so it was for all lanes that wait with this one
-  // Warp operations.
+  bool passed = false;    // for lockstep: the predicate was true
+  bool released = false;  // for lockstep: the predicate was true for all lanes that wait together
+  // State of warp operations.
   LaneMask mask = 0;
   int argument = 0;
   unsigned value_bytes = 0;
   alignas(16) std::byte value[16];
   alignas(16) std::byte result[16];
-  // Copies.
+  // State of copies.
   std::vector<PendingCopy> copies;
   std::uint64_t committed = 0;
   std::uint64_t bulk_barrier = 0;
   unsigned bulk_parity = 0;
-  Ordering* ordering = nullptr;  // TSan: what it has fenced
+  Ordering* ordering = nullptr;  // for TSan: the thread's fences
 };
-/// The next block's thread has fenced nothing.
+/// Forgets the fences that `thread` issued in the previous block.
 void forget_fences(Thread& thread);
 
-/// Lanes that meet: one operation, one mask, one place in the source.
+/// Meeting of lanes in one operation, with one mask, at one place in the source.
 struct Rendezvous {
   WarpOperation operation;
   LaneMask mask, arrived;
@@ -74,7 +75,7 @@ struct Warp {
   unsigned open = 0;
   unsigned next_token = 0;
   Rendezvous rendezvous[64];
-  std::uint64_t token[tokens];  // addresses for TSan
+  std::uint64_t token[tokens];  // addresses used as synchronisation objects for TSan
 };
 
 struct BulkRecord {
@@ -92,7 +93,7 @@ class Block : public BlockView {
   static Block& of_this_thread();
   void run(Grid& launch, std::uint64_t number);
 
-  // For the running thread.
+  // Calls made by the running thread.
   inline int wait_at_barrier(Thread& self, const char* operation, bool predicate, const char* file, int line)
       __attribute__((always_inline));
   void wait_at_grid(Thread& self, const char* file, int line);
@@ -108,32 +109,33 @@ class Block : public BlockView {
   void bulk_copy(Thread& self, void* shared, const void* global, unsigned bytes, std::uint64_t barrier,
                  const char* file, int line);
   void bulk_wait(Thread& self, std::uint64_t barrier, unsigned parity, const char* file, int line);
-  /// Ends the launch with a fault. What the running thread calls next is abandon(): apart, because a thread that is
-  /// abandoned destroys nothing, not even the temporaries of a message.
+  /// Ends the launch with a fault. The running thread must then call abandon(). That is a separate call, because no
+  /// destructors run on a thread that is abandoned, not even those of a message's temporaries.
   void stop(const std::string& reason, std::string hint, ErrorKind kind = ErrorKind::failure);
   [[noreturn]] void abandon(Thread& self);
-  /// What an address is that a thread faulted on and that is no allocation's.
+  /// Describes an address that caused a fault in a thread and that is not in any allocation.
   std::string explain(const Thread& self, std::uintptr_t address) const;
   Grid& launch() { return *grid_; }
-  /// Of the block among those that this OS thread has run.
+  /// Returns the number of the block in the sequence of blocks that this OS thread has run.
   std::uint64_t serial() const { return serial_; }
-  /// TSan: works as the block's own fiber from here on.
+  /// Tells TSan that execution continues as the block's own fiber.
   void enter() const { worker_.enter_thread(); }
-  /// Of its dynamic or static shared memory, or of a thread's stack that is the OS thread's.
+  /// Returns true for addresses in the block's dynamic or static shared memory, or in the OS thread's own stack.
   bool is_shared(std::uintptr_t address) const {
     return address - reinterpret_cast<std::uintptr_t>(shared_) < shared_mapped_ ||
            address - worker_.stack_bottom() < worker_.stack_top() - worker_.stack_bottom();
   }
 
-  // For who watches the block from another OS thread.
+  // Calls for observers of the block on other OS threads.
   pthread_t os_thread() const { return os_thread_; }
-  /// Grows whenever a thread of the block waits or ends.
+  /// Returns a counter that increases whenever a thread of the block waits or ends.
   std::uint64_t turn() const { return __atomic_load_n(&turn_, __ATOMIC_RELAXED); }
   void mark_overdue(std::uint64_t turn) { __atomic_store_n(&overdue_turn_, turn, __ATOMIC_RELAXED); }
-  /// For the signal handler, on the block's own thread.
+  /// Returns true if the current turn was marked as overdue. Called by the signal handler, on the block's own OS
+  /// thread.
   bool take_overdue() {
     if (__atomic_load_n(&overdue_turn_, __ATOMIC_RELAXED) != turn_) return false;
-    next_turn();  // a second signal finds another turn
+    next_turn();  // so that a second signal finds a different turn
     return true;
   }
   void stop_overdue(const Thread& self);
@@ -141,7 +143,7 @@ class Block : public BlockView {
  private:
   static void thread_main(void* thread);
   void next_turn() { __atomic_store_n(&turn_, turn_ + 1, __ATOMIC_RELAXED); }
-  /// Once the launch has failed, a block that never comes to rest ends too.
+  /// Ends a block that never becomes idle, after the launch has failed.
   void end_if_failed(Thread& self) {
     if (!grid_->failed()) return;
     faulted_ = true;
@@ -157,11 +159,11 @@ class Block : public BlockView {
   [[noreturn]] void different_barriers(Thread& self, const char* operation, const char* file, int line);
   inline void make_ready(Thread& thread);
   inline Thread* take_ready();
-  /// Those of the threads [begin, end) that `select` takes, in the configured order.
+  /// Makes the threads in [begin, end) that `select` accepts ready, in the configured order.
   template <class Select>
   void make_ready_if(Select select, unsigned begin, unsigned end);
   void release_barrier();
-  /// Nothing is ready. False when the launch has failed.
+  /// Handles a block without ready threads. Returns false if the launch has failed.
   bool idle();
   bool release_grid();
   bool release_lockstep();
@@ -182,16 +184,16 @@ class Block : public BlockView {
   Stacks stacks_;
   std::vector<std::unique_ptr<Thread>> threads_;
   unsigned size_ = 0, live_ = 0;
-  // Ready threads: a ring, each thread at most once.
+  // Ready threads, in a ring buffer; each thread is in it at most once.
   std::unique_ptr<Thread*[]> ring_;
   unsigned head_ = 0, ready_ = 0;
   std::vector<Thread*> scratch_;
-  // __syncthreads.
+  // State of __syncthreads.
   unsigned arrived_ = 0;
   int predicate_count_ = 0;
   Thread* first_arrived_ = nullptr;
   unsigned barrier_parity_ = 0;
-  // Spinning.
+  // State of spinning.
   std::uint64_t progress_ = 0, spin_progress_ = 0;
   unsigned spin_rounds_ = 0;
   double spin_begin_ = 0;
@@ -200,14 +202,14 @@ class Block : public BlockView {
   std::unique_ptr<Warp[]> warps_;
   unsigned warp_count_ = 0;
   std::vector<BulkRecord> bulk_;
-  std::uint64_t serial_ = 0;  // of the block on this OS thread; old BulkBarriers are told by it
+  std::uint64_t serial_ = 0;  // number of the block on this OS thread; identifies BulkBarriers of earlier blocks
   std::uint64_t random_ = 0;
   std::byte* shared_ = nullptr;
   std::size_t shared_mapped_ = 0;
-  std::byte* shared_open_ = nullptr;  // the pages before it are closed
-  std::size_t shared_bytes_ = 0;      // and with this poison: what the canary around them was written for
+  std::byte* shared_open_ = nullptr;  // the pages before this address are inaccessible
+  std::size_t shared_bytes_ = 0;      // size and poison with which the canary around the shared memory was written
   Poison shared_poison_ = Poison::nan;
-  // Addresses that TSan takes for synchronisation objects.
+  // Addresses used as synchronisation objects for TSan.
   std::uint64_t fork_token_ = 0, join_token_ = 0, barrier_token_[2] = {}, grid_token_[2] = {};
   unsigned grid_parity_ = 0;
 };
@@ -227,7 +229,7 @@ inline Thread* Block::take_ready() {
 
 inline void Block::suspend(Thread& self) {
   next_turn();
-  sanitizer_release(&join_token_);  // the block may be given up before this thread runs again
+  sanitizer_release(&join_token_);  // the block may be abandoned before this thread runs again
   Thread* next = take_ready();
   if (next != &self) Fiber::change(self.fiber, next ? next->fiber : worker_);
   self.state = State::running;

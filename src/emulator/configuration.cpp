@@ -37,7 +37,7 @@ std::size_t parse_bytes(std::string_view key, std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (problem != std::errc{} || end != number.data() + number.size() || value > (~std::uint64_t{0} >> shift)) {
-    refuse(key, text, "bytes, with KiB, MiB or GiB if you like");
+    refuse(key, text, "a number of bytes, optionally with KiB, MiB or GiB");
   }
   return value << shift;
 }

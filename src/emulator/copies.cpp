@@ -1,4 +1,4 @@
-// Copies from global to shared memory that land only at the wait that covers them.
+// Copies from global to shared memory, which are performed only at the matching wait.
 
 #include <cstring>
 
@@ -29,7 +29,7 @@ void Block::async_copy(Thread& self, void* shared, const void* global, unsigned 
     stop(sentence("block {}: {}: {} is not aligned to the copy's {} bytes", triple(index),
                   here(self, "async_copy", file, line), aligned(shared, bytes) ? "the source" : "the destination",
                   bytes),
-         "align both, or copy in smaller pieces");
+         "align both, or copy smaller pieces");
     abandon(self);
   }
   std::memset(shared, poison_byte(grid_->configuration.poison), bytes);
@@ -37,7 +37,7 @@ void Block::async_copy(Thread& self, void* shared, const void* global, unsigned 
 }
 
 void Block::async_wait(Thread& self, unsigned pending) {
-  // Groups are numbered from 0; the newest `pending` of those committed may stay in flight.
+  // Groups are numbered from 0; the newest `pending` groups of those committed may remain in flight.
   if (self.committed <= pending) return;
   const std::uint64_t through = self.committed - pending;
   std::size_t count = 0;
@@ -51,7 +51,8 @@ void async_commit() {
 
 // --- bulk copies, per block ------------------------------------------------------------------------
 
-// A barrier's value: which block on this OS thread initialised it, a mark, and its record in that block.
+// Returns the barrier's value, which contains the serial number of the block that initialised it, a mark, and the index
+// of its record in that block.
 std::uint64_t Block::bulk_init(unsigned arrivals) {
   BulkRecord record;
   record.arrivals = record.pending_arrivals = arrivals;
@@ -74,9 +75,9 @@ BulkRecord& Block::bulk_record(Thread& self, std::uint64_t barrier, const char* 
 void Block::bulk_expect(Thread& self, std::uint64_t barrier, unsigned bytes, const char* file, int line) {
   BulkRecord& record = bulk_record(self, barrier, file, line);
   if (record.pending_arrivals == 0) {
-    stop(sentence("block {}: {}: more arrivals in a phase than the {} of init", triple(index),
+    stop(sentence("block {}: {}: more arrivals in a phase than the {} given to init", triple(index),
                   here(self, "BulkBarrier::expect", file, line), record.arrivals),
-         "call expect once a phase and arrival, and wait for the phase before the next");
+         "call expect once per phase and arrival, and wait for a phase before the next");
     abandon(self);
   }
   sanitizer_release(&record.token[record.phase & 1]);
@@ -89,7 +90,7 @@ void Block::bulk_copy(Thread& self, void* shared, const void* global, unsigned b
   BulkRecord& record = bulk_record(self, barrier, file, line);
   if (!aligned(shared, 16) || !aligned(global, 16) || bytes % 16 != 0) {
     stop(sentence("block {}: {}: {}", triple(index), here(self, "bulk_copy", file, line),
-                  bytes % 16 != 0 ? sentence("{} bytes are no multiple of 16", bytes)
+                  bytes % 16 != 0 ? sentence("{} bytes are not a multiple of 16", bytes)
                                   : std::string(aligned(shared, 16) ? "the source is not aligned to 16 bytes"
                                                                     : "the destination is not aligned to 16 bytes")),
          "bulk copies move multiples of 16 bytes between addresses aligned to 16");
@@ -130,7 +131,7 @@ void Block::bulk_wait(Thread& self, std::uint64_t barrier, unsigned parity, cons
   sanitizer_acquire(token);
 }
 
-// --- the names that kernels use --------------------------------------------------------------------
+// --- functions called by kernels -------------------------------------------------------------------
 
 namespace detail {
 

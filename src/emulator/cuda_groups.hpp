@@ -1,6 +1,6 @@
 #pragma once
 
-// Cooperative groups, as far as they are other words for a block, a grid and the masks of a warp.
+// Cooperative groups that are synonyms for a block, a grid or a mask of a warp.
 
 namespace cooperative_groups {
 
@@ -32,11 +32,11 @@ inline grid_group this_grid() {
   return {};
 }
 
-/// Threads of one warp that follow each other; Size of them.
+/// Tile of `Size` consecutive threads of one warp.
 template <unsigned Size>
 class thread_block_tile {
   static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
-                "a tile has 1, 2, 4, 8, 16 or 32 threads: warps of more than that are not on every GPU");
+                "a tile must have 1, 2, 4, 8, 16 or 32 threads: not every GPU has larger warps");
 
  public:
   static void sync(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { __syncwarp(mask(), file, line); }

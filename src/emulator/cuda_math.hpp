@@ -1,7 +1,7 @@
 #pragma once
 
 // CUDA's bit counts, conversions, roundings and fast functions for host C++, with CUDA's overloads. The fast functions
-// (__expf and its like) are exact here: their errors on a GPU are not the emulator's to show.
+// (__expf and similar functions) are exact here: the emulator does not reproduce their errors on a GPU.
 
 #include <cmath>
 #include <limits>
@@ -29,13 +29,13 @@ inline int __clz(int v) {
 inline int __clzll(long long v) {
   return v == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(v));
 }
-// A mask of lanes has 64 bits: what counts 32 of them is right for one vendor only.
-#define EMULATOR_REFUSED_WIDE(NAME, WIDE)                                                                       \
-  template <class T>                                                                                            \
-    requires(std::is_integral_v<T> && sizeof(T) == 8)                                                           \
-  int NAME(T) {                                                                                                 \
-    static_assert(sizeof(T) != 8, #NAME " takes 32 bits, and masks of lanes have 64: use " #WIDE " for those"); \
-    return 0;                                                                                                   \
+// Lane masks have 64 bits: functions that count only 32 of them would be correct for only one vendor.
+#define EMULATOR_REFUSED_WIDE(NAME, WIDE)                                                                   \
+  template <class T>                                                                                        \
+    requires(std::is_integral_v<T> && sizeof(T) == 8)                                                       \
+  int NAME(T) {                                                                                             \
+    static_assert(sizeof(T) != 8, #NAME " takes 32 bits, but lane masks have 64: use " #WIDE " for those"); \
+    return 0;                                                                                               \
   }
 EMULATOR_REFUSED_WIDE(__popc, __popcll)
 EMULATOR_REFUSED_WIDE(__ffs, __ffsll)
@@ -49,7 +49,7 @@ inline unsigned long long __brevll(unsigned long long v) {
 inline unsigned __brev(unsigned v) {
   return static_cast<unsigned>(__brevll(v) >> 32);
 }
-/// Four of the eight bytes of (high, low), a nibble of `selector` each.
+/// Returns four of the eight bytes of (high, low), each selected by one nibble of `selector`.
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const unsigned long long bytes = static_cast<unsigned long long>(high) << 32 | low;
   unsigned picked = 0;
@@ -94,8 +94,8 @@ inline double __longlong_as_double(long long v) {
 
 namespace emulator {
 
-/// Of a value that is whole already: what does not fit becomes the nearest that does, as on NVIDIA's GPUs. `of_nan` is
-/// what a NaN gives.
+/// Converts a value that is already integral. Values that are out of range become the nearest representable value, as
+/// on NVIDIA's GPUs; NaN becomes `of_nan`.
 template <class To>
 To saturate(double whole, To of_nan) {
   using Limits = std::numeric_limits<To>;
@@ -191,7 +191,7 @@ inline double rsqrt(double v) {
   return 1 / std::sqrt(v);
 }
 inline float __saturatef(float v) {
-  return v > 0 ? std::fmin(v, 1.0f) : 0.0f;  // 0 for a NaN
+  return v > 0 ? std::fmin(v, 1.0f) : 0.0f;  // returns 0 for NaN
 }
 inline float __expf(float v) {
   return std::exp(v);
@@ -230,7 +230,7 @@ inline float __fdividef(float a, float b) {
   constexpr TYPE max(TYPE a, TYPE b) { \
     return a < b ? b : a;              \
   }
-// Signed and unsigned meet as they do in an expression: unsigned.
+// Mixed signed and unsigned operands become unsigned, as in expressions.
 #define EMULATOR_MIN_MAX_MIXED(SIGNED, UNSIGNED) \
   EMULATOR_MIN_MAX(SIGNED)                       \
   EMULATOR_MIN_MAX(UNSIGNED)                     \
@@ -251,7 +251,7 @@ EMULATOR_MIN_MAX_MIXED(long, unsigned long)
 EMULATOR_MIN_MAX_MIXED(long long, unsigned long long)
 #undef EMULATOR_MIN_MAX_MIXED
 #undef EMULATOR_MIN_MAX
-// Of a number and a NaN, the number.
+// For a number and a NaN, the result is the number.
 inline float min(float a, float b) {
   return std::fmin(a, b);
 }
@@ -283,7 +283,8 @@ namespace emulator {
 
 template <class T, class... Others>
 inline constexpr bool is_one_of = (std::is_same_v<T, Others> || ...);
-/// What CUDA has such loads and stores for: among others not for bool, pointers, vectors of three and structs.
+/// Types for which CUDA has such loads and stores; bool, pointers, vectors of three elements and structs are not
+/// included.
 template <class T>
 concept CacheHinted =
     is_one_of<std::remove_cv_t<T>, char, signed char, unsigned char, short, unsigned short, int, unsigned, long,

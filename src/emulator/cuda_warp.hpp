@@ -1,7 +1,8 @@
 #pragma once
 
-// CUDA's spellings of the warp operations, with exactly CUDA's overloads. A mask has as many lanes as the warp: CUDA's
-// masks of 32 bits name the lower half of a warp of 64, and the others' call with one is a fault.
+// CUDA's spellings of the warp operations, with exactly CUDA's overloads. A mask has as many bits as the warp has
+// lanes: one of CUDA's 32-bit masks means the lower half of a warp of 64 lanes, and a call with such a mask by the
+// other lanes is a fault.
 
 inline void __syncwarp(emulator::LaneMask mask = ~emulator::LaneMask{0}, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
@@ -11,8 +12,8 @@ inline void __syncwarp(emulator::LaneMask mask = ~emulator::LaneMask{0}, const c
 
 namespace emulator::detail {
 
-/// The lane that a shuffle reads in a warp that `width` cuts into segments. Beyond its own segment's end (and for `up`
-/// its beginning) a lane reads itself.
+/// Returns the lane that a shuffle reads, in a warp that is divided into segments of `width` lanes. A lane reads its
+/// own value if the source is beyond the end of the segment (for `up`, before its beginning).
 inline int segment_source(WarpOperation operation, int own, int argument, int width) {
   const int first = own & ~(width - 1), end = first + width;
   switch (operation) {
@@ -39,7 +40,7 @@ T segment_shuffle(WarpOperation operation, LaneMask mask, T value, int argument,
 
 }  // namespace emulator::detail
 
-// Width 0 stands for warpSize, which is no constant here.
+// Width 0 means warpSize, which is not a compile-time constant here.
 #define EMULATOR_SHUFFLES(TYPE)                                                                                     \
   inline TYPE __shfl_sync(emulator::LaneMask mask, TYPE value, int source, int width = 0,                           \
                           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {                       \

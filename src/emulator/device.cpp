@@ -1,4 +1,4 @@
-// Memory of the emulated device, and launching.
+// Memory of the emulated device, and launches.
 
 #include <algorithm>
 #include <atomic>
@@ -32,8 +32,8 @@ void* malloc_device(std::size_t bytes) {
 
 namespace {
 
-/// Like the vendors', frees first wait for queued work that may use the memory: device memory for that of the devices
-/// that reach it, host memory for all.
+/// Waits for queued work that may use the memory, as the vendors' frees do: for device memory, work of devices that
+/// have access to it; for host memory, all work.
 void drain_users(const void* pointer) {
   const auto found = Memory::for_caller().find(pointer);
   auto streams = StreamState::all();
@@ -74,8 +74,8 @@ void free_pooled(void* pointer, Stream& stream) {
   Memory::for_caller().pool_leave(pointer, "free_pooled");
   state.submit(
       [pointer](const FaultPointer&) -> FaultPointer {
-        if (const auto spoilt = Memory::instance().pool_depart(pointer)) {
-          return make_fault(ErrorKind::failure, *spoilt, "correct the kernel or copy that did it");
+        if (const auto overwritten = Memory::instance().pool_depart(pointer)) {
+          return make_fault(ErrorKind::failure, *overwritten, "correct the kernel or copy that did it");
         }
         return nullptr;
       },
@@ -105,7 +105,7 @@ void* device_address(void* mapped_host_pointer) {
   const auto found = Memory::for_caller().find(mapped_host_pointer);
   const bool host = found && (found->kind == AllocationKind::pinned || found->kind == AllocationKind::registered);
   if (!host || !found->mapped_to_device) {
-    throw Error(ErrorKind::failure, "device_address", "the pointer is not to mapped host memory",
+    throw Error(ErrorKind::failure, "device_address", "the pointer does not point to mapped host memory",
                 "allocate or register it with PinnedOptions::mapped");
   }
   return mapped_host_pointer;
@@ -145,7 +145,7 @@ void excuse(const PhysicalMemory& memory) {
   Memory::instance().excuse(memory);
 }
 
-// --- launching -------------------------------------------------------------------------------------
+// --- launches --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -154,7 +154,7 @@ namespace {
   throw Error(kind, "launch", sentence("kernel '{}' cannot be launched ({})", kernel, reason), hint);
 }
 
-/// The pointers among the arguments, each of which the device may use.
+/// Returns the pointers among the arguments; throws if the device may not use one of them.
 std::vector<const void*> check_arguments(const BoundLaunch& bound, int device) {
   std::vector<const void*> pointers;
   for (std::size_t i = 0; i < bound.argument_count && i < 64; ++i) {
@@ -169,7 +169,7 @@ std::vector<const void*> check_arguments(const BoundLaunch& bound, int device) {
   return pointers;
 }
 
-/// The closure's bytes, aligned for any argument.
+/// Copy of the closure, aligned for any argument.
 struct Bytes {
   explicit Bytes(const void* from, std::size_t count) : storage(new Line[(count + sizeof(Line) - 1) / sizeof(Line)]) {
     std::memcpy(storage.get(), from, count);
@@ -203,7 +203,7 @@ void check_shape(const char* kernel, const LaunchShape& shape) {
   }
   if (shape.grid.size() > c.resident_blocks) {
     refuse(kernel, sentence("a cooperative grid of {} blocks", shape.grid.size()),
-           sentence("the device holds {} at once", c.resident_blocks));
+           sentence("at most {} fit on the device at once", c.resident_blocks));
   }
 }
 

@@ -10,7 +10,7 @@ namespace emulator {
 namespace {
 
 constinit thread_local int selected_here = 0;
-/// Bit `peer` of the device's word: the peer's memory was opened to it.
+/// Peer access, one word per device: bit `peer` is set if the peer's memory is accessible to the device.
 constinit std::atomic<unsigned> opened[most_devices] = {};
 
 }  // namespace
@@ -21,13 +21,12 @@ void need(bool capability, const char* call, const char* what) {
               sentence("{}, or switch it on in {}", introduction().instead, introduction().variable));
 }
 
-void need_device(int index, const char* call) {
+void require_device(int index, const char* call) {
   const int devices = static_cast<int>(configuration().devices);
   if (index >= 0 && index < devices) return;
   throw Error(ErrorKind::failure, call, sentence("there is no device {}", index),
-              devices == 1
-                  ? sentence("the emulator has device 0 only, unless {} says devices=N", introduction().variable)
-                  : sentence("the emulator has devices 0 to {}", devices - 1));
+              devices == 1 ? sentence("use device 0, or set devices=N in {}", introduction().variable)
+                           : sentence("use devices 0 to {}", devices - 1));
 }
 
 bool reaches(int device, int owner) noexcept {
@@ -43,7 +42,7 @@ int count() {
 }
 
 void select(int index) {
-  need_device(index, "select");
+  require_device(index, "select");
   selected_here = index;
 }
 
@@ -60,14 +59,14 @@ Selected::~Selected() {
 }
 
 PeerInfo peer_info(int device, int peer) {
-  need_device(device, "peer_info");
-  need_device(peer, "peer_info");
+  require_device(device, "peer_info");
+  require_device(peer, "peer_info");
   const bool access = device == peer || configuration().peer_access;
   return {.access = access, .native_atomics = access};
 }
 
 void enable_peer_access(int peer) {
-  need_device(peer, "enable_peer_access");
+  require_device(peer, "enable_peer_access");
   const int device = selected();
   if (device == peer) return;
   if (!configuration().peer_access) {
@@ -79,7 +78,7 @@ void enable_peer_access(int peer) {
 }
 
 void disable_peer_access(int peer) {
-  need_device(peer, "disable_peer_access");
+  require_device(peer, "disable_peer_access");
   opened[selected()].fetch_and(~(1u << peer));
 }
 

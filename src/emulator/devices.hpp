@@ -1,18 +1,19 @@
 #pragma once
 
-// The emulated devices: which one a thread has selected, and which of them may reach whose memory.
+// Emulated devices: the selected device of each thread, and access between peers.
 
 namespace emulator {
 
 inline constexpr int most_devices = 8;
 
-/// Throws unsupported where `capability` is switched off; `what` names it.
+/// Throws Error (unsupported) if `capability` is switched off; `what` is its name for the message.
 void need(bool capability, const char* call, const char* what);
-/// Throws for a device that is not there.
-void need_device(int index, const char* call);
-/// Whether kernels of `device` may use memory of `owner`: its own, or a peer's that enable_peer_access opened.
+/// Throws if the device does not exist.
+void require_device(int index, const char* call);
+/// Returns true if kernels of `device` may use memory of `owner`: the device itself, or a peer to which
+/// enable_peer_access has given it access.
 bool reaches(int device, int owner) noexcept;
-/// Every device is on its own again.
+/// Disables all peer access.
 void forget_peers() noexcept;
 
 }  // namespace emulator

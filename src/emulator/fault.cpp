@@ -21,7 +21,7 @@ struct Met {
     std::erase_if(faults, [](const FaultPointer& each) { return each->reported.load(); });
   }
   static Met& instance() {
-    static Met* met = new Met;  // streams may still run when the process ends
+    static Met* met = new Met;  // never destroyed, because streams may still run when the process ends
     return *met;
   }
 };
@@ -42,13 +42,14 @@ std::string left_behind(const std::vector<Memory::Unfreed>& unfreed) {
                   unfreed.size() == 1 ? " was" : "s were", bytes, each, unfreed.size() == 1 ? "it" : "them");
 }
 
-/// Registered before any object of the program is made, and so called when all of them are gone.
+/// Prints the report at exit. It is registered before any object of the program is created, so it runs after all
+/// objects are destroyed.
 void at_exit(int status, void*) {
   if (armed_by != getpid() || !configuration().exit_report) return;
   const auto faults = unreported_faults();
   for (const auto& fault : faults) {
-    std::fputs(sentence("emulator: nobody was told of an error ({}); synchronize before the stream is destroyed or "
-                        "the program ends, and {}\n",
+    std::fputs(sentence("emulator: an error was not reported ({}); synchronize before the stream is destroyed or the "
+                        "program ends, and {}\n",
                         fault->reason, fault->hint)
                    .c_str(),
                stderr);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Faults: why queued work ended, and whether a call has said so.
+// Faults: reasons why queued work ended, and whether a call has reported them.
 
 #include <atomic>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace emulator {
 
-/// Why work on a stream ended; thrown at the next call that waits for it.
+/// Reason why work on a stream ended; thrown by the next call that waits for it.
 struct Fault {
   ErrorKind kind = ErrorKind::failure;
   std::string reason;
@@ -22,16 +22,16 @@ struct Fault {
 };
 using FaultPointer = std::shared_ptr<Fault>;
 
-/// A fault that is said as the process ends, unless a call has thrown it by then.
+/// Makes a fault that is reported when the process ends, unless a call has thrown it before.
 FaultPointer make_fault(ErrorKind kind, std::string reason, std::string hint);
-/// Those of make_fault that no call has thrown, in the order they were met.
+/// Returns the faults from make_fault that no call has thrown, in the order in which they occurred.
 std::vector<FaultPointer> unreported_faults();
-/// Takes them for reported.
+/// Marks all faults as reported.
 void forget_faults();
 
-/// Arms the report at the end of this process (a child that it forks makes none): a sentence on stderr for memory that
-/// is still allocated and one for each unreported fault, and exit code 0 becomes 1. A process that fails anyway is told
-/// of faults only. Configuration::exit_report turns it off.
+/// Installs the report at the end of this process (a forked child prints none): one sentence on stderr for memory that
+/// is still allocated and one for each unreported fault; exit code 0 becomes 1. If the process fails for another
+/// reason, only the faults are reported. Configuration::exit_report turns the report off.
 void report_at_exit();
 
 }  // namespace emulator

@@ -1,6 +1,6 @@
-// A memory fault is explained in one sentence. In a kernel it ends the launch as any other fault of a kernel does; a
-// host that dereferences device memory, which nothing can mend, ends the process. A thread of a kernel that never comes
-// back to its scheduler is ended in the same way, by a signal.
+// Explains memory faults in one sentence. A fault in a kernel ends the launch like any other fault of a kernel. Host
+// code that dereferences device memory cannot continue, so the process ends. A kernel thread that never returns to its
+// scheduler is ended in the same way, by a signal.
 
 #include "emulator/fault_handler.hpp"
 
@@ -21,20 +21,21 @@
 namespace emulator {
 namespace {
 
-// Ignored by default, so that one which comes late does nothing.
+// Signal that is ignored by default, so that it has no effect if it arrives late.
 constexpr int interruption = SIGURG;
 
 struct sigaction previous_segv, previous_bus;
 constinit thread_local std::uintptr_t fault_address = 0;
 
-/// What the OS thread knows, asked by a fiber of it, which to TSan is another thread.
+/// Returns the explanation of a fault in a fiber. TSan treats the fiber and the OS thread as different threads, so what
+/// happens here is hidden from it.
 std::string explained(std::uintptr_t address) {
   const Unordered unordered;
   const Unseen unseen;
   return Memory::instance().explain(address);
 }
 
-// Runs on the faulting thread's own stack, outside the handler.
+// Ends the kernel. Runs on the faulting thread's own stack, outside the signal handler.
 [[noreturn]] void end_kernel() {
   Thread& self = current();
   Block& block = current_block();
@@ -55,8 +56,9 @@ std::string explained(std::uintptr_t address) {
   block.abandon(self);
 }
 
-/// The running thread of the kernel goes on in `function`, at the top of its stack: nobody goes back to what lies
-/// there, and its end may be what overflowed. False where that is not known how.
+/// Makes the running thread of the kernel continue in `function`, at the top of its stack. This overwrites the stack
+/// frames there, but they are never returned to, and the other end of the stack may have overflowed. Returns false on
+/// unsupported architectures.
 bool go_on_in(void (*function)(), [[maybe_unused]] void* context) {
   const auto stack = current().fiber.stack_top();
 #if EMULATOR_ASAN
@@ -88,11 +90,11 @@ void chain(int signal, siginfo_t* information, void* context) {
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(signal);
   } else {
-    ::signal(signal, SIG_DFL);  // the instruction runs again and ends the process
+    ::signal(signal, SIG_DFL);  // the instruction is executed again and ends the process
   }
 }
 
-/// Whether the page that was touched was elsewhere and is here now.
+/// Returns true if the touched page was elsewhere and has now been migrated.
 __attribute__((no_sanitize("thread"))) bool page_came(std::uintptr_t address, [[maybe_unused]] void* context) {
   bool write = false;
 #if defined(__x86_64__)
@@ -109,20 +111,21 @@ __attribute__((no_sanitize("thread"))) bool page_came(std::uintptr_t address, [[
       {address, write, access != nullptr, access != nullptr ? access->device() : -1, client});
 }
 
-/// The locks on this way order nothing that a kernel does.
+/// Returns true if the access can be repeated. TSan must not treat the locks used here as ordering a kernel's accesses.
 __attribute__((no_sanitize("thread"))) bool came(std::uintptr_t address, void* context) {
   const Unordered unordered;
   const Unseen unseen;
   return Memory::instance().open_for_thread(address) || page_came(address, context);
 }
 
-// TSan must not see errno kept: it is the OS thread's, and to TSan its fibers are threads.
+// TSan must not observe that errno is saved and restored: errno belongs to the OS thread, whose fibers TSan treats as
+// threads.
 __attribute__((no_sanitize("thread"))) void on_fault(int signal, siginfo_t* information, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(information->si_addr);
   const int error = errno;
   if (signal == SIGSEGV && came(address, context)) {
     errno = error;
-    return;  // the instruction runs again
+    return;  // the instruction is executed again
   }
   if (this_thread != nullptr) {
     fault_address = address;
@@ -154,13 +157,13 @@ void install_handlers() {
   sigaction(interruption, &action, nullptr);
 }
 
-/// A handler cannot run on a fiber's stack that has just overflowed.
+/// Separate stack for signal handlers, which cannot run on a fiber's stack that has just overflowed.
 struct AlternateStack {
   static constexpr std::size_t bytes = 64 << 10;
   void* memory = nullptr;
   AlternateStack() {
     stack_t present = {};
-    if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's: keep it
+    if (sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's stack
     void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) return;
     memory = mapped;
@@ -182,10 +185,10 @@ struct AlternateStack {
 
 void interrupt(Block& block, [[maybe_unused]] std::uint64_t turn) {
 #if defined(__SANITIZE_THREAD__)
-  // TSan keeps signals until a system call, which such a thread does not make.
+  // TSan delays signals until the next system call, and such a thread makes none.
   const std::string text = sentence(
-      "{}: kernel '{}', block {}: a thread has run for too long without waiting or ending, and ThreadSanitizer "
-      "lets no signal end it; call spin_wait() in the body of a loop that waits\n",
+      "{}: kernel '{}', block {}: a thread has run too long without waiting or ending, and cannot be ended under "
+      "ThreadSanitizer; call spin_wait() in the body of a loop that waits\n",
       introduction().name, block.launch().kernel, triple(block.index));
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   std::abort();

@@ -54,7 +54,7 @@ void Fiber::leave_thread() const {
 
 void Fiber::start(void* stack, std::size_t bytes, Entry entry, void* argument) {
 #if EMULATOR_ASAN
-  __asan_unpoison_memory_region(stack, bytes);  // an abandoned run leaves its red zones behind
+  __asan_unpoison_memory_region(stack, bytes);  // an abandoned run does not remove its red zones
 #endif
 #if EMULATOR_TSAN
   if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
@@ -73,7 +73,7 @@ void Fiber::enter(boost::context::detail::transfer_t transfer) {
   Fiber& self = *left(transfer).destination_;
   self.arrived();
   self.entry_(self.argument_);
-  std::abort();  // the entry never returns
+  std::abort();  // never reached: the entry does not return
 }
 
 Stacks::~Stacks() {
@@ -92,13 +92,14 @@ Stacks::Stack Stacks::get(std::size_t index) {
       std::abort();
     }
     chunk = static_cast<std::byte*>(mapped);
-    // A guard page costs a mapping and a process has 65,530: guard the first stacks only. The threads of a kernel run
-    // the same code, so one that overflows its stack overflows these too.
+    // A guard page needs a separate mapping, and a process can have 65,530, so only the first stacks are guarded.
+    // The threads of a kernel run the same code, so an overflow of one stack also occurs in guarded stacks.
     if (index < per_chunk) {
       for (std::size_t i = 0; i < per_chunk; ++i) mprotect(chunk + i * (stack_bytes + page), page, PROT_NONE);
     }
   }
-  // Tops are staggered by a cache line, or the hot ends of all stacks would share one set of the L1 cache.
+  // The tops of the stacks are staggered by a cache line; otherwise the most used ends of all stacks would share one
+  // set of the L1 cache.
   return {chunk + (index % per_chunk) * (stack_bytes + page) + page, stack_bytes - 64 * (index % 32)};
 }
 

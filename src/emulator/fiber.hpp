@@ -1,6 +1,6 @@
 #pragma once
 
-// A stack and where its execution stands. Fibers are created once per OS thread and reused for every block.
+// Stack and saved execution state. Fibers are created once per OS thread and reused for every block.
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
@@ -19,27 +19,28 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  /// Stands for the OS thread that calls; it owns no stack. To TSan it is a thread of its own, so that the locks of the
-  /// OS thread do not order what fibers did.
+  /// Makes this fiber represent the calling OS thread; it then owns no stack. TSan treats it as a separate thread, so
+  /// that the OS thread's locks do not order accesses of fibers.
   void adopt_thread();
-  /// TSan: from here on the OS thread works as this fiber; and as itself.
+  /// Tell TSan that the OS thread continues as this fiber (enter_thread()) or as itself again (leave_thread()).
   void enter_thread() const;
   void leave_thread() const;
-  /// `entry(argument)` runs on [stack, stack + bytes) at the first switch and must never return.
+  /// Prepares the fiber: at the first switch to it, `entry(argument)` runs on the stack [stack, stack + bytes); it must
+  /// never return.
   void start(void* stack, std::size_t bytes, Entry entry, void* argument);
-  /// Leaves `from`, which is the one running, for `to`; returns when somebody switches back.
+  /// Switches from the running fiber `from` to `to`; returns when another fiber switches back.
   static inline void change(Fiber& from, Fiber& to) __attribute__((always_inline));
   std::uintptr_t stack_bottom() const { return reinterpret_cast<std::uintptr_t>(stack_); }
   std::uintptr_t stack_top() const { return stack_bottom() + stack_bytes_; }
 
  private:
   static void enter(boost::context::detail::transfer_t transfer);
-  /// Notes where the fiber that has just left stands, and gives it.
+  /// Saves the state of the fiber from which execution has just switched, and returns that fiber.
   static Fiber& left(boost::context::detail::transfer_t transfer);
   void arrived();
 
   boost::context::detail::fcontext_t context_ = nullptr;
-  Fiber* destination_ = nullptr;  // of the last switch away
+  Fiber* destination_ = nullptr;  // destination of the last switch from this fiber
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
   void* stack_ = nullptr;
@@ -50,7 +51,7 @@ class Fiber {
   void* asan_fake_stack_ = nullptr;
 };
 
-/// Stacks for the fibers of one OS thread, given out by index.
+/// Stacks for the fibers of one OS thread, by index.
 class Stacks {
  public:
   Stacks() = default;
@@ -69,7 +70,7 @@ class Stacks {
   std::byte* chunks_[most_chunks] = {};
 };
 
-// Inline, because every return after a switch goes where the processor does not expect it, which costs more than the
+// Inline, because the processor mispredicts every return instruction after a switch, which would cost more than the
 // switch.
 inline void Fiber::change(Fiber& from, Fiber& to) {
   from.destination_ = &to;
@@ -77,7 +78,8 @@ inline void Fiber::change(Fiber& from, Fiber& to) {
   __sanitizer_start_switch_fiber(&from.asan_fake_stack_, to.stack_, to.stack_bytes_);
 #endif
 #if EMULATOR_TSAN
-  // No-sync: a switch orders nothing, or no race between the threads of a block would ever be seen.
+  // The switch is marked as no-sync, because otherwise TSan would treat it as ordering and never find races between the
+  // threads of a block.
   __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
 #endif
   left(boost::context::detail::jump_fcontext(to.context_, &from));

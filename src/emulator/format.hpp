@@ -1,6 +1,6 @@
 #pragma once
 
-// Sentences with values in them, for errors.
+// Formatting of error messages.
 
 #include <concepts>
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace emulator {
 
-/// A value of a sentence: a whole number, a real number or text.
+/// Value in an error message: an integer, a real number or text.
 class Value {
  public:
   template <std::integral T>
@@ -31,7 +31,7 @@ class Value {
   std::string_view text_;
 };
 
-/// The pattern with each {} replaced by the next value, and each {:#x} by the next in hexadecimal.
+/// Returns the pattern with each {} replaced by the next value, and each {:#x} by the next value in hexadecimal.
 std::string compose(std::string_view pattern, std::initializer_list<Value> values);
 
 template <class... Values>

@@ -1,24 +1,28 @@
-"""Commands of gdb for kernels on the emulator. The threads of a block are fibers, and gdb sees only the one that runs.
+"""gdb commands for kernels on the emulator. The threads of a block are fibers, and gdb sees only the running one.
 
     (gdb) source src/emulator/gdb.py
-    (gdb) fibers        where each thread of the block stands, equal ones together
-    (gdb) fiber 5       the stack of thread 5
+    (gdb) fibers        location of each thread of the block, equal ones grouped
+    (gdb) fiber 5       stack of thread 5
 
-The emulator has to be built with debug information (-DCMAKE_BUILD_TYPE=Debug), for x86-64. Both look at the block that
-the selected OS thread works on.
+The emulator must be built with debug information (-DCMAKE_BUILD_TYPE=Debug), for x86-64. Both commands show the block
+that the selected OS thread runs.
 """
 
 import itertools
 
 import gdb
 
-# Bytes from the stack pointer of a fiber that left to what Boost.Context saved of these registers, and past all of it.
+# Offsets in bytes, from the stack pointer of a suspended fiber, of the registers that Boost.Context saved, and the size
+# of all saved registers.
 SAVED = {"rbp": 0x30, "rip": 0x38}
 SAVED_BYTES = 0x40
 
 
 def threads():
-    """The emulated threads of the block, by their numbers in it. Raises gdb.GdbError outside kernels."""
+    """Returns the running thread's address and the emulated threads of the block, by number.
+
+    Raises gdb.GdbError outside kernels.
+    """
     running = gdb.parse_and_eval("emulator::this_thread")
     if int(running) == 0:
         raise gdb.GdbError("this OS thread runs no kernel: choose another with `thread`, or stop in a kernel")
@@ -30,7 +34,7 @@ def threads():
 
 
 def place(thread, running):
-    """What a thread does, in words."""
+    """Returns the state and location of a thread as text."""
     state = str(thread["state"]).rpartition("::")[2]
     if int(thread) == running:
         return "runs"
@@ -41,7 +45,7 @@ def place(thread, running):
 
 
 class Fibers(gdb.Command):
-    """Show where each thread of the block stands."""
+    """Show the location of each thread of the block."""
 
     def __init__(self):
         super().__init__("fibers", gdb.COMMAND_STACK)
@@ -76,7 +80,7 @@ class Fiber(gdb.Command):
 
 
 def show_from(context):
-    """Prints the stack that begins at a saved context, and puts the registers back."""
+    """Prints the stack that begins at a saved context, and restores the registers."""
     frame = gdb.selected_frame()
     if frame.architecture().name() != "i386:x86-64":
         raise gdb.GdbError("fiber: only the registers of x86-64 are known")

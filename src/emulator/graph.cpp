@@ -1,4 +1,4 @@
-// Graphs: what was submitted to a stream while it was captured, to be run as one piece of work.
+// Graphs: work that was submitted to a stream during a capture and later runs as one item.
 
 #include <mutex>
 
@@ -10,10 +10,10 @@ struct Graph::Nodes {
   std::vector<StreamState::Work> works;
 };
 
-/// What has been launched is kept until it has run, whether or not its ExecutableGraph still is.
+/// Nodes of a launched graph, kept until they have run, even if the ExecutableGraph no longer exists.
 struct ExecutableGraph::Executable {
   std::shared_ptr<const Graph::Nodes> nodes;
-  std::mutex running;  // one graph never runs beside itself, whatever streams it was launched in
+  std::mutex running;  // a graph never runs concurrently with itself, no matter on which streams it is launched
 };
 
 Graph::Graph(Stream& stream, const std::function<void()>& queue) {

@@ -50,7 +50,7 @@ struct Workers::Shared {
 Workers::Workers() : shared_(new Shared) {}
 
 Workers& Workers::instance() {
-  static Workers* workers = new Workers;  // never destroyed: its threads wait on it until the process ends
+  static Workers* workers = new Workers;  // never destroyed, because its threads wait on it until the process ends
   return *workers;
 }
 
@@ -61,7 +61,7 @@ void Workers::submit(std::function<void()> job) {
     shared_->wanted.notify_one();
     return;
   }
-  // All __shared__ arrays of the program are thread-local and come out of the thread's stack.
+  // All __shared__ arrays of the program are thread-local and occupy space in the thread's stack, so it must be large.
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, std::size_t{64} << 20);
@@ -101,7 +101,7 @@ std::uint64_t Grid::nth_block(std::uint64_t turn) const {
   const std::uint64_t n = blocks();
   if (configuration.order == Order::natural || n == 1) return turn;
   if (configuration.order == Order::reverse) return n - 1 - turn;
-  // A step that shares no factor with n visits every block once.
+  // A step that is coprime to n visits every block exactly once.
   const std::uint64_t mixed = (configuration.seed + launch_number + 1) * 0x9e3779b97f4a7c15ULL;
   std::uint64_t step = (mixed >> 33) % n;
   while (std::gcd(step, n) != 1) ++step;
@@ -109,7 +109,8 @@ std::uint64_t Grid::nth_block(std::uint64_t turn) const {
 }
 
 FaultPointer Grid::run() {
-  // Two at least: blocks that one thread runs in turn are all ordered, and TSan sees no race between them.
+  // At least two threads are used, because blocks that run on the same thread are ordered, so TSan would not find races
+  // between them.
   unsigned threads = configuration.workers ? configuration.workers : std::max(2u, std::thread::hardware_concurrency());
   if (cooperative || threads > blocks()) threads = static_cast<unsigned>(blocks());
   sanitizer_release(&begin_token);
@@ -118,7 +119,7 @@ FaultPointer Grid::run() {
     try {
       Workers::instance().submit([this] { work(); });
     } catch (const std::system_error& error) {
-      if (active_ != 0 && !cooperative) break;  // fewer will do
+      if (active_ != 0 && !cooperative) break;  // fewer threads suffice
       fault_ = make_fault(ErrorKind::failure, sentence("kernel '{}' did not run ({})", kernel, error.what()),
                           "raise ulimit -u");
       failed_ = true;
@@ -134,12 +135,12 @@ FaultPointer Grid::run() {
   return fault_;
 }
 
-// By the time of its own core, so that a machine with much else to do raises no alarm.
+// Measures CPU time on the block's core, so that a busy machine causes no false alarm.
 double Grid::watch() {
   const double left = work_deadline - seconds();
-  if (left <= 0) fail_locked(ErrorKind::timeout, "the time for the device's work is used up", "allow it more time");
+  if (left <= 0) fail_locked(ErrorKind::timeout, "device work exceeded its deadline", "raise the deadline");
 #if defined(__SANITIZE_THREAD__)
-  const double patience = 10 * configuration.timeout;  // everything takes so much longer
+  const double patience = 10 * configuration.timeout;  // TSan makes everything slower
   if (failed()) return 0.25;                           // the threads that still run cannot be ended
 #else
   const double patience = failed() ? std::min(configuration.timeout, 0.1) : configuration.timeout;
@@ -174,7 +175,7 @@ void Grid::work() {
   }
   std::erase_if(watched_, [&](const Watched& watched) { return watched.block == &block_of_thread; });
   --active_;
-  changed_.notify_all();  // under the lock: run() may return and end this object as soon as it is free
+  changed_.notify_all();  // under the lock: run() may return and destroy this object as soon as the lock is free
 }
 
 void Grid::finished_block(std::uint64_t number) {
@@ -185,12 +186,11 @@ void Grid::finished_block(std::uint64_t number) {
 
 void Grid::check_barrier(const char* file, int line) {
   if (fault_ || finished_ == 0 || waiting_ + finished_ < blocks()) return;
-  fault_ = make_fault(
-      ErrorKind::failure,
-      sentence("kernel '{}' was stopped (grid_sync at {} waits for ever: {} of {} blocks are there, block {} has "
-               "returned without it)",
-               kernel, place(file, line), waiting_, blocks(), triple(block_index(last_finished_))),
-      "let every block of the grid reach every grid_sync");
+  fault_ = make_fault(ErrorKind::failure,
+                      sentence("kernel '{}' was stopped (deadlock in grid_sync at {}: {} of {} blocks have arrived, "
+                               "but block {} has returned)",
+                               kernel, place(file, line), waiting_, blocks(), triple(block_index(last_finished_))),
+                      "let every block of the grid reach every grid_sync");
   failed_ = true;
   changed_.notify_all();
 }
@@ -242,7 +242,7 @@ void Grid::start_another_block() {
     Workers::instance().submit([this] { work(); });
     ++active_;
   } catch (const std::system_error&) {
-    // no room for another: if it was needed, the time-out says so
+    // Another thread cannot be started; if it was needed, the time-out reports that.
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// One launch while it runs: its blocks over OS threads, the grid-wide barrier, its fault.
+// Running launch: its blocks on OS threads, the grid-wide barrier, and its fault.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,11 +19,11 @@ namespace emulator {
 class Block;
 class DeviceAccess;
 
-/// When kernels end whether or not they are done, on the clock of seconds().
+/// Time at which unfinished kernels end, on the clock of seconds().
 extern std::atomic<double> work_deadline;
 
-/// OS threads that run blocks. There is always one for a job, however many wait: a block that waits for another must
-/// not keep it from starting.
+/// OS threads that run blocks. Every job gets a thread, no matter how many jobs are waiting, because a block that waits
+/// for another block must not prevent that block from starting.
 class Workers {
  public:
   static Workers& instance();
@@ -32,7 +32,7 @@ class Workers {
  private:
   struct Shared;
   Workers();
-  Shared* shared_;  // outlives the process's last thread
+  Shared* shared_;  // exists longer than all threads of the process
 };
 
 class Grid {
@@ -46,26 +46,27 @@ class Grid {
   std::uint64_t launch_number = 0;
   Configuration configuration;
   const DeviceAccess* access = nullptr;
-  // Addresses that TSan takes for synchronisation objects: what blocks are ordered by, instead of by the mutex.
+  // Addresses used as synchronisation objects for TSan; these order the blocks, the mutex does not.
   std::uint64_t begin_token = 0, end_token = 0, barrier_token[2] = {};
 
-  /// Runs all blocks; null when all went well.
+  /// Runs all blocks; returns null on success.
   FaultPointer run();
 
-  // For blocks.
+  // Calls made by blocks.
   uint3 block_index(std::uint64_t number) const;
   void fail(ErrorKind kind, const std::string& reason, std::string hint);
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// All threads of a block stand at grid_sync(). False when the launch has failed.
+  /// Waits at grid_sync() on behalf of a block whose threads have all arrived. Returns false if the launch has failed.
   bool wait_at_barrier(const uint3& block, const char* file, int line);
-  /// A block does nothing but spin: perhaps it waits for one that has not started.
+  /// Starts another block if any is left. Called by a block that only spins, because it may be waiting for a block that
+  /// has not started.
   void start_another_block();
 
  private:
   void work();
   void finished_block(std::uint64_t number);
-  /// Ends threads that have run for too long, and all when the deadline has passed; gives the seconds until it wants to
-  /// look again.
+  /// Ends threads that have run for too long, and all threads after the deadline. Returns the seconds until the next
+  /// check.
   double watch();
   void fail_locked(ErrorKind kind, const std::string& reason, std::string hint);
   void check_barrier(const char* file, int line);
@@ -81,7 +82,7 @@ class Grid {
   struct Watched {
     Block* block;
     std::uint64_t turn;
-    double since;  // of its core's time
+    double since;  // seconds of CPU time of the block's core
   };
   std::vector<Watched> watched_;
   std::uint64_t waiting_ = 0, generation_ = 0;
@@ -91,7 +92,7 @@ class Grid {
   FaultPointer fault_;
 };
 
-/// "saxpy.cpp:12"
+/// Returns the place in the source as text, such as "saxpy.cpp:12".
 std::string place(const char* file, int line);
 std::string triple(const uint3& index);
 

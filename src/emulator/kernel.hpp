@@ -1,8 +1,8 @@
 #pragma once
 
-// Kernels as host C++: the names of CUDA C++, and names of our own where the emulator must see what CUDA's own spelling
-// hides. Each thread of a block is a fiber. Functions that must know where they were called take the caller's file and
-// line as default arguments.
+// Kernels as host C++: the names of CUDA C++, and our own names for operations that the emulator cannot observe in
+// CUDA's spelling. Each thread of a block is a fiber. Functions that need to know where they are called have the
+// caller's file and line as default arguments.
 
 #include <cmath>
 #include <cstddef>
@@ -22,8 +22,8 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-// A resident block has an OS thread of its own, so thread-local is block-local; values stay from block to block,
-// as on a GPU.
+// Every resident block has a separate OS thread, so a thread-local variable is local to the block. Values remain from
+// block to block, as on a GPU.
 #define __shared__ static thread_local
 
 namespace emulator {
@@ -31,7 +31,7 @@ namespace emulator {
 /// Lanes of a warp, lowest lane first.
 using LaneMask = std::uint64_t;
 
-/// What the threads of a block have in common.
+/// State shared by the threads of a block.
 struct BlockView {
   uint3 index{};
   dim3 block_extent, grid_extent;
@@ -39,14 +39,14 @@ struct BlockView {
   std::byte* dynamic_shared = nullptr;
 };
 
-/// What a thread knows of itself.
+/// Indices of a thread.
 struct ThreadView {
   uint3 index{};
   unsigned lane = 0, warp = 0;
   BlockView* block = nullptr;
 };
 
-/// The thread that runs now; null outside kernels.
+/// Thread that is running; null outside kernels.
 extern constinit thread_local ThreadView* this_thread;
 
 double seconds() noexcept;
@@ -65,7 +65,7 @@ enum class WarpOperation {
   all,
   match_any,
   match_all,
-  // CUDA's spellings of them, in the same order.
+  // CUDA's spellings of the operations above, in the same order.
   syncwarp,
   shfl_sync,
   shfl_up_sync,
@@ -77,19 +77,19 @@ enum class WarpOperation {
   match_any_sync,
   match_all_sync
 };
-/// Meets the other lanes of `mask`; `value` goes in, the operation's result comes back in its place.
+/// Waits for the other lanes of `mask` and performs the operation. `value` is the operand and receives the result.
 void warp_operation(WarpOperation operation, LaneMask mask, void* value, unsigned bytes, int argument, const char* file,
                     int line);
 
-/// Ends the launch: the operation was given what no GPU takes.
+/// Ends the launch, because an operation got an argument that no GPU accepts.
 [[noreturn]] void misuse(WarpOperation operation, const char* what, int value, const char* hint, const char* file,
                          int line);
 
-/// Waits for the live threads of the block; returns how many gave true.
+/// Waits for the live threads of the block; returns the number of true predicates.
 int barrier(const char* operation, bool predicate, const char* file, int line);
 void grid_barrier(const char* file, int line);
 void spin_yield(const char* file, int line);
-/// In lockstep emulation: reports one evaluation of the predicate, true when this lane may go on.
+/// Reports one evaluation of the predicate in lockstep emulation; returns true if this lane may continue.
 bool lockstep_turn(bool passed, const char* file, int line);
 bool lockstep() noexcept;
 [[noreturn]] void trap(const char* file, int line);
@@ -97,7 +97,7 @@ bool lockstep() noexcept;
 void async_copy(void* shared, const void* global, unsigned bytes, const char* file, int line);
 void async_wait(unsigned pending);
 
-/// The value of an initialised BulkBarrier, which names its record in the block.
+/// Returns the value of an initialised BulkBarrier, which identifies the barrier's record in the block.
 std::uint64_t bulk_init(unsigned arrivals);
 void bulk_expect(std::uint64_t barrier, unsigned bytes, const char* file, int line);
 void bulk_wait(std::uint64_t barrier, unsigned parity, const char* file, int line);
@@ -141,12 +141,12 @@ inline long long clock64() {
 [[noreturn]] inline void __trap(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   ::emulator::detail::trap(file, line);
 }
-/// Sleeping is only useful in a loop that waits.
+/// Yields and counts as spinning, because sleeping is useful only in a loop that waits.
 inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   ::emulator::detail::spin_yield(file, line);
 }
 
-// --- names of our own ------------------------------------------------------------------------------
+// --- our own names ---------------------------------------------------------------------------------
 
 namespace emulator {
 
@@ -171,20 +171,21 @@ inline LaneMask full_warp() {
 namespace detail {
 template <class T>
 T exchange(WarpOperation operation, LaneMask mask, T value, int argument, const char* file, int line) {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16, "lanes exchange plain values of up to 16 bytes");
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16,
+                "lanes exchange trivially copyable values of up to 16 bytes");
   warp_operation(operation, mask, &value, sizeof(T), argument, file, line);
   return value;
 }
 template <class T>
 LaneMask bits_of_value(const T& value) {
-  static_assert(sizeof(T) <= 8, "lanes are matched by up to 64 bits");
+  static_assert(sizeof(T) <= 8, "lanes are matched by values of up to 64 bits");
   LaneMask bits = 0;
   std::memcpy(&bits, &value, sizeof value);
   return bits;
 }
 }  // namespace detail
 
-/// The value of `source_lane`; undefined (poison here) when that lane is not in `mask`.
+/// Returns the value of `source_lane`; undefined (poison here) if that lane is not in `mask`.
 template <class T>
 T shuffle(LaneMask mask, T value, int source_lane, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return detail::exchange(detail::WarpOperation::shuffle, mask, value, source_lane, file, line);
@@ -211,7 +212,7 @@ inline bool any(LaneMask mask, bool predicate, const char* file = __builtin_FILE
 inline bool all(LaneMask mask, bool predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return detail::exchange<LaneMask>(detail::WarpOperation::all, mask, predicate, 0, file, line) != 0;
 }
-/// Lanes of `mask` whose value has the same bits.
+/// Returns the lanes of `mask` whose value has the same bits.
 template <class T>
 LaneMask match_any(LaneMask mask, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return detail::exchange(detail::WarpOperation::match_any, mask, detail::bits_of_value(value), 0, file, line);
@@ -232,7 +233,7 @@ inline void spin_wait(const char* file = __builtin_FILE(), int line = __builtin_
   detail::spin_yield(file, line);
 }
 
-/// `predicate` is not called again by a thread for which it was true.
+/// Waits until `predicate` is true. A thread for which it was true does not call it again.
 template <class Predicate>
 void spin_until(Predicate predicate, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!detail::lockstep()) {
@@ -259,13 +260,14 @@ void store_release(T* address, std::type_identity_t<T> value) {
   const AtomicTurn turn(address, Touch::store, AtomicTurn::Order::release);
   __atomic_store(address, &value, __ATOMIC_RELEASE);
 }
-/// A value that atomics of other threads may be changing: some value that it had, in no order with other memory.
+/// Returns a value that other threads may be changing with atomics: any value that the memory has had, without ordering
+/// of other memory.
 template <class T>
 T load_relaxed(const T* address) {
   const AtomicTurn turn(address, Touch::load);
   return __atomic_load_n(address, __ATOMIC_RELAXED);
 }
-/// Writes a value that other threads read with load_relaxed, in no order with other memory.
+/// Writes a value that other threads read with load_relaxed, without ordering of other memory.
 template <class T>
 void store_relaxed(T* address, std::type_identity_t<T> value) {
   const AtomicTurn turn(address, Touch::store);
@@ -273,7 +275,7 @@ void store_relaxed(T* address, std::type_identity_t<T> value) {
 }
 template <class T>
 T load_global(const T* address) {
-  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+  static_assert(sizeof(T) == 8, "load_global needs a type of 64 bits");
   return *address;
 }
 template <class T>
@@ -285,12 +287,12 @@ void store_streaming(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 
-/// Seconds of a clock that all threads of the device share; its zero is anywhere.
+/// Returns the time in seconds on a clock shared by all threads of the device; its zero is arbitrary.
 inline double device_seconds() {
   return seconds();
 }
 
-/// Whether the hardware does it.
+/// Return true if the hardware supports such copies.
 bool has_async_copy() noexcept;
 bool has_bulk_copy() noexcept;
 
@@ -305,12 +307,12 @@ void async_wait() {
   detail::async_wait(Pending);
 }
 
-/// A barrier in shared memory that counts arrivals and bytes. One thread calls init, all meet at a barrier, one thread
-/// calls expect and issues the copies, all wait for the phase's parity: 0, 1, 0, 1, …
+/// Barrier in shared memory that counts arrivals and bytes. One thread calls init, followed by a barrier of all
+/// threads. One thread calls expect and issues the copies, and all threads wait for the phase's parity: 0, 1, 0, 1, …
 class BulkBarrier {
  public:
   void init(unsigned arrivals) { state_ = detail::bulk_init(arrivals); }
-  /// Arrives, and says how many bytes the copies of this phase will bring.
+  /// Arrives and announces how many bytes the copies of this phase will transfer.
   void expect(unsigned bytes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     detail::bulk_expect(state_, bytes, file, line);
   }
@@ -335,5 +337,5 @@ inline void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarr
 }  // namespace emulator
 
 #include "emulator/cuda_warp.hpp"
-// After it: a tile is a mask.
+// Included after BulkBarrier and masks, because a tile is implemented as a mask.
 #include "emulator/cuda_groups.hpp"

@@ -25,10 +25,10 @@ struct LaunchShape {
   Extent grid{};
   Extent block{};
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block
-  bool cooperative = false;      ///< all blocks resident, grid_sync() allowed
+  bool cooperative = false;      ///< all blocks are resident, and grid_sync() is allowed
 };
 
-/// A kernel and the name that errors call it by.
+/// Kernel with the name used in error messages.
 template <class... Parameters>
 struct Kernel {
   const char* name;
@@ -42,28 +42,28 @@ Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
     #__VA_ARGS__, __VA_ARGS__ \
   }
 
-/// A kernel with its arguments bound.
+/// Kernel with its arguments.
 struct BoundLaunch {
   const char* name;
   void* const* arguments;  ///< one pointer per parameter
   std::size_t argument_count;
-  std::uint64_t pointer_arguments;      ///< bit i: parameter i is a pointer, and is checked
+  std::uint64_t pointer_arguments;      ///< bit i: parameter i is a pointer and is checked
   void (*invoke)(const void* closure);  ///< runs the kernel for the calling thread
-  const void* closure;                  ///< trivially copyable: copied until the launch has run
+  const void* closure;                  ///< trivially copyable: the closure is copied and kept until the launch has run
   std::size_t closure_bytes;
 };
 void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape);
 
-/// Most threads of a block, and of a multiprocessor, which takes one block.
+/// Maximum number of threads of a block, and of a multiprocessor, which runs one block at a time.
 inline constexpr unsigned threads_per_block = 1024;
-/// Throws where the device cannot launch a kernel of this shape.
+/// Throws if the device cannot launch a kernel of this shape.
 void check_shape(const char* kernel, const LaunchShape& shape);
 
 /// Queues `kernel` on `stream`. Argument types are converted to the kernel's parameter types.
 template <class... P, class... A>
 void launch(Stream& stream, Kernel<P...> kernel, const LaunchShape& shape, A&&... arguments) {
-  static_assert(sizeof...(P) == sizeof...(A), "a kernel is launched with as many arguments as it has parameters");
-  static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied bytewise");
+  static_assert(sizeof...(P) == sizeof...(A), "a kernel must be launched with as many arguments as it has parameters");
+  static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters must be trivially copyable");
   struct Closure {
     void (*function)(P...);
     std::tuple<P...> arguments;
@@ -85,7 +85,7 @@ void launch(Stream& stream, Kernel<P...> kernel, const LaunchShape& shape, A&&..
       closure.arguments);
 }
 
-/// A `__constant__` or `__device__` variable, made with EMULATOR_SYMBOL(name). All devices share it here.
+/// `__constant__` or `__device__` variable, made with EMULATOR_SYMBOL(name). On the emulator, all devices share it.
 struct Symbol {
   const char* name;
   const void* address;
@@ -97,7 +97,7 @@ struct Symbol {
     #NAME, static_cast<const void*>(&NAME), sizeof(NAME) \
   }
 
-/// The symbol's first bytes, in stream order.
+/// Copy the symbol's first bytes in stream order.
 void copy_to_symbol(Symbol symbol, const void* source, std::size_t bytes, Stream& stream);
 void copy_from_symbol(void* destination, Symbol symbol, std::size_t bytes, Stream& stream);
 

@@ -7,7 +7,7 @@
 #include "emulator/stream.hpp"
 
 #if defined(__SANITIZE_THREAD__)
-extern "C" {  // as the compiler knows them where it knows them
+extern "C" {  // these declarations match the compiler's built-in ones
 void __tsan_read_range(void* address, long bytes);
 void __tsan_write_range(void* address, long bytes);
 }
@@ -33,8 +33,8 @@ bool meet(std::int64_t a, std::int64_t a_size, std::int64_t b, std::int64_t b_si
   return a < b + b_size && b < a + a_size;
 }
 
-/// Whether two operands share a byte. Blocks of one matrix lie between one another's rows and do not; of operands with
-/// unlike pitches nothing is said.
+/// Returns true if two operands have a byte in common. Submatrices of the same matrix can have interleaved rows without
+/// sharing a byte. Operands with different pitches are not compared.
 bool overlap(const Operand& a, const Operand& b) {
   if (a.rows > 1 && b.rows > 1 && a.pitch != b.pitch) return false;
   const auto pitch = static_cast<std::int64_t>(a.rows > 1 ? a.pitch : b.rows > 1 ? b.pitch : a.row_bytes + b.row_bytes);
@@ -46,22 +46,22 @@ bool overlap(const Operand& a, const Operand& b) {
     column += pitch;
     --row;
   }
-  // A row of b that begins in a's row may end in the next one.
+  // A row of b that begins in one of a's rows may extend into the next row.
   return (meet(0, rows_a, row, rows_b) && meet(0, width_a, column, width_b)) ||
          (meet(0, rows_a, row + 1, rows_b) && meet(0, width_a, column - pitch, width_b));
 }
 
-void need_apart(const char* call, const std::vector<Operand>& operands) {
+void require_apart(const char* call, const std::vector<Operand>& operands) {
   for (const Operand& a : operands) {
     for (const Operand& b : operands) {
       if (&a == &b || !a.written || !overlap(a, b)) continue;
       throw Error(ErrorKind::failure, call, sentence("{} overlaps {}, which the call writes", b.name, a.name),
-                  "give it memory of its own");
+                  "give it separate memory");
     }
   }
 }
 
-/// The loops of the libraries are compiled without TSan: it is told here what they touch.
+/// Reports accesses to TSan, because the loops of the libraries are compiled without it.
 void tell_tsan([[maybe_unused]] const std::vector<Operand>& operands) {
 #if defined(__SANITIZE_THREAD__)
   for (const Operand& operand : operands) {
@@ -76,13 +76,13 @@ void tell_tsan([[maybe_unused]] const std::vector<Operand>& operands) {
 
 }  // namespace
 
-void need_device_memory(const char* call, int device, const char* name, const void* pointer, std::size_t bytes) {
+void require_device_memory(const char* call, int device, const char* name, const void* pointer, std::size_t bytes) {
   Memory& memory = Memory::for_caller();
   if (const auto problem = memory.argument_problem(pointer, device)) {
     throw Error(ErrorKind::failure, call, sentence("{}: {}", name, problem->reason), problem->hint);
   }
   if (const auto problem = memory.range_problem(pointer, bytes, false)) {
-    throw Error(ErrorKind::failure, call, sentence("{}: {}", name, *problem), "pass whole allocations that live");
+    throw Error(ErrorKind::failure, call, sentence("{}: {}", name, *problem), "pass whole live allocations");
   }
 }
 
@@ -93,12 +93,12 @@ void queue_library_call(const char* call, int device, Stream& stream, std::vecto
     throw Error(ErrorKind::failure, call,
                 sentence("the library belongs to device {}, the stream to device {}, and device {} is selected", device,
                          state.device(), selected()),
-                "make a library for each device, and select that device");
+                "create a library for each device, and select that device");
   }
   for (const Operand& operand : operands) {
-    need_device_memory(call, device, operand.name, operand.pointer, extent(operand));
+    require_device_memory(call, device, operand.name, operand.pointer, extent(operand));
   }
-  need_apart(call, operands);
+  require_apart(call, operands);
   state.submit([call, operands = std::move(operands), work = std::move(work)](const FaultPointer&) -> FaultPointer {
     if (auto late = range_problem(operands, true)) {
       return make_fault(ErrorKind::failure, sentence("a queued {} failed ({})", call, *late),

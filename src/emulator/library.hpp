@@ -1,6 +1,7 @@
 #pragma once
 
-// Calls of a library as device work: checked as copies and kernels are, queued in stream order, kept by a capture.
+// Library calls as device work: they are checked like copies and kernels, queued in stream order, and recorded by a
+// capture.
 
 #include <functional>
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace emulator {
 
-/// What a call reads or writes: rows that lie `pitch` bytes apart.
+/// Memory that a call reads or writes, as rows that are `pitch` bytes apart.
 struct Operand {
   const char* name;
   const void* pointer;
@@ -19,11 +20,11 @@ struct Operand {
   bool written;
 };
 
-/// `device` is the library's own. `work` runs when the stream comes to it, and may touch the operands there.
+/// Queues a library call. `device` is the library's device. `work` runs in stream order and may access the operands.
 void queue_library_call(const char* call, int device, Stream& stream, std::vector<Operand> operands,
                         std::function<void()> work);
 
-/// Refuses memory that kernels of the device cannot reach.
-void need_device_memory(const char* call, int device, const char* name, const void* pointer, std::size_t bytes);
+/// Throws if kernels of the device cannot access the memory.
+void require_device_memory(const char* call, int device, const char* name, const void* pointer, std::size_t bytes);
 
 }  // namespace emulator

@@ -21,8 +21,9 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr std::size_t alignment = 256;
 constexpr std::size_t managed_block = std::size_t{2} << 20;
-constexpr std::size_t most_freed = 4096;  // remembered, to explain a use after free
-// A process has 65,530 mappings, and an open allocation among closed ones takes two.
+constexpr std::size_t most_freed = 4096;  // number of freed allocations remembered, to explain a use after free
+// Maximum number of open allocations: a process can have 65,530 mappings, and an open allocation between closed
+// allocations needs two.
 constexpr std::size_t most_open = 16384;
 
 std::size_t host_memory() {
@@ -40,13 +41,15 @@ bool is_device_kind(AllocationKind kind) {
   return kind == AllocationKind::device || kind == AllocationKind::pooled || kind == AllocationKind::mapped;
 }
 
-/// Big blocks are poisoned, opened and closed whole: huge pages make that cheap. Where there are none, nothing is lost.
+/// Requests huge pages, which make it cheap to poison, open and close large blocks as a whole. Without huge pages,
+/// nothing is lost.
 void advise_huge(const Allocation& allocation) {
   if (allocation.mapped_bytes < std::size_t{4} << 20) return;
   madvise(reinterpret_cast<void*>(allocation.mapped), allocation.mapped_bytes, MADV_HUGEPAGE);
 }
 
-/// `bytes` and a page before and behind; large managed memory begins with a block of the driver's, as drivers give it.
+/// Maps `bytes` bytes with a guard page before and after; large managed memory begins at a multiple of the driver's
+/// block size, as drivers allocate it.
 void* map_between_guards(std::size_t bytes, bool managed) {
   const std::size_t unit = managed && bytes >= managed_block ? managed_block : page, whole = bytes + 2 * page;
   void* mapped = mmap(nullptr, whole + unit - page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,7 +85,7 @@ void fill_canary(Poison poison, std::uintptr_t begin, std::uintptr_t end) {
   for (std::uintptr_t at = begin; at < end; ++at) *reinterpret_cast<unsigned char*>(at) = canary_byte(poison, at);
 }
 
-std::uintptr_t first_spoilt(Poison poison, std::uintptr_t begin, std::uintptr_t end) {
+std::uintptr_t first_overwritten(Poison poison, std::uintptr_t begin, std::uintptr_t end) {
   std::uintptr_t at = begin;
   const auto skip_bytes = [&](std::uintptr_t to) {
     while (at < to && *reinterpret_cast<const unsigned char*>(at) == canary_byte(poison, at)) ++at;
@@ -98,7 +101,7 @@ std::uintptr_t first_spoilt(Poison poison, std::uintptr_t begin, std::uintptr_t 
 }
 
 Memory& Memory::instance() {
-  static Memory* memory = new Memory;  // never destroyed: threads may still run when the process ends
+  static Memory* memory = new Memory;  // never destroyed, because threads may still run when the process ends
   return *memory;
 }
 
@@ -120,15 +123,15 @@ Memory::Memory() {
                 "raise the limit on address space (ulimit -v)");
   }
   arena_ = reinterpret_cast<std::uintptr_t>(mapped);
-  next_ = arena_ + page;       // the guard before the first allocation
-  opened_.reserve(most_open);  // nothing may be allocated in a signal handler
+  next_ = arena_ + page;       // leaves a guard page before the first allocation
+  opened_.reserve(most_open);  // because the signal handler must not allocate
   report_at_exit();
 }
 
-// --- allocating ------------------------------------------------------------------------------------
+// --- allocation ------------------------------------------------------------------------------------
 
 void* Memory::allocate(AllocationKind kind, std::size_t bytes, int device, bool mapped_to_device, const char* call) {
-  if (bytes == 0) throw Error(ErrorKind::failure, call, "0 bytes were asked for", "ask for at least one");
+  if (bytes == 0) throw Error(ErrorKind::failure, call, "0 bytes were requested", "request at least one");
   const std::lock_guard lock(mutex_);
   Allocation made;
   made.kind = kind;
@@ -156,7 +159,7 @@ void* Memory::allocate_device(Allocation& made, const char* call) {
   }
   made.mapped_bytes = round_up(round_up(made.bytes, alignment), page);
   made.mapped = reserve(made.mapped_bytes + page);
-  // As late in its pages as alignment lets it, so that the first bytes behind it are nobody's.
+  // Placed as late in its pages as alignment allows, so that the bytes after it are in no allocation.
   made.begin = made.mapped + made.mapped_bytes - round_up(made.bytes, alignment);
   made.accessible = made.kind == AllocationKind::device;
   protect(made, true);
@@ -176,15 +179,14 @@ void* Memory::allocate_host(Allocation& made, const char* call) {
     mapped = map_between_guards(made.mapped_bytes, made.kind == AllocationKind::managed);
   }
   if (mapped == MAP_FAILED) {
-    throw Error(ErrorKind::out_of_memory, call,
-                sentence("{} bytes of host memory were asked for and are not available", made.bytes),
+    throw Error(ErrorKind::out_of_memory, call, sentence("{} bytes of host memory are not available", made.bytes),
                 "choose a smaller size");
   }
   made.mapped = reinterpret_cast<std::uintptr_t>(mapped) + page;
   mprotect(mapped, page, PROT_NONE);
   mprotect(reinterpret_cast<void*>(made.mapped + made.mapped_bytes), page, PROT_NONE);
   made.begin = made.mapped + made.mapped_bytes - round_up(made.bytes, alignment);
-  if (made.kind == AllocationKind::pinned) made.begin = made.mapped;  // page-aligned, as drivers give it
+  if (made.kind == AllocationKind::pinned) made.begin = made.mapped;  // page-aligned, as drivers allocate it
   advise_huge(made);
   fill_canary(made.poison, made.mapped, made.begin);
   std::memset(reinterpret_cast<void*>(made.begin), poison_byte(made.poison), made.bytes);
@@ -194,20 +196,19 @@ void* Memory::allocate_host(Allocation& made, const char* call) {
 
 std::uintptr_t Memory::reserve(std::size_t bytes) {
   if (bytes > arena_bytes_) {
-    throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's range of addresses is too small",
-                "ask for less");
+    throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's address range is too small", "request less");
   }
   const std::uintptr_t arena_end = arena_ + arena_bytes_;
   for (bool wrapped = false;;) {
     if (next_ + bytes > arena_end) {
       if (wrapped) {
-        throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's range of addresses is used up",
-                    "free device memory, or ask for less");
+        throw Error(ErrorKind::out_of_memory, "malloc_device", "the emulator's address range is exhausted",
+                    "free device memory, or request less");
       }
       wrapped = true;
       next_ = arena_ + page;
     }
-    // Only after a wrap can something live, or reserved, lie ahead.
+    // There can be live or reserved memory ahead only after a wrap.
     if (auto held = reserved_.lower_bound(next_ + bytes); held != reserved_.begin()) {
       --held;
       if (held->first + held->second > next_) {
@@ -243,45 +244,47 @@ void Memory::protect(const Allocation& allocation, bool open) {
   }
 }
 
-// --- freeing ---------------------------------------------------------------------------------------
+// --- deallocation ----------------------------------------------------------------------------------
 
 void Memory::refuse_free(std::uintptr_t address, AllocationKind kind, const char* call) {
   if (const auto found = find_locked(address); found != live_.end()) {
     const Allocation& other = found->second;
     if (other.kind != kind) {
       throw Error(ErrorKind::failure, call,
-                  sentence("{:#x} was given by {} (#{})", address, maker(other.kind), other.serial),
-                  "free it with the function that belongs to that call");
+                  sentence("{:#x} was allocated by {} (#{})", address, maker(other.kind), other.serial),
+                  "free it with the matching function");
     }
     throw Error(ErrorKind::failure, call,
-                other.begin == address ? sentence("{:#x} was freed already (#{})", address, other.serial)
+                other.begin == address ? sentence("{:#x} was already freed (#{})", address, other.serial)
                                        : sentence("{:#x} lies {} bytes inside allocation #{}", address,
                                                   address - other.begin, other.serial),
-                other.begin == address ? "free it once" : "free the pointer that the allocation gave");
+                other.begin == address ? "free it once" : "free the pointer that the allocation returned");
   }
   if (const auto found = freed_.find(address); found != freed_.end()) {
     throw Error(ErrorKind::failure, call,
-                sentence("{:#x} was freed already (double free of #{})", address, found->second.serial),
+                sentence("{:#x} was already freed (double free of #{})", address, found->second.serial),
                 "free it once");
   }
   throw Error(ErrorKind::failure, call, sentence("{:#x} is unknown", address),
-              sentence("free what {} gave", maker(kind)));
+              sentence("free only pointers returned by {}", maker(kind)));
 }
 
-std::optional<std::string> Memory::spoilt_canary(const Allocation& allocation) const {
+std::optional<std::string> Memory::overwritten_canary(const Allocation& allocation) const {
   const std::uintptr_t end = allocation.mapped + allocation.mapped_bytes;
-  std::uintptr_t spoilt = first_spoilt(allocation.poison, allocation.mapped, allocation.begin);
-  if (spoilt == allocation.begin) spoilt = first_spoilt(allocation.poison, spoilt + allocation.bytes, end);
-  if (spoilt == end) return std::nullopt;
+  std::uintptr_t overwritten = first_overwritten(allocation.poison, allocation.mapped, allocation.begin);
+  if (overwritten == allocation.begin)
+    overwritten = first_overwritten(allocation.poison, overwritten + allocation.bytes, end);
+  if (overwritten == end) return std::nullopt;
   return sentence("something wrote out of bounds, at byte {} of the {} bytes of {} #{}",
-                  static_cast<std::ptrdiff_t>(spoilt) - static_cast<std::ptrdiff_t>(allocation.begin), allocation.bytes,
-                  maker(allocation.kind), allocation.serial);
+                  static_cast<std::ptrdiff_t>(overwritten) - static_cast<std::ptrdiff_t>(allocation.begin),
+                  allocation.bytes, maker(allocation.kind), allocation.serial);
 }
 
 void Memory::unmap(const Allocation& allocation) {
   void* pages = reinterpret_cast<void*>(allocation.mapped);
   if (is_device_kind(allocation.kind)) {
-    // A fresh mapping rather than mprotect: it merges with its neighbours, and the count of mappings is limited.
+    // A new mapping is used instead of mprotect, because it merges with its neighbours, and the number of mappings is
+    // limited.
     const void* fresh =
         mmap(pages, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (fresh == MAP_FAILED) mprotect(pages, allocation.mapped_bytes, PROT_NONE);
@@ -292,7 +295,7 @@ void Memory::unmap(const Allocation& allocation) {
 
 void Memory::release(void* pointer, AllocationKind kind, const char* call) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  std::optional<std::string> spoilt;
+  std::optional<std::string> overwritten;
   {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(address);
@@ -302,16 +305,17 @@ void Memory::release(void* pointer, AllocationKind kind, const char* call) {
       used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
     }
     if (kind == AllocationKind::managed) Paging::instance().remove(found->second.mapped);
-    spoilt = spoilt_canary(found->second);
+    overwritten = overwritten_canary(found->second);
     bury(found);
   }
-  if (spoilt) throw Error(ErrorKind::failure, call, *spoilt, "correct the kernel or copy that did it");
+  if (overwritten) throw Error(ErrorKind::failure, call, *overwritten, "correct the kernel or copy that did it");
 }
 
 void Memory::register_host(void* pointer, std::size_t bytes, bool mapped_to_device) {
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   if (pointer == nullptr || bytes == 0) {
-    throw Error(ErrorKind::failure, "register_host", "there is nothing to register", "give a pointer and its bytes");
+    throw Error(ErrorKind::failure, "register_host", "there is nothing to register",
+                "pass a pointer and its size in bytes");
   }
   const std::lock_guard lock(mutex_);
   auto after = live_.lower_bound(begin);
@@ -319,8 +323,8 @@ void Memory::register_host(void* pointer, std::size_t bytes, bool mapped_to_devi
   const bool behind = after != live_.begin() && std::prev(after)->second.begin + std::prev(after)->second.bytes > begin;
   if (ahead || behind || in_arena(begin)) {
     throw Error(ErrorKind::failure, "register_host",
-                sentence("{:#x} overlaps memory that is registered or was given by this API", begin),
-                "register pageable memory, once");
+                sentence("{:#x} overlaps memory that is already registered or was allocated by this API", begin),
+                "register only pageable memory, and only once");
   }
   Allocation made;
   made.begin = made.mapped = begin;
@@ -360,7 +364,7 @@ void Memory::pool_leave(void* pointer, const char* call) {
     refuse_free(address, AllocationKind::pooled, call);
   }
   found->second.free_queued = true;
-  // What is queued on the stream from now on may have the room.
+  // Work that is queued on the stream from now on may use the space.
   used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
 }
 
@@ -369,9 +373,9 @@ std::optional<std::string> Memory::pool_depart(void* pointer) {
   const auto found = live_.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == live_.end()) return std::nullopt;
   protect(found->second, true);
-  std::optional<std::string> spoilt = spoilt_canary(found->second);
+  std::optional<std::string> overwritten = overwritten_canary(found->second);
   bury(found);
-  return spoilt;
+  return overwritten;
 }
 
 void Memory::bury(std::map<std::uintptr_t, Allocation>::iterator dead) {
@@ -381,7 +385,7 @@ void Memory::bury(std::map<std::uintptr_t, Allocation>::iterator dead) {
   live_.erase(dead);
 }
 
-// --- asking ----------------------------------------------------------------------------------------
+// --- queries ---------------------------------------------------------------------------------------
 
 std::map<std::uintptr_t, Allocation>::iterator Memory::find_locked(std::uintptr_t address) {
   auto after = live_.upper_bound(address);
@@ -438,11 +442,11 @@ std::optional<std::string> Memory::range_problem(const void* pointer, std::size_
   if (found == live_.end()) {
     if (pointer == nullptr) return "the pointer is null";
     if (!in_arena(address)) return std::nullopt;
-    return sentence("{:#x} is in no live device allocation", address);
+    return sentence("{:#x} is not in a live device allocation", address);
   }
   const Allocation& allocation = found->second;
   std::size_t reach = allocation.bytes - (address - allocation.begin);
-  if (allocation.kind == AllocationKind::mapped) {  // mappings that follow each other are one to those who use them
+  if (allocation.kind == AllocationKind::mapped) {  // users treat consecutive mappings as one
     for (auto next = found; bytes > reach;) {
       if (next->second.access == 0) break;
       const std::uintptr_t end = next->second.begin + next->second.bytes;
@@ -458,7 +462,7 @@ std::optional<std::string> Memory::range_problem(const void* pointer, std::size_
                     allocation.bytes, maker(allocation.kind), allocation.serial);
   }
   if (now && !allocation.accessible) {
-    return sentence("malloc_pooled #{} is used before its stream has come to the allocation", allocation.serial);
+    return sentence("malloc_pooled #{} is used before its stream has reached the allocation", allocation.serial);
   }
   return std::nullopt;
 }
@@ -474,14 +478,14 @@ std::optional<ArgumentProblem> Memory::argument_problem(const void* pointer, int
   if (pointer == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
   auto found = find_locked(address);
-  if (found == live_.end()) found = find_locked(address - 1);  // one past the end is a pointer that may be passed
+  if (found == live_.end()) found = find_locked(address - 1);  // an address one past the end is a valid argument
   const auto of_the_host = [&](const std::string& reason) -> std::optional<ArgumentProblem> {
     if (configuration().pageable_access) return std::nullopt;
     return ArgumentProblem{reason, sentence("pass device, managed or mapped memory, or set pageable_access=1 in {}",
                                             introduction().variable)};
   };
   if (found == live_.end()) {
-    if (in_arena(address)) return std::nullopt;  // freed or out of bounds: a fault, should a kernel use it
+    if (in_arena(address)) return std::nullopt;  // freed or out of bounds: it is a fault only if a kernel uses it
     return of_the_host(sentence("{:#x} points to pageable host memory", address));
   }
   const Allocation& allocation = found->second;
@@ -535,14 +539,14 @@ std::optional<int> Memory::last_prefetch(const void* pointer, std::size_t bytes)
   return allocation.prefetched[first];
 }
 
-// Called from a signal handler: if the faulting thread itself held the mutex, waiting for it would be for ever.
+// Called from a signal handler. If the faulting thread has locked the mutex, waiting for it would never end.
 std::string Memory::explain(std::uintptr_t address) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
     usleep(1000);
     lock.try_lock();
   }
-  if (!lock.owns_lock()) return in_arena(address) ? "an allocation that cannot be told now" : "";
+  if (!lock.owns_lock()) return in_arena(address) ? "an allocation that cannot be identified now" : "";
   const auto tell = [&](const Allocation& allocation, const char* state) {
     return sentence("byte {} of the {} bytes of {} #{}{}",
                     static_cast<std::ptrdiff_t>(address) - static_cast<std::ptrdiff_t>(allocation.begin),
@@ -556,12 +560,12 @@ std::string Memory::explain(std::uintptr_t address) {
     if (allocation.accessible) return tell(allocation, "");
     return tell(allocation, allocation.kind == AllocationKind::mapped
                                 ? ", to which no device was given access"
-                                : ", used before its stream has come to the allocation");
+                                : ", used before its stream has reached the allocation");
   }
   return explain_outside(address);
 }
 
-/// An address between allocations belongs to that whose end is nearest.
+/// Describes an address between allocations relative to the allocation whose end is nearest.
 std::string Memory::explain_outside(std::uintptr_t address) {
   const Allocation* best = nullptr;
   std::uintptr_t least = ~std::uintptr_t{0};
@@ -594,7 +598,7 @@ std::string Memory::explain_outside(std::uintptr_t address) {
     if (address - held->first < held->second)
       return sentence("byte {} of {} reserved addresses, where nothing is mapped", address - held->first, held->second);
   }
-  if (in_arena(address)) return "device memory that was never given out";
+  if (in_arena(address)) return "device memory that was never allocated";
   return "";
 }
 
@@ -613,7 +617,7 @@ bool may_touch(const Allocation& allocation, const DeviceAccess* access) {
 }  // namespace
 
 void Memory::open(Allocation& allocation, const DeviceAccess* access) {
-  if (opened_.size() == most_open) close_all(nullptr);  // what is still needed is opened again at the next touch
+  if (opened_.size() == most_open) close_all(nullptr);  // they are opened again at the next access if still needed
   protect(allocation, true);
   allocation.open = true;
   opened_.push_back({allocation.begin, access});
@@ -624,7 +628,7 @@ void Memory::close(Allocation& allocation) {
   allocation.open = false;
 }
 
-/// Of one piece of work, or of all.
+/// Closes the allocations that one unit of work has opened, or all allocations.
 void Memory::close_all(const DeviceAccess* access) noexcept {
   std::erase_if(opened_, [&](const Opened& opened) {
     if (access != nullptr && opened.by != access) return false;
@@ -638,7 +642,7 @@ bool Memory::open_for_thread(std::uintptr_t address) {
   const std::lock_guard lock(mutex_);
   const auto found = find_locked(address);
   if (found == live_.end() || !may_touch(found->second, access_here)) return false;
-  if (!found->second.open) open(found->second, access_here);  // else another thread has just done it
+  if (!found->second.open) open(found->second, access_here);  // if it is open, another thread has just opened it
   return true;
 }
 

@@ -25,7 +25,7 @@ void __tsan_write2(void* address);
 void __tsan_write4(void* address);
 void __tsan_write8(void* address);
 void __tsan_write16(void* address);
-// The last argument is the order, 0 being relaxed.
+// The last argument is the memory order; 0 means relaxed.
 std::uint8_t __tsan_atomic8_load(const volatile void* address, int order);
 std::uint16_t __tsan_atomic16_load(const volatile void* address, int order);
 std::uint32_t __tsan_atomic32_load(const volatile void* address, int order);
@@ -42,11 +42,11 @@ namespace {
 constexpr unsigned kept_fences = 16;
 constexpr unsigned most_host_words = 8;
 
-/// A fence whose order an atomic carries to whoever reads it.
+/// Fence whose order an atomic passes on to its readers.
 struct Carried {
   Ordering* by;
   std::uint64_t fence;
-  std::uint64_t block;  // serial number of the run of the block
+  std::uint64_t block;  // number of the block's run
   Scope scope;
 };
 
@@ -60,24 +60,24 @@ std::uint64_t version_count = 0;
 
 }  // namespace
 
-/// What a thread of a kernel has fenced, and what it has read without a fence since.
+/// Fences of a kernel's thread, and what it has read since the last fence.
 struct Ordering {
   const std::uint64_t number = __atomic_fetch_add(&ordering_count, 1, __ATOMIC_RELAXED);
   Block* block = nullptr;
-  std::uint64_t fences = 0;        // ever; fence n is released into clock[n % kept_fences]
-  std::uint64_t device_fence = 0;  // the latest in this run of the block; 0: none
+  std::uint64_t fences = 0;        // total number; fence n is released into clock[n % kept_fences]
+  std::uint64_t device_fence = 0;  // latest fence in this run of the block; 0: none
   std::uint64_t block_fence = 0;
-  std::uint64_t clock[kept_fences] = {};  // addresses that TSan takes for synchronisation objects
-  std::vector<Carried> seen;              // by reads since the last fence
+  std::uint64_t clock[kept_fences] = {};  // addresses used as synchronisation objects for TSan
+  std::vector<Carried> seen;              // fences carried by values read since the last fence
   const void* host_words[most_host_words] = {};
   unsigned host_word_count = 0;
-  void* scribe = nullptr;      // a fiber of TSan alone, which knows what this one knew at its fences
-  const void* late = nullptr;  // a volatile load is told of before it is made
+  void* scribe = nullptr;      // fiber that exists only for TSan, and has acquired only this thread's fences
+  const void* late = nullptr;  // address of a volatile load, which is reported before it is performed
   struct Look {
     const void* address = nullptr;
     std::uint64_t version = 0;
   };
-  Look looked, fenced, acquired;  // the last one; the last before a fence; the last that acquired
+  Look looked, fenced, acquired;  // last read; last read before a fence; last read that acquired
 };
 
 namespace {
@@ -101,7 +101,7 @@ void add(std::vector<Carried>& set, const Carried& one) {
   }
 }
 
-/// Where atomics have been written behind a fence. Cells that share a lock are told apart by their address.
+/// Part of the table of atomics that were written after a fence. Locations in the same shard share its lock.
 struct Shard {
   int locked = 0;
   std::uint64_t count = 0;
@@ -119,7 +119,7 @@ struct Shard {
 constexpr std::size_t shard_count = 1024;
 
 Shard& shard_of(const void* address) {
-  static Shard* shards = new Shard[shard_count];  // never destroyed: kernels may run until the process ends
+  static Shard* shards = new Shard[shard_count];  // never destroyed, because kernels may run until the process ends
   const auto mixed = (reinterpret_cast<std::uintptr_t>(address) >> 2) * 0x9e3779b97f4a7c15ULL;
   return shards[mixed >> 54];
 }
@@ -128,13 +128,13 @@ static_assert(shard_count == std::size_t{1} << (64 - 54));
 Ordering& ordering_of(Thread& thread) {
   if (thread.ordering == nullptr) {
     const Unseen unseen;
-    thread.ordering = new Ordering;  // never destroyed: what it wrote carries it
+    thread.ordering = new Ordering;  // never destroyed, because values written by the thread refer to it
     thread.ordering->block = static_cast<Block*>(thread.block);
   }
   return *thread.ordering;
 }
 
-/// Whether the host may look at it, too, with atomics of its own.
+/// Returns true if host code can access the address with atomics.
 bool host_can_see(const Ordering& own, const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   return !own.block->is_shared(at) && !Memory::instance().in_arena(at);
@@ -155,7 +155,7 @@ std::uint64_t release_now(Ordering& own) {
   return own.fences;
 }
 
-/// Under the shard's lock. The value that was read carries what the location does.
+/// Records that the thread has read a value that carries the location's fences. Called with the shard locked.
 void note_read(Ordering& own, const Word& location, const void* address) {
   if (own.looked.address == address && own.looked.version == location.version) return;
   for (const Carried& carried : location.carried) {
@@ -169,7 +169,7 @@ void note_host_word(Ordering& own, const void* address) {
     if (own.host_words[i] == address) return;
   }
   if (own.host_word_count == most_host_words) {
-    sanitizer_acquire(const_cast<void*>(own.host_words[0]));  // too early rather than never
+    sanitizer_acquire(const_cast<void*>(own.host_words[0]));  // acquire too early rather than never
     own.host_words[0] = own.host_words[--own.host_word_count];
   }
   own.host_words[own.host_word_count++] = address;
@@ -192,16 +192,17 @@ void look_late(Ordering& own) {
   own.late = nullptr;
 }
 
-/// Under the shard's lock: the value that is written carries the writer's fences, and behind an update those of the
-/// values before it.
+/// Records that the written value carries the writer's fences; after an update it also carries those of earlier values.
+/// Called with the shard locked.
 void note_write(Ordering& own, Shard& shard, const void* address, bool update, std::uint64_t released) {
   const std::uint64_t device_fence = std::max(own.device_fence, released);
   const bool fenced = device_fence != 0 || own.block_fence != 0;
   const auto found = shard.locations.find(address);
-  if (found == shard.locations.end()) return;  // nothing to carry
+  if (found == shard.locations.end()) return;  // no fences to carry
   Word& location = found->second;
   if (update && !fenced) return;
-  // A thread whose fence acquired all that is there carries it on, so that a lock's list does not grow.
+  // If a fence of this thread has acquired all fences at the location, the thread's own fence covers them. Dropping
+  // them keeps the list of a lock from growing.
   const bool covered = own.fenced.address == address && own.fenced.version == location.version;
   if (!update) location.carried.clear();
   if (covered) std::erase_if(location.carried, [](const Carried& carried) { return carried.scope == Scope::device; });
@@ -228,11 +229,12 @@ void acquire_all(Ordering& own, const void* address) {
   shard.unlock();
 }
 
-/// The host acquires through the address itself what came before the fence, and not what came since.
+/// Lets the host acquire, through the address itself, everything before the fence, but nothing after it.
 void hand_on(Ordering& own, const void* address) {
   void* self = __tsan_get_current_fiber();
   if (own.scribe == nullptr) {
-    // A new fiber knows what its maker does: the block's own knows nothing of this run of it.
+    // A new fiber is ordered after everything its creator has acquired; the block's own fiber has acquired nothing in
+    // this run of the block.
     own.block->enter();
     own.scribe = __tsan_create_fiber(0);
   }
@@ -285,7 +287,7 @@ AtomicTurn::AtomicTurn(const void* address, Touch touch, Order order)
   if (kernel_thread() == nullptr) return;
   Ordering& own = ordering_of(*kernel_thread());
   look_late(own);
-  // A fault must not find the lock held.
+  // Touch the address first, so that a page fault does not occur while the lock is held.
   static_cast<void>(*static_cast<const volatile char*>(address));
   Shard& shard = shard_of(address);
   const bool writes = touch != Touch::load;
@@ -295,7 +297,8 @@ AtomicTurn::AtomicTurn(const void* address, Touch touch, Order order)
     shard.lock();
     locked_ = true;
     if (writes && fenced) {
-      // Before the value, which a reader that found nothing here may see at once, and look again.
+      // Inserted before the value is written: a reader that finds no entry may already see the value, and then looks
+      // again.
       const Unseen unseen;
       shard.locations.try_emplace(address);
       __atomic_store_n(&shard.count, shard.locations.size(), __ATOMIC_SEQ_CST);
@@ -316,11 +319,11 @@ AtomicTurn::~AtomicTurn() {
     if (touch_ != Touch::load) {
       note_write(own, shard, address_, touch_ == Touch::update, order_ == Order::release ? release_now(own) : 0);
     }
-    // Its own write carries nothing to it that it has not seen.
+    // The thread's own write carries no fence that the thread has not seen.
     if (read_fence && touch_ == Touch::update) own.looked.version = found->second.version;
     shard.unlock();
   } else if (reads && order_ != Order::acquire) {
-    look(own, address_);  // written behind a fence meanwhile
+    look(own, address_);  // another thread may have inserted the location since the constructor
   }
   if (order_ == Order::acquire) {
     acquire_all(own, address_);
@@ -331,7 +334,8 @@ AtomicTurn::~AtomicTurn() {
 
 namespace {
 
-/// Volatile accesses are atomic: TSan is told so, and the access itself follows.
+/// Reports a volatile access to TSan as an atomic access, before the program performs it. Returns false outside
+/// kernels.
 template <class Load>
 bool volatile_load(void* address, Load load) {
   if (kernel_thread() == nullptr) return false;
@@ -374,7 +378,7 @@ EMULATOR_VOLATILE(4, 32)
 EMULATOR_VOLATILE(8, 64)
 #undef EMULATOR_VOLATILE
 
-// No GPU moves 16 bytes as one.
+// Accesses of 16 bytes are not atomic, because no GPU performs them as one unit.
 extern "C" void __tsan_volatile_read16(void* address);
 extern "C" void __tsan_volatile_write16(void* address);
 extern "C" void __tsan_volatile_read16(void* address) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// CUDA's order of memory, told to ThreadSanitizer: atomics and volatile accesses order nothing, and a fence before a
-// write, with a fence behind a read of what it wrote, orders. See README.md, "The memory
-// model".
+// CUDA's memory model for ThreadSanitizer: atomics and volatile accesses alone do not order other accesses. A fence
+// before a write orders earlier accesses if the written value is read and another fence follows the read. See
+// README.md, "The memory model".
 
 namespace emulator {
 
@@ -10,13 +10,14 @@ enum class Touch { load, store, update };
 
 enum class Scope { block, device };
 
-/// __threadfence_block(), or __threadfence() and __threadfence_system().
+/// Implements __threadfence_block(), or __threadfence() and __threadfence_system().
 void fence(Scope scope) noexcept;
 
 #if defined(__SANITIZE_THREAD__) || defined(EMULATOR_TSAN_RUNTIME)
 
-/// Lives while one atomic access to `address` is made, whose value and whose order are then one. Acquires at its end
-/// what the value carries, or releases at its beginning, where the access itself does.
+/// Scope of one atomic access to `address`, which makes the access and its effect on ordering a single unit. If the
+/// access acquires, the end of the scope acquires what the value carries; if it releases, the beginning of the scope
+/// releases.
 class AtomicTurn {
  public:
   enum class Order { relaxed, acquire, release };
@@ -24,7 +25,7 @@ class AtomicTurn {
   ~AtomicTurn();
   AtomicTurn(const AtomicTurn&) = delete;
   AtomicTurn& operator=(const AtomicTurn&) = delete;
-  /// A compare-and-swap that found another value.
+  /// Records that a compare-and-swap found another value, so that it did not write.
   void only_loaded() { touch_ = Touch::load; }
 
  private:

@@ -46,13 +46,13 @@ std::uint64_t nanoseconds() noexcept {
 }  // namespace
 
 Paging& Paging::instance() {
-  static Paging* paging = new Paging;  // never destroyed: threads may still run when the process ends
+  static Paging* paging = new Paging;  // never destroyed, because threads may still run when the process ends
   return *paging;
 }
 
 namespace {
-// Made before there are threads. Two that ask for it first would be ordered by the guard of the static
-// alone, which TSan does not always see.
+// Constructed before any threads exist. If two threads requested the instance first, they would be ordered only by the
+// guard of the static variable, which TSan does not always observe.
 [[maybe_unused]] const Paging& made_early = Paging::instance();
 }  // namespace
 
@@ -139,7 +139,7 @@ void Paging::leave(int device) {
   }
 }
 
-/// Other devices' kernels run than before.
+/// Adapts access rights after a change in the set of devices that run kernels.
 void Paging::take_turns() noexcept {
   if (!watched_) return;
   service();
@@ -147,7 +147,8 @@ void Paging::take_turns() noexcept {
   protect_all();
 }
 
-/// Of several devices' kernels none finds a page open, so that the first to touch it is seen.
+/// Returns true if the page should be accessible. While several devices run kernels, all pages except pending pages are
+/// closed, so that the first touch of a page is noticed.
 bool Paging::shall_be_open(const Page& page) const noexcept {
   if (page.pending || kernels_of_.size() > 1) return page.pending;
   return page.where == (kernels_of_.empty() ? host : kernels_of_.begin()->first);
@@ -166,7 +167,7 @@ void Paging::protect_all() noexcept {
   }
 }
 
-/// Only what changes is given to the system, in pieces as large as they are.
+/// Changes protections only where needed, with each call covering as many pages as possible.
 void Paging::set_open(Area& range, std::size_t first, std::size_t end, bool open) noexcept {
   if (range.lost) return;
   auto& pages = range.pages;
@@ -179,7 +180,8 @@ void Paging::set_open(Area& range, std::size_t first, std::size_t end, bool open
     while (until < end && pages[until].open != open) pages[until++].open = open;
     if (mprotect(reinterpret_cast<void*>(range.begin + first * page_bytes), (until - first) * page_bytes,
                  open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
-      // A process has 65,530 mappings. One call for the whole range makes it one again.
+      // The process has reached its limit of 65,530 mappings. Opening the whole range with a single call merges the
+      // range's mappings into one.
       mprotect(reinterpret_cast<void*>(range.begin), pages.size() * page_bytes, PROT_READ | PROT_WRITE);
       range.lost = true;
       tell({.what = PageEvent::What::lost, .address = range.begin, .bytes = pages.size() * page_bytes});
@@ -211,14 +213,14 @@ bool Paging::touch(const Touch& touch) noexcept {
   if (page.open) return true;  // another thread has just opened it
   if (touch.by_device && touch.device >= 0) {
     if (page.where == touch.device)
-      set_open(*range, index, index + 1, true);  // closed for another device's kernel only
+      set_open(*range, index, index + 1, true);  // it was closed only because another device runs a kernel
     else
       device_fault(*range, index, touch);
   } else if (touch.by_device) {
     copies_opened_ = true;
     set_open(*range, index, index + 1, true);
   } else if (page.where == host) {
-    set_open(*range, index, index + 1, true);  // closed for a kernel only
+    set_open(*range, index, index + 1, true);  // it was closed only because a kernel is running
   } else {
     host_fault(*range, index, touch.write);
   }
@@ -237,7 +239,7 @@ void Paging::move(const void* pointer, std::size_t bytes, int to) {
   bring_run(*range, first, end, to, PageEvent::Why::asked);
 }
 
-/// The pages of a block that are at `to`; `valid` becomes those that belong to the range at all.
+/// Returns the pages of a block that are at `to`, and sets `valid` to the pages that are in the range.
 PagesOfBlock Paging::collect(const Area& range, std::uintptr_t block, int to, PagesOfBlock& valid) const noexcept {
   PagesOfBlock there;
   valid.reset();
@@ -250,8 +252,8 @@ PagesOfBlock Paging::collect(const Area& range, std::uintptr_t block, int to, Pa
   return there;
 }
 
-/// Of what the prefetcher would bring, what lies in a piece with a fault of its own: pages beside one another that are
-/// in one group.
+/// Returns those of the prefetcher's pages that are in a run in which a page has faulted. A run consists of contiguous
+/// pages of the same group.
 PagesOfBlock Paging::in_faulted_groups(const Area& range, std::uintptr_t block, const PagesOfBlock& brought,
                                        const PagesOfBlock& faulted) const noexcept {
   PagesOfBlock kept = brought;
@@ -281,7 +283,7 @@ void Paging::host_fault(Area& range, std::size_t index, bool write) noexcept {
   faulted.set((address - block) / page_bytes);
   const auto there = collect(range, block, host, valid);
   bring(range, block, faulted, host, PageEvent::Why::fault);
-  // What nobody has touched yet is made as it is touched.
+  // A page that has never been touched is populated without prefetching others.
   if (!was_somewhere) return;
   auto more = in_faulted_groups(range, block, prefetched_pages(there, faulted, valid), faulted);
   for (std::size_t i = 0; i < block_pages; ++i) {
@@ -295,11 +297,11 @@ void Paging::device_fault(Area& range, std::size_t index, const Touch& touch) no
   pending_device_ = touch.device;
   pending_[pending_count_++] = {range.begin + index * page_bytes, nanoseconds(), touch.client, touch.write};
   range.pages[index].pending = true;
-  set_open(range, index, index + 1, true);  // its thread goes on
+  set_open(range, index, index + 1, true);  // the thread that touched the page continues
   if (pending_count_ == most_pending) service();
 }
 
-/// The driver takes up a batch block by block, in order of the addresses.
+/// Services a batch block by block, in order of addresses, as the driver does.
 void Paging::service() noexcept {
   if (pending_count_ == 0) return;
   std::sort(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(pending_count_),
@@ -319,7 +321,7 @@ void Paging::service() noexcept {
 }
 
 void Paging::service_block(std::size_t first, std::size_t end) noexcept {
-  Area& range = *find(pending_[first].address);  // remove() and move() service before a range changes
+  Area& range = *find(pending_[first].address);  // remove() and move() call service() before a range changes
   const std::uintptr_t block = pending_[first].address / block_bytes * block_bytes;
   PagesOfBlock faulted, valid;
   for (std::size_t i = first; i < end; ++i) {
@@ -355,7 +357,8 @@ void Paging::bring(Area& range, std::uintptr_t block, const PagesOfBlock& pages,
   }
 }
 
-/// Pages that lie together and come from one place are one move; what nobody had is made where it is wanted.
+/// Moves pages. Contiguous pages from the same place form one move; pages without a location are populated at the
+/// destination.
 void Paging::bring_run(Area& range, std::size_t first, std::size_t end, int to, PageEvent::Why why) noexcept {
   auto& pages = range.pages;
   for (std::size_t i = first; i < end;) {

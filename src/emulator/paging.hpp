@@ -1,13 +1,13 @@
 #pragma once
 
-// Where each page of managed memory is, while somebody watches. Pages that are elsewhere cannot be touched, so that a
-// touch is a fault; what a driver does then is done, and told in a driver's words: batches of up to 256 faults, blocks
-// of 2 MiB, the density prefetcher, replays.
+// Location of each managed page while a listener watches. Pages that are elsewhere are inaccessible, so that touching
+// them causes a fault. Faults are handled and reported as by a driver: batches of up to 256 faults, blocks of 2 MiB,
+// the density prefetcher, replays.
 //
-// Limits. A thread of a kernel does not stop at its fault, so a batch is full or the last of its kernel, and no page
-// faults twice in it. While a kernel runs, a page that the host or another device's kernel opened is open to the kernel
-// too, until another device's first kernel begins or last one ends. System calls that are given such pages fail
-// (EFAULT). Memory is never short, so nothing is evicted.
+// Limits: a thread of a kernel does not stop at its fault, so every batch is either full or the last batch of its
+// kernel, and no page faults twice in a batch. While a kernel runs, a page that was opened by the host or by another
+// device's kernel is also open to this kernel, until the first kernel of another device begins or its last kernel ends.
+// System calls on inaccessible pages fail (EFAULT). Memory is never short, so nothing is evicted.
 
 #include <array>
 #include <atomic>
@@ -30,30 +30,30 @@ class Paging {
   void watch(PageListener listener, void* context);
   void unwatch();
 
-  /// Managed memory came, and goes; whole pages. What goes is open.
+  /// Add or remove managed memory, in whole pages. Removed memory remains accessible.
   void add(std::uintptr_t begin, std::size_t bytes);
   void remove(std::uintptr_t begin);
 
-  /// A piece of device work begins and ends: of a kernel's device, or -1 for copies, which see all.
+  /// Begin or end a unit of device work: a kernel of `device`, or a copy (-1), which may access all pages.
   void enter(int device);
   void leave(int device);
 
   struct Touch {
     std::uintptr_t address;
     bool write;
-    bool by_device;   ///< by device work
-    int device;       ///< of it; -1: a copy
-    unsigned client;  ///< of a kernel
+    bool by_device;   ///< true if touched by device work
+    int device;       ///< device of that work; -1: the work is a copy
+    unsigned client;  ///< multiprocessor, if the work is a kernel
   };
-  /// For the SIGSEGV handler. False: the page is no business of this.
+  /// Handles a fault, for the SIGSEGV handler. Returns false if the page is not managed by this class.
   bool touch(const Touch& touch) noexcept;
 
-  /// Of page_events.hpp.
+  /// Groups of pages, as in page_events.hpp.
   std::uint64_t create_group();
   bool destroy_group(std::uint64_t group);
   bool set_group(std::uint64_t group, std::uintptr_t begin, std::size_t bytes);
 
-  /// As asked by prefetch(): -1 is the host.
+  /// Moves pages for prefetch(); `to` -1 is the host.
   void move(const void* pointer, std::size_t bytes, int to);
 
  private:
@@ -68,7 +68,7 @@ class Paging {
   struct Area {
     std::uintptr_t begin = 0;
     std::vector<Page> pages;
-    bool lost = false;  ///< the system allows no more pieces: it is open and tells nothing
+    bool lost = false;  ///< the system allows no more mappings: the area is accessible and its pages are not watched
   };
   struct Pending {
     std::uintptr_t address;
@@ -100,11 +100,11 @@ class Paging {
   std::map<std::uintptr_t, Area> ranges_;
   std::set<std::uint32_t> groups_;
   std::uint32_t latest_group_ = 0;
-  std::map<int, unsigned> kernels_of_;  ///< that run, by device
+  std::map<int, unsigned> kernels_of_;  ///< number of running kernels of each device
   bool copies_opened_ = false;
   std::array<Pending, most_pending> pending_{};
   std::size_t pending_count_ = 0;
-  int pending_device_ = 0;  ///< whose faults these are
+  int pending_device_ = 0;  ///< device of the pending faults
   std::uint32_t batch_ = 0;
 };
 

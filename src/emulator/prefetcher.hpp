@@ -1,18 +1,19 @@
 #pragma once
 
-// Which pages an NVIDIA driver brings unasked when some of a block fault: its density prefetcher.
+// Density prefetcher of an NVIDIA driver: chooses pages of a block to migrate in addition to the pages that faulted.
 
 #include <bitset>
 #include <cstddef>
 
 namespace emulator {
 
-inline constexpr std::size_t block_pages = 512;  ///< of 4 KiB: 2 MiB
+inline constexpr std::size_t block_pages = 512;  ///< number of pages of 4 KiB in a block of 2 MiB
 using PagesOfBlock = std::bitset<block_pages>;
 
-/// Each faulted page grows to its 64 KiB. Then, from 64 KiB up to the block, the largest aligned piece around it is
-/// brought of which more than 51% is there or faulted. `valid` are the pages that are memory at all; nothing else
-/// counts or comes. Pages that faulted or are there already are not in the answer.
+/// Returns the pages to prefetch: for each faulted page, the 64 KiB around it or, if there is one, the largest aligned
+/// region around it, up to the whole block, of which more than 51% is resident or faulted. `valid` are the pages that
+/// are part of an allocation; other pages neither count nor are prefetched. The result excludes pages that faulted or
+/// are already resident.
 PagesOfBlock prefetched_pages(const PagesOfBlock& there, const PagesOfBlock& faulted, const PagesOfBlock& valid);
 
 }  // namespace emulator

@@ -1,6 +1,6 @@
 #pragma once
 
-// What AddressSanitizer and ThreadSanitizer must be told about fibers; empty in other builds.
+// Annotations of fibers for AddressSanitizer and ThreadSanitizer; empty in other builds.
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -10,7 +10,7 @@
 #define EMULATOR_ASAN 0
 #endif
 
-// The files that switch fibers are compiled without TSan's instrumentation but talk to its run time.
+// The files that switch fibers are compiled without TSan's instrumentation but call functions of its run time.
 #if defined(EMULATOR_TSAN_RUNTIME) || defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #define EMULATOR_TSAN 1
@@ -29,7 +29,7 @@ void AnnotateIgnoreSyncEnd(const char* file, int line);
 namespace emulator {
 namespace {
 
-/// What happened before release(p) is seen to have happened before what follows acquire(p).
+/// Orders all accesses before sanitizer_release(p) before all accesses after sanitizer_acquire(p).
 [[maybe_unused]] inline void sanitizer_release([[maybe_unused]] void* address) {
 #if EMULATOR_TSAN
   __tsan_release(address);
@@ -41,8 +41,8 @@ namespace {
 #endif
 }
 
-/// While one lives, TSan does not look: for the emulator's own containers, whose allocations and memmoves it would see
-/// in code without instrumentation too.
+/// Scope in which accesses are hidden from TSan. For the emulator's own containers: TSan observes their allocations and
+/// memmoves even in code without instrumentation.
 class Unseen {
  public:
 #if EMULATOR_TSAN
@@ -55,13 +55,13 @@ class Unseen {
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
   }
 #else
-  Unseen() {}  // user-provided, so that an object of it is not an unused variable
+  Unseen() {}  // user-provided, so that an instance is not an unused variable
 #endif
   Unseen(const Unseen&) = delete;
   Unseen& operator=(const Unseen&) = delete;
 };
 
-/// The same for locks: while one lives, they order nothing. What they protect must be Unseen, too.
+/// Scope in which locks order nothing for TSan. The data that they protect must be Unseen.
 class Unordered {
  public:
 #if EMULATOR_TSAN

@@ -18,9 +18,9 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::set<std::shared_ptr<StreamState>> streams;
-  std::array<FaultPointer, most_devices> orphans;  // met by streams that were destroyed before anybody asked
+  std::array<FaultPointer, most_devices> orphans;  // faults of streams that were destroyed before they were reported
   static Registry& instance() {
-    static Registry* registry = new Registry;  // outlives streams that a program never destroys
+    static Registry* registry = new Registry;  // never destroyed, because a program may never destroy some streams
     return *registry;
   }
 };
@@ -90,7 +90,7 @@ std::uint64_t StreamState::submit(Work work, When when, std::uint64_t* ticket, R
     return 0;
   }
   if (const std::uint64_t most = configuration().queue; submitted_ - executed_ >= most) {
-    demanded_ = submitted_;  // who waits for room asks for what takes it
+    demanded_ = submitted_;  // a caller that waits for space also starts the work that occupies it
     wanted_.notify_all();
     done_.wait(lock, [&] { return submitted_ - executed_ < most; });
   }
@@ -160,14 +160,15 @@ void StreamState::run() {
 
 namespace {
 
-/// Lower goes first.
+/// Returns the rank of a work item; items with lower ranks go first.
 std::uint64_t rank_of(std::uint64_t number, const Configuration& c) {
   if (c.order == Order::reverse) return ~number;
   const std::uint64_t mixed = (number + 1 + c.seed) * 0x9e3779b97f4a7c15ULL;
   return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9ULL;
 }
 
-/// Held while several streams are asked to go on: none shall look for those before it until all have been asked.
+/// Returns the mutex that is locked while the program demands the work of several streams: no stream may choose its
+/// turn before all of this work has been demanded.
 std::mutex& asking() {
   static std::mutex* mutex = new std::mutex;
   return *mutex;
@@ -185,7 +186,7 @@ void StreamState::take_no_turn() {
   at_.reset();
 }
 
-// A preference and no rule: kernels of two streams may wait for each other.
+// Waits only briefly: the order is a preference, not a rule, because kernels of two streams may wait for each other.
 void StreamState::wait_for_turn(std::uint64_t number) {
   const Configuration c = configuration();
   if (c.order == Order::natural) return;
@@ -201,7 +202,7 @@ void StreamState::wait_for_turn(std::uint64_t number) {
     if (std::chrono::steady_clock::now() > end) break;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  for (const auto& stream : before) stream->take_no_turn();  // once is enough
+  for (const auto& stream : before) stream->take_no_turn();  // each stream is waited for only once
 }
 
 void StreamState::demand(std::uint64_t ticket) {
@@ -278,7 +279,7 @@ void reset() {
   registry.orphans = {};
 }
 
-// --- what programs call ----------------------------------------------------------------------------
+// --- public functions ------------------------------------------------------------------------------
 
 void synchronize() {
   const int device = selected();
@@ -298,7 +299,7 @@ void synchronize() {
 }
 
 Stream::Stream() {
-  configuration();  // what is wrong with the environment's is said here, not on the stream's thread
+  configuration();  // so that errors in the environment variable are thrown here, not on the stream's thread
   state_ = StreamState::create(selected());
 }
 
@@ -322,7 +323,7 @@ bool Stream::idle() {
 void Stream::wait(const Event& event) {
   StreamState& state = outside_capture(*this, "stream_wait");
   const auto occurrence = event.last_;
-  if (!occurrence) return;  // never recorded: nothing to wait for, as CUDA has it
+  if (!occurrence) return;  // the event was never recorded: do not wait, as in CUDA
   state.submit([occurrence](const FaultPointer&) { return occurrence->wait(); }, StreamState::When::healthy, nullptr,
                StreamState::Role::wait);
 }
@@ -334,7 +335,7 @@ void Event::record(Stream& stream) {
   if (device_ != state.device()) {
     throw Error(ErrorKind::failure, "event_record",
                 sentence("the event belongs to device {}, the stream to device {}", device_, state.device()),
-                "make the event with the stream's device selected");
+                "create the event with the stream's device selected");
   }
   auto occurrence = std::make_shared<Occurrence>(state.weak_from_this());
   last_ = occurrence;
@@ -366,7 +367,7 @@ double elapsed(const Event& begin, const Event& end) {
   if (begin.device_ != end.device_) {
     throw Error(ErrorKind::failure, "elapsed",
                 sentence("one event belongs to device {}, the other to device {}", begin.device_, end.device_),
-                "take both times on one device: clocks of two have nothing in common");
+                "record both events on one device, because two devices share no clock");
   }
   if (!first || !second) {
     throw Error(ErrorKind::failure, "elapsed", "an event was never recorded", "record both events");

@@ -1,7 +1,7 @@
 #pragma once
 
-// Streams and events. A stream's work waits until somebody asks for it (synchronise, query, wait) or a short grace has
-// passed: a program that forgets to ask reads what was there before.
+// Streams and events. A stream's work is delayed until the program demands it (synchronise, query, wait) or a short
+// grace time has passed, so that a program that forgets to wait reads old contents.
 
 #include <chrono>
 #include <condition_variable>
@@ -23,12 +23,12 @@ class Occurrence {
   explicit Occurrence(std::weak_ptr<StreamState> stream) : stream_(std::move(stream)) {}
   void happen(FaultPointer fault);
   bool happened();
-  /// Starts the work before it and waits; gives the fault that kept it from happening, if one did.
+  /// Starts the work queued before it and waits. Returns the fault that prevented the event from happening, or null.
   FaultPointer wait();
   void demand();
   double time() const { return time_; }
   FaultPointer fault();
-  std::uint64_t ticket = 0;  ///< its place in the stream, set as it is queued
+  std::uint64_t ticket = 0;  ///< position in the stream, set when the event is queued
 
  private:
   std::weak_ptr<StreamState> stream_;
@@ -41,20 +41,21 @@ class Occurrence {
 
 class StreamState : public std::enable_shared_from_this<StreamState> {
  public:
-  /// Gives the fault it ended with; is given the fault that the stream is in.
+  /// Work item: receives the current fault of the stream and returns the fault with which the item ended.
   using Work = std::function<FaultPointer(const FaultPointer&)>;
   enum class When { healthy, always };
-  enum class Role { work, wait };  ///< wait: for another stream, and so before nobody
+  enum class Role { work, wait };  ///< wait: waits for another stream; streams never wait for its turn
 
   explicit StreamState(int device) : device_(device) {}
   static std::shared_ptr<StreamState> create(int device);
   int device() const noexcept { return device_; }
-  /// Runs what is queued, then ends the thread.
+  /// Runs all queued work, then ends the thread.
   void shut_down();
-  /// Waits while the stream is full, as a driver's launch queue does: behind a latch that is for ever, or its time-out.
-  /// Returns the ticket by which the work can be waited for; `ticket` has it before the work can start.
+  /// Queues work. Waits while the stream is full, as with a driver's launch queue. If a latch holds the stream and only
+  /// the caller would open it, this lasts until the latch times out; without a timeout, forever. Returns the ticket
+  /// with which the work can be waited for; `ticket` is set before the work can start.
   std::uint64_t submit(Work work, When when = When::healthy, std::uint64_t* ticket = nullptr, Role role = Role::work);
-  /// Work that is submitted from here on is kept and not queued, its ticket 0, until end_capture gives it.
+  /// Starts a capture: submitted work is kept instead of queued, with ticket 0, until end_capture() returns it.
   void begin_capture();
   std::vector<Work> end_capture();
   bool capturing();
@@ -63,7 +64,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   void wait(std::uint64_t ticket);
   void wait_all();
   bool idle();
-  /// The fault that queued work met; the stream works again afterwards.
+  /// Returns the fault with which queued work ended and clears it; the stream works again afterwards.
   FaultPointer take_fault();
   std::uint64_t last_ticket();
 
@@ -76,12 +77,12 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
     Work work;
     When when;
     Role role;
-    std::uint64_t number;  // of all that was submitted in the process
+    std::uint64_t number;  // position among all work submitted in the process
   };
   void run();
-  /// In any order but natural: lets streams whose turn is before this one's go first, those that take long excepted.
+  /// Lets streams with an earlier turn go first, unless they are slow. Does nothing in natural order.
   void wait_for_turn(std::uint64_t number);
-  /// Whether the stream could go on with, or is at, work whose turn is before this rank's.
+  /// Returns true if the stream runs, or is ready to run, a work item with a lower rank than `rank`.
   bool is_before(std::uint64_t rank, const Configuration& configuration);
   void take_no_turn();
 
@@ -90,19 +91,19 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::condition_variable wanted_, done_;
   std::deque<Task> tasks_;
   std::uint64_t submitted_ = 0, demanded_ = 0, executed_ = 0;
-  std::optional<std::uint64_t> at_;  ///< the number of the work it has come to, if others may have to wait for that
+  std::optional<std::uint64_t> at_;  ///< number of the current work item, if other streams may have to wait for it
   bool stopping_ = false;
   FaultPointer fault_;
   std::optional<std::vector<Work>> captured_;
   std::thread thread_;
 };
 
-/// Waits for streams without taking their faults.
+/// Waits for streams without clearing their faults.
 void drain(const std::vector<std::shared_ptr<StreamState>>& streams);
 /// Throws the fault as an Error of `call`.
 [[noreturn]] void throw_fault(Fault& fault, const char* call);
 
-/// The state of a stream, for what a graph cannot hold: throws while the stream is captured.
+/// Returns the state of a stream, for calls that a graph cannot contain; throws while the stream is being captured.
 StreamState& outside_capture(const Stream& stream, const char* call);
 
 }  // namespace emulator

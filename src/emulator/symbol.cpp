@@ -1,4 +1,4 @@
-// Copies to and from symbols, which are ordinary static variables here and shared by all devices.
+// Copies to and from symbols, which are ordinary static variables on the emulator, shared by all devices.
 
 #include <cstring>
 
@@ -25,7 +25,7 @@ void queue_symbol_copy(const char* call, const Symbol& symbol, void* destination
   }
   Memory& memory = Memory::for_caller();
   if (const auto problem = memory.range_problem(other_end, bytes, false)) {
-    throw Error(ErrorKind::failure, call, *problem, "pass whole allocations that live");
+    throw Error(ErrorKind::failure, call, *problem, "pass whole live allocations");
   }
   const bool pageable = memory.is_pageable(other_end);
   if (pageable) outside_capture(stream, call);

@@ -1,4 +1,4 @@
-// Copies and fills from the host's side, and where managed memory is.
+// Copies and fills on the host side, and the location of managed memory.
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@
 namespace emulator {
 namespace {
 
-/// What a copy touches, from the first byte to behind the last.
+/// Address ranges of a copy's source and destination.
 struct Ends {
   void* destination;
   std::size_t destination_bytes;
@@ -47,11 +47,12 @@ FaultPointer queued_fault(const char* what, const std::string& problem) {
                     "order the streams with an event");
 }
 
-/// Checks the copies now and again when the stream has come to them; `move` does them all.
+/// Queues copies, which are checked immediately and a second time when the stream reaches them; `move` performs all of
+/// them.
 void queue_copies(const char* call, const std::vector<Ends>& copies, Stream& stream, std::function<void()> move) {
   Memory& memory = Memory::for_caller();
   if (auto problem = problem_of(copies, false)) {
-    throw Error(ErrorKind::failure, call, *problem, "pass whole allocations that live");
+    throw Error(ErrorKind::failure, call, *problem, "pass whole live allocations");
   }
   const bool pageable = std::any_of(copies.begin(), copies.end(), [&](const Ends& ends) {
     return ends.source_bytes != 0 && (memory.is_pageable(ends.destination) || memory.is_pageable(ends.source));
@@ -68,18 +69,19 @@ void queue_copies(const char* call, const std::vector<Ends>& copies, Stream& str
     move();
     return nullptr;
   });
-  // Pageable memory travels through a staging buffer, and the call returns when it has.
+  // Pageable memory is copied through a staging buffer, and the call returns afterwards.
   if (pageable) state.wait(ticket);
 }
 
 }  // namespace
 
-// On the calling thread, and in no order with any stream: these do not synchronise with a default stream.
+// Runs on the calling thread without any order with respect to streams, because streams do not synchronise with a
+// default stream.
 void copy(void* destination, const void* source, std::size_t bytes) {
   if (bytes == 0) return;
   Memory::for_caller();
   if (auto problem = problem_of(Ends{destination, bytes, source, bytes}, true)) {
-    throw Error(ErrorKind::failure, "copy", *problem, "pass whole allocations that live");
+    throw Error(ErrorKind::failure, "copy", *problem, "pass whole live allocations");
   }
   const DeviceAccess access;
   access.expect(destination);
@@ -111,10 +113,11 @@ void copy_strided_async(void* destination, const void* source, const StridedCopy
   });
 }
 
-// One after another, from the last unless the order is natural: a copy that depends on another of its batch shows.
+// Copies one item after another, beginning with the last unless the order is natural, so that dependences within a
+// batch become visible.
 void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
   std::vector<Ends> copies;
-  // An item without bytes stays, so that the others keep their numbers in errors.
+  // Items of 0 bytes are kept, so that the other items keep their numbers in errors.
   for (const auto& [destination, source, bytes] : items) copies.push_back({destination, bytes, source, bytes});
   if (copies.empty()) return;
   outside_capture(stream, "copy_batch_async");
@@ -130,8 +133,8 @@ void copy_batch_async(std::span<const CopyItem> items, Stream& stream) {
 void fill_async(void* pointer, std::uint8_t value, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
   std::optional<std::string> problem = Memory::for_caller().range_problem(pointer, bytes, false);
-  if (!problem && Memory::instance().is_pageable(pointer)) problem = "the pointer is to pageable host memory";
-  if (problem) throw Error(ErrorKind::failure, "fill_async", *problem, "pass device memory that lives");
+  if (!problem && Memory::instance().is_pageable(pointer)) problem = "the pointer points to pageable host memory";
+  if (problem) throw Error(ErrorKind::failure, "fill_async", *problem, "pass live device memory");
   stream.state().submit([=](const FaultPointer&) -> FaultPointer {
     if (auto late = Memory::instance().range_problem(pointer, bytes, true)) return queued_fault("fill", *late);
     const DeviceAccess access;
@@ -146,13 +149,13 @@ void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
   for (std::size_t i = 0; i < writes.size(); ++i) {
     std::uint32_t* word = writes[i].word;
     std::optional<std::string> problem = memory.range_problem(word, sizeof *word, false);
-    if (!problem && memory.is_pageable(word)) problem = "the pointer is to pageable host memory";
+    if (!problem && memory.is_pageable(word)) problem = "the pointer points to pageable host memory";
     if (const auto found = memory.find(word); !problem && found && found->kind == AllocationKind::managed)
-      problem = "the pointer is to managed memory, which no stream of CUDA writes words of";
+      problem = "the pointer points to managed memory, to which CUDA streams cannot write words";
     if (!problem && reinterpret_cast<std::uintptr_t>(word) % sizeof *word != 0) problem = "the word is not aligned";
     if (problem)
       throw Error(ErrorKind::failure, "write_values_async", sentence("item {}: {}", i, *problem),
-                  "pass words of device memory or mapped memory that live");
+                  "pass words of live device memory or mapped memory");
   }
   StreamState& state = outside_capture(stream, "write_values_async");
   state.submit([all = std::vector(writes.begin(), writes.end())](const FaultPointer&) -> FaultPointer {
@@ -171,13 +174,13 @@ void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
 
 namespace {
 
-void need_managed(std::span<const MemoryRange> ranges, const char* call) {
+void require_managed(std::span<const MemoryRange> ranges, const char* call) {
   Memory& memory = Memory::for_caller();
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const auto found = memory.find(ranges[i].pointer);
     std::optional<std::string> problem = memory.range_problem(ranges[i].pointer, ranges[i].bytes, false);
     if (!problem && (!found || found->kind != AllocationKind::managed)) {
-      problem = "the pointer is not to managed memory";
+      problem = "the pointer does not point to managed memory";
     }
     if (!problem) continue;
     throw Error(ErrorKind::failure, call, ranges.size() == 1 ? *problem : sentence("item {}: {}", i, *problem),
@@ -185,22 +188,22 @@ void need_managed(std::span<const MemoryRange> ranges, const char* call) {
   }
 }
 
-void need_managed(const void* pointer, std::size_t bytes, const char* call) {
+void require_managed(const void* pointer, std::size_t bytes, const char* call) {
   const MemoryRange range{const_cast<void*>(pointer), bytes};
-  need_managed({&range, 1}, call);
+  require_managed({&range, 1}, call);
 }
 
-void need_location(Location location, const char* call) {
-  if (location.device >= 0) need_device(location.device, call);
+void require_location(Location location, const char* call) {
+  if (location.device >= 0) require_device(location.device, call);
 }
 
-/// What was discarded is poisoned when the stream comes to it; where it was prefetched to is told at once, as by
-/// prefetch.
+/// Poisons discarded memory when the stream reaches this point; the prefetch destination is recorded immediately, as in
+/// prefetch().
 void discard_then_prefetch(std::span<const MemoryRange> ranges, bool discards, const Location* to, const char* call,
                            Stream& stream) {
   need(configuration().concurrent_managed, call, "concurrent managed access");
-  if (to != nullptr) need_location(*to, call);
-  need_managed(ranges, call);
+  if (to != nullptr) require_location(*to, call);
+  require_managed(ranges, call);
   StreamState& state = outside_capture(stream, call);
   if (to != nullptr) {
     for (const auto& [pointer, bytes] : ranges) Memory::instance().set_prefetched(pointer, bytes, to->device);
@@ -243,12 +246,12 @@ void discard_and_prefetch_batch(std::span<const MemoryRange> ranges, Location to
 
 void advise(void* pointer, std::size_t bytes, Location location) {
   need(configuration().concurrent_managed, "advise", "concurrent managed access");
-  need_location(location, "advise");
-  need_managed(pointer, bytes, "advise");
+  require_location(location, "advise");
+  require_managed(pointer, bytes, "advise");
 }
 
 std::optional<int> last_prefetch(const void* pointer, std::size_t bytes) {
-  need_managed(pointer, bytes, "last_prefetch");
+  require_managed(pointer, bytes, "last_prefetch");
   return Memory::instance().last_prefetch(pointer, bytes);
 }
 

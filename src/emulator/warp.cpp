@@ -1,4 +1,4 @@
-// Warp operations: the lanes of a mask meet; the last to arrive computes all results.
+// Warp operations: the lanes of a mask meet, and the last lane to arrive computes all results.
 
 #include <algorithm>
 #include <cstring>
@@ -56,7 +56,7 @@ const char* name_of(WarpOperation operation) {
   return "warp operation";
 }
 
-/// The operation, whoever's spelling it is.
+/// Returns the operation in our own spelling.
 WarpOperation plain(WarpOperation operation) {
   if (operation < WarpOperation::syncwarp) return operation;
   return static_cast<WarpOperation>(static_cast<int>(operation) - static_cast<int>(WarpOperation::syncwarp));
@@ -68,8 +68,8 @@ LaneMask bits_of(const Thread& thread) {
   return bits;
 }
 
-// Beyond the warp's ends, up and down give a lane its own value, as on the hardware. CUDA's spellings, which cut the
-// warp into segments, come with the source as their argument.
+// Returns the source lane. At the ends of the warp, where there is no source lane, up and down return a lane's own
+// value, as on hardware. CUDA's spellings, which divide the warp into segments, pass the source as their argument.
 int source_lane(WarpOperation operation, int lane, int argument, int warp_size) {
   switch (operation) {
     case WarpOperation::shuffle_up:
@@ -88,7 +88,7 @@ int source_lane(WarpOperation operation, int lane, int argument, int warp_size) 
 void Block::meet(Thread& self, WarpOperation operation, const char* file, int line) {
   Warp& own = warps_[self.warp];
   const LaneMask bit = LaneMask{1} << self.lane;
-  self.mask &= own.existing;  // a block need not fill its last warp
+  self.mask &= own.existing;  // the last warp of a block may be incomplete
   if ((self.mask & bit) == 0) {
     stop(sentence("block {}: {} is not in its own mask {:#x}", triple(index),
                   here(self, name_of(operation), file, line), self.mask),
@@ -123,7 +123,7 @@ void Block::meet(Thread& self, WarpOperation operation, const char* file, int li
   self.line = line;
   meeting->arrived |= bit;
   void* token = meeting->token;
-  // Only sync_warp orders memory: TSan shall see a race between lanes that merely shuffle.
+  // Only sync_warp orders memory, so that TSan finds a race between lanes that only shuffle.
   const bool orders = plain(operation) == WarpOperation::sync;
   if (orders) sanitizer_release(token);
   if (meeting->arrived == meeting->mask) {
@@ -193,7 +193,7 @@ void Block::complete(Warp& own, unsigned warp_number, Rendezvous& meeting) {
 
 void Block::misuse(Thread& self, const char* operation, const char* what, int value, const char* hint, const char* file,
                    int line) {
-  stop(sentence("block {}: {} was given the {} {}", triple(index), here(self, operation, file, line), what, value),
+  stop(sentence("block {}: {} received the {} {}", triple(index), here(self, operation, file, line), what, value),
        hint);
   abandon(self);
 }

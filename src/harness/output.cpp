@@ -17,12 +17,12 @@ namespace isthmus::harness {
 
 namespace {
 
-constexpr int kWaitMilliseconds = 1000;  // for a reader of a stream that does not block
+constexpr int kWaitMilliseconds = 1000;  // longest wait for a slow reader of a non-blocking stream
 
 int first_error = 0;  // errno of the first failure on stdout
 
-/// Writes all of a text, and waits for the reader of a stream that does not block: `patience_ms` at a time for a part,
-/// without end where that is -1. False where it could not; errno says why.
+/// Writes all of a text, and waits for the reader of a non-blocking stream: up to `patience_ms` for each part, without
+/// limit if that is -1. Returns false on failure; errno then has the reason.
 bool write_all(int descriptor, std::string_view text, int patience_ms) noexcept {
   while (!text.empty()) {
     const ssize_t written = write(descriptor, text.data(), text.size());
@@ -76,7 +76,7 @@ std::string sentence_of(const std::exception& failure) {
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return fmt::format(
-      "another thread could not be started ({}): the limit of processes and threads {}; raise it (ulimit -u, or the "
+      "another thread could not be started ({}): the limit on processes and threads {}; raise it (ulimit -u, or the "
       "job's pids limit), or end other processes",
       std::strerror(EAGAIN), limited ? fmt::format("of this user is {}", limit.rlim_cur) : "is reached");
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything that the program prints. Nothing here throws or ends the process: a stream that is closed, full or broken
-// loses text, never records.
+// Output of the program. Nothing here throws or ends the process: if a stream is closed, full or broken, text is lost,
+// but never a record.
 
 #include <exception>
 #include <string>
@@ -15,17 +15,17 @@ void say(std::string_view sentence) noexcept;
 /// Writes text to stderr as it is, such as a progress line.
 void print_diagnostic(std::string_view text) noexcept;
 
-/// Writes text to stdout, and waits for a reader that is slow. output_error() tells whether all of it arrived.
+/// Writes text to stdout and waits for a slow reader. output_error() tells whether all of it arrived.
 void print(std::string_view text) noexcept;
 
-/// 0, or the errno of the first print() that failed; nothing is printed after it.
+/// Returns 0, or the errno of the first print() that failed. Nothing is printed after that failure.
 int output_error() noexcept;
 
-/// A write to a pipe that nobody reads becomes an error, as other failed writes are, instead of the end of the process.
+/// Makes a write to a pipe without a reader fail like any other write, instead of ending the process.
 void ignore_broken_pipes() noexcept;
 
-/// Sentence about a failure: its what(). Where the system starts no more threads, it says which limit that is, and what
-/// to do.
+/// Returns one sentence that describes a failure: its what(). If the system cannot start more threads, the sentence
+/// names the limit that was hit and what to do.
 std::string sentence_of(const std::exception& failure);
 
 }  // namespace isthmus::harness

@@ -14,8 +14,9 @@ Entry* first_waiting(Batch& batch) {
   return found == batch.entries.end() ? nullptr : &*found;
 }
 
-/// Jobs take their turn in order, so that none holds what one before it waits for. A job that grows by chunks allocates
-/// while no other does: it holds some of what it needs, and may not wait for one that waits for it.
+/// Returns whether a job may begin to allocate. Jobs begin in order, so that no job occupies memory that an earlier job
+/// is waiting for. A job that grows by chunks allocates only while no other job does: it already has some of its
+/// memory, and must not wait for a job that is waiting for it.
 bool may_begin(const Batch& batch, const Entry& entry) {
   const auto& options = batch.options;
   if (std::ranges::find(batch.slots, false) == batch.slots.end()) return false;
@@ -31,8 +32,8 @@ bool may_begin(const Batch& batch, const Entry& entry) {
 
 device::Error no_room(const Options& options, const Entry& entry) {
   return {ErrorKind::out_of_memory, "interjob",
-          entry.job->name + " asks for " + std::to_string(entry.wanted + entry.chunks_wanted) +
-              " bytes of device memory where jobs may hold " + std::to_string(options.device_limit),
+          entry.job->name + " requests " + std::to_string(entry.wanted + entry.chunks_wanted) +
+              " bytes of device memory, but jobs may use at most " + std::to_string(options.device_limit),
           options.wait_for_room ? "raise the limit" : "raise the limit, or let jobs wait for room"};
 }
 
@@ -41,7 +42,8 @@ device::Error no_room(const Options& options, const Entry& entry) {
 void Allocator::run() {
   Batch::Lock lock(batch_.mutex);
   for (;;) {
-    // A job that is ready may have to give its memory to one before it, and then waits again.
+    // Even when all jobs are allocated, a ready job may have to release its memory to an earlier job and then wait for
+    // memory again.
     batch_.changed.wait(lock, [this] {
       const Entry* next = first_waiting(batch_);
       return next != nullptr
@@ -73,7 +75,8 @@ void Allocator::allocate(Entry& entry, Batch::Lock& lock) {
       }
     } catch (...) {
       entry.note(std::current_exception());
-      // A job that began early is queued, finds the failure, and releases what it holds like any other.
+      // A job that began early is queued nevertheless; the Submitter finds the failure, and the Releaser releases its
+      // memory as usual.
       if (!entry.in_ready) batch_.give_back(entry, stream_, false, lock);
     }
   });
@@ -83,7 +86,8 @@ void Allocator::allocate(Entry& entry, Batch::Lock& lock) {
   batch_.changed.announce();
 }
 
-/// All that comes in one piece, and the addresses of chunks. Throws the failure; the job then holds nothing.
+/// Allocates everything that is not chunked, and reserves the addresses of chunked memory. Throws the failure; the job
+/// then has no memory.
 void Allocator::take(Entry& entry, Batch::Lock& lock) {
   auto& memory = batch_.memory;
   const std::size_t limit = batch_.options.device_limit;
@@ -104,7 +108,7 @@ void Allocator::take(Entry& entry, Batch::Lock& lock) {
     }
     if (!failure) return;
     batch_.give_back(entry, stream_, false, lock);
-    for (std::size_t i = 0; i < handed_on.size(); ++i) {  // what it had not come to
+    for (std::size_t i = 0; i < handed_on.size(); ++i) {  // kept memory that the job has not used
       if (handed_on[i] != nullptr) memory.keep(entry.requests[i], handed_on[i]);
     }
     if (memory.over_limit() || kind_of(failure) != ErrorKind::out_of_memory || !make_room(entry, seen, lock))
@@ -112,8 +116,8 @@ void Allocator::take(Entry& entry, Batch::Lock& lock) {
   }
 }
 
-/// Allocates what was not handed on; what was, it takes out of the list. Of chunked memory only the addresses. Returns
-/// the failure.
+/// Fills the job's memory. For chunked requests it only reserves addresses. For other requests it moves the memory out
+/// of `handed_on`, leaving nullptr there, or, if there is none, allocates memory. Returns the failure.
 std::exception_ptr Allocator::fill(Entry& entry, std::vector<void*>& handed_on) {
   try {
     const auto& requests = entry.requests;
@@ -136,8 +140,8 @@ std::exception_ptr Allocator::fill(Entry& entry, std::vector<void*>& handed_on) 
   }
 }
 
-/// Maps the chunks of all that phases up to `needed` use, as they come free. Throws the failure; what was mapped by
-/// then stays.
+/// Maps chunks, as they become free, for all memory that phases up to `needed` use. Throws the failure; chunks that are
+/// already mapped stay mapped.
 void Allocator::grow(Entry& entry, Phase needed, Batch::Lock& lock) {
   auto& memory = batch_.memory;
   for (std::size_t i = 0; i < entry.requests.size(); ++i) {
@@ -167,8 +171,8 @@ void Allocator::grow(Entry& entry, Phase needed, Batch::Lock& lock) {
   }
 }
 
-/// After an attempt to allocate that found too little memory: true where another may find more. `seen` is what
-/// given_back was before that attempt.
+/// Waits, after an allocation that found too little memory, until another attempt may succeed; returns false if none
+/// can. `seen` is the value of given_back before the failed attempt.
 bool Allocator::make_room(Entry& entry, std::uint64_t seen, Batch::Lock& lock) {
   if (batch_.given_back != seen) return true;
   if (batch_.memory.can_drop(!entry.chunked())) {
@@ -181,8 +185,8 @@ bool Allocator::make_room(Entry& entry, std::uint64_t seen, Batch::Lock& lock) {
     return &each != &entry && !each.starved && each.state != State::waiting && each.state != State::done;
   };
   const auto others = [&] { return std::ranges::count_if(entries, holds); };
-  // A later job whose turn to run has not come gives its memory to an earlier one that nobody else can help, or both
-  // would wait for ever.
+  // If no other job can help an earlier job, a later job that is not running yet releases its memory for it; otherwise
+  // both would wait forever.
   const auto who_gives_way = [&]() -> Entry* {
     const auto self = entries.begin() + (&entry - entries.data());
     if (std::any_of(entries.begin(), self, holds)) return nullptr;
@@ -191,9 +195,9 @@ bool Allocator::make_room(Entry& entry, std::uint64_t seen, Batch::Lock& lock) {
     return last == std::make_reverse_iterator(self + 1) ? nullptr : &*last;
   };
   const auto before = others();
-  if (before == 0) return false;  // nobody has anything to release
+  if (before == 0) return false;  // no other job has anything to release
   entry.starved = true;
-  batch_.changed.announce();  // those who wait for this one need not
+  batch_.changed.announce();  // jobs that wait for this one must stop waiting
   batch_.changed.wait(lock, [&] {
     return batch_.lost || batch_.given_back != seen || others() < before || who_gives_way() != nullptr;
   });

@@ -6,15 +6,16 @@
 
 namespace isthmus::interjob {
 
-/// Gives jobs their memory, in the order of the jobs. Several may share the jobs of a batch.
+/// Role that allocates the memory of jobs, in the order of the jobs. Several Allocators may share the jobs of a batch.
 class Allocator {
  public:
-  /// `early`: a job whose first phase has its chunks may be queued while the others are still mapped.
+  /// Makes an Allocator; with `early`, a job may be queued as soon as its first phase has its chunks, while other
+  /// chunks are still being mapped.
   Allocator(Batch& batch, device::Stream& stream, bool early) : batch_(batch), stream_(stream), early_(early) {}
 
-  /// Until all jobs are past it.
+  /// Runs until all jobs have been allocated.
   void run();
-  /// From `waiting` to `ready`, or to `done` with the failure. The lock is held before and after.
+  /// Moves a job from `waiting` to `ready`, or to `done` with the failure. The lock is held on entry and on return.
   void allocate(Entry& entry, Batch::Lock& lock);
 
  private:

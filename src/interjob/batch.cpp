@@ -22,7 +22,7 @@ void Entry::note(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     outcome.error = error.what();
   } catch (...) {
-    outcome.error = "the job threw something that is no std::exception";
+    outcome.error = "the job threw something that is not a std::exception";
   }
 }
 
@@ -38,7 +38,7 @@ std::optional<device::ErrorKind> kind_of(const std::exception_ptr& failure) {
 }
 
 void BatchClock::start(device::Stream& stream) {
-  // The moment of the event on the host's clock lies between two readings: of a few, those that are closest.
+  // The event happens between two readings of the host's clock; of several pairs of readings, use the closest pair.
   double apart = 1e9;
   for (int i = 0; i < 3; ++i) {
     device::Event event;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Waiting for another thread to change something: a little while awake, since a thread that sleeps takes tens of
-// microseconds to come back, which is as long as a small job; then asleep.
+// Notification of changes between threads. A waiting thread first spins for a short time, because a sleeping thread
+// takes tens of microseconds to wake up, which is as long as a small job; then it sleeps.
 
 #include <atomic>
 #include <chrono>
@@ -16,12 +16,12 @@ class Changes {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Something has changed. With the mutex held that it was changed under.
+  /// Announces a change. The caller holds the mutex that was held for the change.
   void announce() {
     count_.fetch_add(1, std::memory_order_release);
     changed_.notify_all();
   }
-  /// Until `met()`, which is asked with the lock held, at first and after each change.
+  /// Waits until `met()` returns true; calls it with the lock held, first immediately and then after each change.
   template <class Met>
   void wait(Lock& lock, const Met& met) {
     while (!met()) {
@@ -35,7 +35,8 @@ class Changes {
 
  private:
   bool changes_soon(std::uint64_t seen) const {
-    constexpr unsigned threads = 3;  // of a batch; where they share processors, waiting awake keeps others from working
+    constexpr unsigned threads = 3;  // threads of a batch; if they share processors, a spinning thread keeps others
+                                     // from working
     static const bool spare = std::thread::hardware_concurrency() > threads;
     if (!spare) return false;
     constexpr auto awake = std::chrono::microseconds(50);

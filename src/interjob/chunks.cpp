@@ -11,7 +11,7 @@ namespace isthmus::interjob {
 
 namespace {
 
-/// Throws the first failure, after all of it was tried.
+/// Releases all chunks, even if releasing one fails; throws the first failure.
 void release_all(const std::vector<device::PhysicalMemory>& chunks) {
   std::exception_ptr failure;
   for (const auto& chunk : chunks) {
@@ -74,7 +74,7 @@ std::vector<device::PhysicalMemory> ChunkPool::take(std::size_t most) {
       const std::size_t held = used_ + idle_.size(), allowed = limit_ / chunk_bytes_;
       fresh = std::min(fresh, allowed > held ? allowed - held : 0);
     }
-    used_ += fresh;  // promised, so that no other thread takes the same room
+    used_ += fresh;  // reserve the bytes, so that no other thread uses the same space
     note_peak();
   }
   for (; fresh > 0; --fresh) {
@@ -112,8 +112,8 @@ ChunkedBlock::~ChunkedBlock() {
 
 bool ChunkedBlock::grow() {
   if (lost_)
-    throw device::Error(device::ErrorKind::failure, "interjob",
-                        "a block cannot grow that the driver did not let shrink", "drop it");
+    throw device::Error(device::ErrorKind::failure, "interjob", "a block that the driver did not shrink cannot grow",
+                        "drop it");
   if (complete()) return true;
   const std::size_t unit = pool_.chunk_bytes();
   auto fresh = pool_.take(bytes_ / unit - chunks_.size());
@@ -126,7 +126,7 @@ bool ChunkedBlock::grow() {
   } catch (...) {
     const auto mapped_now = fresh.begin() + static_cast<std::ptrdiff_t>(done);
     pool_.give({mapped_now, fresh.end()});
-    if (done > 0) {  // as if they had been grown, so that there is one way back
+    if (done > 0) {  // treat these chunks as grown, so that shrink() undoes it
       const std::size_t before = mapped();
       chunks_.insert(chunks_.end(), fresh.begin(), mapped_now);
       device::ignoring_errors([&] { shrink(before); });
@@ -146,9 +146,9 @@ void ChunkedBlock::shrink(std::size_t kept) {
   try {
     device::unmap_memory(addresses_ + stay * unit, gone.size() * unit);
   } catch (...) {
-    // Nobody knows what is mapped there now: not to be handed on, and not to be mapped over.
+    // It is now unknown what is mapped there, so neither pass the chunks on nor map over them.
     lost_ = true;
-    device::ignoring_errors([&] { release_all(gone); });  // it goes with its mappings
+    device::ignoring_errors([&] { release_all(gone); });  // the memory is freed when it is no longer mapped
     throw;
   }
   pool_.give(std::move(gone));

@@ -16,15 +16,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Predictions are no better than this: what gains less is left alone.
+/// Largest ratio of expected to serial time at which jobs are overlapped; below 1, because predictions are only this
+/// accurate.
 constexpr double kWorth = 0.9;
-/// How many times as long a call of the driver takes when threads are at it all the time: with this, of 369 batches on
-/// one NVIDIA H200 host that were overlapped by force, 188 would have been chosen, none slower than serial; with 1.0 it
-/// would have been 221, and 15 slower (papers/data/h200/interjob.jsonl.gz).
+/// Factor by which a driver call takes longer while threads call the driver all the time. Of 369 batches that were
+/// overlapped by force on one NVIDIA H200 host, this factor would have chosen 188, and none of these was slower than
+/// serial; 1.0 would have chosen 221, of which 15 were slower (papers/data/h200/interjob.jsonl.gz).
 constexpr double kContended = 1.7;
-/// What was measured may be a little off too.
+/// Largest ratio of measured overlapped time to serial time at which jobs are overlapped; below 1, because measured
+/// times may be slightly wrong too.
 constexpr double kSeenWorth = 0.98;
-/// So many batches are overlapped on expectation alone: the first may be cold.
+/// Number of batches that are overlapped because of predictions alone, before measured times decide; more than one,
+/// because the first may be cold.
 constexpr int kTrials = 2;
 
 double seconds_since(Clock::time_point begin) {
@@ -63,7 +66,7 @@ ThreadCosts measure_threads() {
   return costs;
 }
 
-/// Seconds between jobs that the driver needs where all threads call it, and what it is that takes them.
+/// Returns the seconds that the driver needs between two jobs if all threads call it, and the name of the cause.
 std::pair<double, const char*> driver_interval(const Costs& c, Mode mode) {
   const auto& memory = c.memory;
   if (memory.page_locked || (mode == Mode::recycled && memory.handed_on)) return {0, ""};
@@ -71,7 +74,7 @@ std::pair<double, const char*> driver_interval(const Costs& c, Mode mode) {
   const double calls = kContended * c.submit + memory_calls;
   const bool one_by_one = mode == Mode::overlap_alloc || memory.faults;
   const double device = one_by_one ? c.in + c.kernel + c.out : std::max({c.in, c.kernel, c.out});
-  // Freeing lets nobody in until the device has come to rest.
+  // Freeing memory blocks all other calls until the device is idle.
   if (memory.freeing_waits && device + memory_calls > calls) return {device + memory_calls, "freeing, which waits"};
   return {calls, "the driver"};
 }
@@ -115,7 +118,8 @@ Costs costs_of(std::span<const Outcome> jobs) {
 }
 
 Ideal ideal(const Costs& c, Mode mode, std::size_t jobs, int depth, int allocating_threads) {
-  // The device begins while the rest is queued, so that a job alone may take less than its phases together.
+  // The device begins while later work is still being queued, so a single job may take less time than the sum of its
+  // phases.
   const double phases = c.allocate + c.submit + c.in + c.kernel + c.out + c.finish + c.release;
   const double one = c.known() ? std::min(c.job, phases) : phases;
   const auto n = static_cast<double>(jobs);
@@ -133,7 +137,7 @@ Ideal ideal(const Costs& c, Mode mode, std::size_t jobs, int depth, int allocati
   const auto busiest = *std::max_element(resources.begin(), resources.end());
   const double pipe = one + (n - 1) * busiest.first;
   if (!recycled) return {pipe, busiest.second};
-  // The jobs in flight each need memory of their own, which is given and taken back once.
+  // Each job in flight needs separate memory, which is allocated and freed once.
   const double held = std::min(n, static_cast<double>(depth));
   const double calls = held * c.allocate / allocating_threads + (one - c.allocate) + (held - 1) * c.release;
   return calls > pipe ? Ideal{calls, "allocating"} : Ideal{pipe, busiest.second};
@@ -149,12 +153,12 @@ Verdict judge(const Costs& costs, const ThreadCosts& threads, const Options& opt
   const double serial = static_cast<double>(jobs) * costs.job;
   const auto seen = costs.overlapped.find(options.mode);
   if (seen != costs.overlapped.end() && seen->second.batches >= kTrials) {
-    const double serially = costs.least > 0 ? costs.least : costs.job;  // the least of both, or noise would choose
+    const double serially = costs.least > 0 ? costs.least : costs.job;  // the smaller; otherwise noise could decide
     const bool overlap = seen->second.job < kSeenWorth * serially;
     return {overlap, "a job took " + milliseconds(seen->second.job) + " overlapped and " + milliseconds(serially) +
                          " serially in batches before"};
   }
-  // Each job wakes each thread once, and each thread may be on its way when it is wanted.
+  // Each job wakes each thread once, and each thread may be asleep at that moment.
   Costs handed = costs;
   for (auto* phase : {&handed.allocate, &handed.submit, &handed.release}) *phase += threads.wake;
   handed.job += 3 * threads.wake;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What jobs cost one after the other, and what that says about overlapping them.
+// Costs of jobs that run one after the other, and the expected gain from overlapping them.
 
 #include <map>
 #include <span>
@@ -10,22 +10,24 @@
 
 namespace isthmus::interjob {
 
-/// How the memory of jobs behaves, beside what its calls take.
+/// Properties of the memory of jobs, apart from the time of allocation and release.
 struct MemoryTraits {
-  bool freeing_waits = false;  ///< for all that the device was given, and nobody else may call the driver meanwhile
-  bool faults = false;         ///< where it is new: copies into it and kernels are served one after the other
-  bool handed_on = true;       ///< `recycled` hands it on; else it is mapped for each job all the same
-  bool page_locked = false;    ///< host memory, whose calls are long and mostly not the driver's
+  bool freeing_waits = false;  ///< freeing waits for all work on the device and blocks other driver calls until then
+  bool faults = false;         ///< first accesses cause page faults, so copies into new memory and kernels run one
+                               ///< after the other
+  bool handed_on = true;       ///< `recycled` passes it to the next job; if false, it is mapped for each job even in
+                               ///< that mode
+  bool page_locked = false;    ///< page-locked host memory, whose calls take long, mostly outside the driver
 };
 MemoryTraits memory_traits_of(std::span<const Request> requests);
 
-/// Seconds of one job's phases, run alone, and what was seen of batches of such jobs.
+/// Seconds of the phases of one job that runs alone, and measurements of batches of such jobs.
 struct Costs {
   double allocate = 0, submit = 0, in = 0, kernel = 0, out = 0, finish = 0, release = 0;
-  double job = 0;    ///< from its first allocation to its last release; 0: not known
-  double least = 0;  ///< `job` of the fastest serial batch; 0: as `job`
+  double job = 0;    ///< seconds from the first allocation to the last release; 0: unknown
+  double least = 0;  ///< `job` in the fastest serial batch; 0: same as `job`
   struct Seen {
-    double job = 0;  ///< seconds of a batch over its jobs; the least
+    double job = 0;  ///< minimum over batches of seconds divided by number of jobs
     int batches = 0;
   };
   std::map<Mode, Seen> overlapped{};
@@ -33,29 +35,29 @@ struct Costs {
   bool known() const noexcept { return job > 0; }
 };
 
-/// The mean of each phase over jobs that ran serially and did not fail (jobs may be of several kinds); not known where
-/// there is none.
+/// Returns the mean of each phase over jobs that ran serially and did not fail (jobs may be of several kinds); unknown
+/// if there are no such jobs.
 Costs costs_of(std::span<const Outcome> jobs);
 
-/// The least that a batch can take, were phases of different jobs never in each other's way.
+/// Shortest time of a batch, as if phases of different jobs never delayed each other.
 struct Ideal {
   double seconds = 0;
-  std::string busiest;  ///< what works all the time: "allocating", "submitting", "in", "kernel", "out", "releasing", or
-                        ///< "stream" for in, kernel and out in one
+  std::string busiest;  ///< busiest resource: "allocating", "submitting", "in", "kernel", "out", "releasing", or
+                        ///< "stream" if in, kernel and out share a stream
 };
-/// The time of one job, and, for each other job, of what is busiest in the mode; of `serial`, of all jobs' phases.
-/// Recycled jobs allocate as often as `depth` says, at the beginning.
+/// Returns the time of one job, plus the time of the mode's busiest resource for each other job; for `serial`, the time
+/// of all jobs' phases. Recycled jobs allocate `depth` times, at the beginning.
 Ideal ideal(const Costs& costs, Mode mode, std::size_t jobs, int depth, int allocating_threads);
 
-/// Seconds from the moment a thread wakes another until that one runs, and to start a thread; measured once in a
-/// process, in about a millisecond.
+/// Seconds until a thread that was woken runs, and seconds to start a thread; measured once per process, which takes
+/// about a millisecond.
 struct ThreadCosts {
   double wake = 0, start = 0;
 };
 const ThreadCosts& thread_costs();
 
-/// Whether overlapping `jobs` jobs is worth it, and why: no mode is expected to be as fast as its ideal, since the
-/// calls of a driver wait for each other and take longer where they had to.
+/// Decision whether overlapping `jobs` jobs is worth it, and the reason. No mode is expected to reach its ideal time,
+/// because driver calls wait for each other and take longer after they had to wait.
 struct Verdict {
   bool overlap = false;
   std::string reason;

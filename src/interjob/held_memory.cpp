@@ -15,7 +15,8 @@ HeldMemory::HeldMemory(std::span<const Job> jobs, const Options& options) : limi
       if (request.source == kChunked) largest = std::max(largest, request.bytes);
   }
   if (largest == 0) return;
-  // Fewer calls where there is room; under a cap the pieces that a job takes as the one before gives them back.
+  // If there is enough memory, large chunks mean fewer calls; with a limit, small chunks let a job use what the
+  // previous job releases.
   const std::size_t default_bytes = std::min(largest / (limit_ > 0 ? 16 : 4), largest_chunk);
   chunks_ = std::make_unique<ChunkPool>(options.chunk_bytes > 0 ? options.chunk_bytes : default_bytes);
 }
@@ -37,7 +38,7 @@ void HeldMemory::note_peak() {
 }
 
 void HeldMemory::leave_the_rest_to_chunks() {
-  if (limit_ != 0) chunks_->set_limit(limit_ > pieces_ ? limit_ - pieces_ : 1);  // 0 would be no limit
+  if (limit_ != 0) chunks_->set_limit(limit_ > pieces_ ? limit_ - pieces_ : 1);  // 0 would mean no limit
 }
 
 std::vector<void*> HeldMemory::take_kept(std::span<const Request> requests) {
@@ -64,7 +65,7 @@ bool HeldMemory::can_drop(bool chunks_too) const {
 void HeldMemory::drop_kept(device::Stream& stream, Lock& lock) {
   const auto kept = std::exchange(kept_, {});
   lock.unlock();
-  // Failures are no job's: the next call on the device says what is wrong.
+  // A failure here is not attributed to any job: the next call on the device reports the problem.
   for (const auto& each : kept) device::ignoring_errors([&] { release(each.request, each.pointer, stream); });
   if (chunks_) device::ignoring_errors([&] { chunks_->trim(); });
   lock.lock();

@@ -1,6 +1,6 @@
 #pragma once
 
-// The memory of a batch: what jobs hold, what is kept for the next job that asks for the same, and the chunks.
+// Memory of a batch: memory of jobs, memory kept for later jobs with the same request, and chunks.
 
 #include <cstddef>
 #include <exception>
@@ -14,41 +14,42 @@
 
 namespace isthmus::interjob {
 
-/// Of one job, as it asked for it; nullptr: not there (yet). A request has either memory or a block, which has its
-/// address.
+/// Memory of one job, in the order of its requests; nullptr: not allocated (yet). Each request is served by a single
+/// allocation or by a ChunkedBlock; `addresses` has its address either way.
 struct JobMemory {
   std::vector<void*> addresses;
   std::vector<std::unique_ptr<ChunkedBlock>> blocks;
 };
 
-/// Any call wants the batch's mutex held; what takes the lock frees it meanwhile. Bytes are of the device.
+/// Memory of a batch. All calls require the batch's mutex; those with a lock parameter release it while they call the
+/// driver. Bytes are bytes of device memory.
 class HeldMemory {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
   HeldMemory(std::span<const Job> jobs, const Options& options);
 
-  ChunkPool* chunks() const noexcept { return chunks_.get(); }  ///< nullptr: no job asks for any
-  /// What a job asks for in one piece each.
+  ChunkPool* chunks() const noexcept { return chunks_.get(); }  ///< nullptr: no job requests chunked memory
+  /// Add or remove the bytes that a job requests as single allocations.
   void add(std::size_t bytes) { pieces_ += bytes; }
   void remove(std::size_t bytes) { pieces_ -= bytes; }
 
-  std::size_t bytes() const;  ///< with what is kept and with chunks, used and idle
-  std::size_t idle() const;   ///< of them what no job uses
+  std::size_t bytes() const;  ///< includes kept memory and all chunks, used and idle
+  std::size_t idle() const;   ///< part of bytes() that no job uses
   std::size_t peak() const noexcept { return peak_; }
   void note_peak();
   bool over_limit() const { return limit_ != 0 && bytes() > limit_; }
-  /// While one job alone allocates: the chunks may take what is left.
+  /// Sets the chunks' limit to the bytes that single allocations leave free. Call only while one job allocates.
   void leave_the_rest_to_chunks();
 
-  /// For each request what was kept of its kind and size, else nullptr. It counts as the job's now.
+  /// Returns, for each request, kept memory of its kind and size, or nullptr; the memory no longer counts as kept.
   std::vector<void*> take_kept(std::span<const Request> requests);
   void keep(const Request& request, void* pointer);
-  /// Frees what is kept, and idle chunks.
+  /// Frees kept memory and idle chunks.
   void drop_kept(device::Stream& stream, Lock& lock);
   bool can_drop(bool chunks_too) const;
 
-  /// Frees what a job holds, or keeps it for others; chunks are kept in any case. Its bytes stay counted. Returns the
+  /// Frees a job's memory, or keeps it for other jobs; chunks are always kept. The bytes remain counted. Returns the
   /// first failure.
   std::exception_ptr give_back(JobMemory& memory, std::span<const Request> requests, device::Stream& stream,
                                bool for_others, Lock& lock);
@@ -58,9 +59,9 @@ class HeldMemory {
     Request request;
     void* pointer;
   };
-  std::size_t limit_;  // 0: none
+  std::size_t limit_;  // 0: no limit
   std::unique_ptr<ChunkPool> chunks_;
-  std::size_t pieces_ = 0, peak_ = 0;  // in one piece each, what is kept included
+  std::size_t pieces_ = 0, peak_ = 0;  // pieces_: bytes of single allocations, including kept memory
   std::vector<Kept> kept_;
 };
 

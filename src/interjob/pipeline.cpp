@@ -16,8 +16,8 @@ namespace isthmus::interjob {
 
 namespace {
 
-/// Which roles run at the same time. One after the other they are calls of one thread. Overlapped, each Allocator and
-/// the Releaser has a thread, and the Submitter has the caller's.
+/// Schedule of the roles. In serial mode, one thread calls all of them. In overlapped modes, each Allocator and the
+/// Releaser has a thread, and the Submitter uses the caller's thread.
 class Pipeline {
  public:
   Pipeline(std::span<const Job> jobs, const Options& options) : batch_(jobs, options) {}
@@ -54,7 +54,7 @@ Result Pipeline::run() {
     Batch::Lock lock(batch_.mutex);
     batch_.memory.drop_kept(batch_.releasing, lock);
   }
-  device::ignoring_errors([this] { batch_.releasing.synchronize(); });  // pooled memory goes in the order of its stream
+  device::ignoring_errors([this] { batch_.releasing.synchronize(); });  // pooled memory is freed in stream order
   Result result;
   result.seconds = batch_.clock.now();
   result.mode = ran_;
@@ -80,7 +80,7 @@ void Pipeline::run_serially(std::size_t first, std::size_t last) {
 void Pipeline::run_overlapped() {
   ran_ = batch_.options.mode;
   batch_.allocating.resize(static_cast<std::size_t>(batch_.options.allocating_threads));
-  std::atomic<int> go = 0;  // until all threads are there: -1 sends them home
+  std::atomic<int> go = 0;  // 0 until all threads have started; -1 makes them return
   std::vector<std::jthread> threads;
   const auto start = [&](std::function<void()> body) {
     threads.emplace_back([&go, this, body = std::move(body)] {
@@ -103,7 +103,8 @@ void Pipeline::run_overlapped() {
   submitter_.run();
 }
 
-/// A thread that cannot have the device goes on all the same: every job that comes to it then fails with the reason.
+/// Runs `body` on the batch's device. If a thread cannot select the device, it runs `body` nevertheless: every job that
+/// it handles then fails with the reason.
 void Pipeline::on_device(const std::function<void()>& body) {
   std::optional<device::Selected> selected;
   try {
@@ -115,9 +116,9 @@ void Pipeline::on_device(const std::function<void()>& body) {
   body();
 }
 
-/// Serially until it is known what a job costs; overlapped from there on, where that gains.
+/// Runs jobs serially until their cost is known, then overlapped if that is expected to be faster.
 void Pipeline::run_as_it_pays() {
-  constexpr std::size_t timed_alone = 2;  // the first is cold
+  constexpr std::size_t timed_alone = 2;  // two, because the first job is cold
   const auto& options = batch_.options;
   const std::size_t all = batch_.entries.size();
   Costs own;
@@ -141,7 +142,7 @@ void Pipeline::run_as_it_pays() {
   seen.job = seen.batches++ == 0 ? seconds : std::min(seen.job, seconds);
 }
 
-/// What jobs cost that ran serially, from `first` on.
+/// Updates `costs` with those of jobs that ran serially, starting with the job at `first`.
 void Pipeline::learn(Costs& costs, std::size_t first) const {
   std::vector<Outcome> jobs;
   std::vector<Request> requests;
@@ -174,8 +175,9 @@ std::string_view name(Mode mode) noexcept {
 }
 
 Result run(std::span<const Job> jobs, const Options& options) {
-  if (options.depth < 1) throw std::invalid_argument("interjob: a depth below 1 lets no job hold memory");
-  if (options.allocating_threads < 1) throw std::invalid_argument("interjob: at least one thread allocates");
+  if (options.depth < 1)
+    throw std::invalid_argument("interjob: a depth below 1 lets no job allocate memory; choose at least 1");
+  if (options.allocating_threads < 1) throw std::invalid_argument("interjob: at least one thread must allocate");
   const device::Selected on(options.device);
   return Pipeline(jobs, options).run();
 }

@@ -33,7 +33,7 @@ void Releaser::conclude(Entry& entry) {
       read_times(entry);
     });
   }
-  if (entry.failed()) {  // something of it may still run
+  if (entry.failed()) {  // some of the job's work may still be running
     for (auto* each : {&batch_.in, &batch_.kernel, &batch_.out}) attempt([&] { each->synchronize(); });
   } else if (entry.job->finish) {
     outcome.finish = batch_.clock.span([&] { attempt([&] { entry.job->finish(entry.memory.addresses); }); });
@@ -50,14 +50,14 @@ void Releaser::read_times(Entry& entry) {
   outcome.in = clock.span(entry.began, entry.in_done);
   outcome.kernel = clock.span(entry.in_done, entry.kernel_done);
   outcome.out = clock.span(entry.kernel_done, entry.out_done);
-  // What is queued in one stream waits there for the job before, which is no work of its own.
+  // Work queued in one stream waits there for the previous job; this waiting is not part of the job's time.
   for (auto [phase, before] : {std::pair{&outcome.kernel, &kernel_end_}, std::pair{&outcome.out, &out_end_}}) {
     phase->begin = std::min(std::max(phase->begin, *before), phase->end);
     *before = phase->end;
   }
 }
 
-/// Gives back the chunks of what no phase after this one uses, once it is over: another job may be waiting for them.
+/// Releases the chunks that no later phase uses, after this phase has ended: another job may be waiting for them.
 void Releaser::shrink_after(Entry& entry, Phase phase, device::Event& done) {
   for (std::size_t i = 0; i < entry.requests.size(); ++i) {
     const auto& block = entry.memory.blocks[i];

@@ -4,12 +4,12 @@
 
 namespace isthmus::interjob {
 
-/// Waits for the ends of jobs, in their order, lets them look at their results and releases what they hold.
+/// Role that waits for jobs to end, in order, runs their `finish` and releases their memory.
 class Releaser {
  public:
   explicit Releaser(Batch& batch) : batch_(batch) {}
 
-  /// All jobs, as each comes to be queued.
+  /// Concludes all jobs, each after it is queued.
   void run();
   void conclude(Entry& entry);
 
@@ -18,7 +18,7 @@ class Releaser {
   void shrink_after(Entry& entry, Phase phase, device::Event& done);
 
   Batch& batch_;
-  double kernel_end_ = 0, out_end_ = 0;  // of the last job that ended
+  double kernel_end_ = 0, out_end_ = 0;  // times at which kernel and out of the last concluded job ended
 };
 
 }  // namespace isthmus::interjob

@@ -17,7 +17,7 @@ std::size_t device_bytes(const Request& request) noexcept {
 
 Request in_whole_units(Request request) {
   if (request.source == Kind::registered)
-    throw std::invalid_argument("interjob: registered memory is the caller's own; ask for pinned or pageable memory");
+    throw std::invalid_argument("interjob: registered memory belongs to the caller; request pinned or pageable memory");
   if (request.source == Kind::vmm) request.bytes = device::mapped_bytes(request.bytes);
   return request;
 }

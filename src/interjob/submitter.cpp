@@ -46,7 +46,7 @@ void Submitter::queue(Entry& entry) {
   });
 }
 
-/// Until the job holds all of its memory, or failed; returns what it failed with.
+/// Waits until the job has all of its memory or has failed; returns the failure.
 std::exception_ptr Submitter::await_rest(Entry& entry) {
   Batch::Lock lock(batch_.mutex);
   batch_.changed.wait(lock, [&] { return entry.state != State::allocating; });

@@ -4,14 +4,14 @@
 
 namespace isthmus::interjob {
 
-/// Queues the phases of jobs that hold their memory, in the order of the jobs.
+/// Role that queues the phases of jobs whose memory is allocated, in the order of the jobs.
 class Submitter {
  public:
   explicit Submitter(Batch& batch) : batch_(batch) {}
 
-  /// All jobs, as each comes to hold what it needs.
+  /// Queues all jobs, each as soon as its memory is ready.
   void run();
-  /// One; a failure is noted, and the Releaser waits for what was queued.
+  /// Queues one job; a failure is recorded, and the Releaser waits for the work already queued.
   void queue(Entry& entry);
 
  private:

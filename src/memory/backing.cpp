@@ -16,7 +16,7 @@ void append(std::vector<std::string>& to, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(to));
 }
 
-/// Reads one byte of every page, on one thread as a program that uses its results would.
+/// Reads one byte of every page on one thread, like a program that uses its results.
 void read_pages(std::byte* begin, std::size_t bytes) {
   unsigned sum = 0;
   for_each_page(begin, bytes, false,
@@ -24,7 +24,7 @@ void read_pages(std::byte* begin, std::size_t bytes) {
   asm volatile("" : : "r"(sum));
 }
 
-/// On the device only.
+/// Memory on the device only.
 class Scratch : public Backing {
  public:
   using Backing::Backing;
@@ -40,8 +40,8 @@ class Scratch : public Backing {
     own_.free(stream);
   }
   void free_host() override {}
-  void bring(std::size_t, std::size_t, device::Stream&) override {}
-  void fetch(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_in(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_out(std::size_t, std::size_t, device::Stream&) override {}
   void reset(device::Stream& stream) override {
     device::fill_async(device_, std::to_integer<std::uint8_t>(kPoison), spec_.bytes, stream);
   }
@@ -55,7 +55,7 @@ class Scratch : public Backing {
   Block own_;
 };
 
-/// On the host only.
+/// Memory on the host only.
 class HostOnly : public Backing {
  public:
   using Backing::Backing;
@@ -72,8 +72,8 @@ class HostOnly : public Backing {
     host_ = nullptr;
     block_.free();
   }
-  void bring(std::size_t, std::size_t, device::Stream&) override {}
-  void fetch(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_in(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_out(std::size_t, std::size_t, device::Stream&) override {}
   void reset(device::Stream&) override {}
   void reset_on_host() override {}
   bool flush_host_caches() const override { return memory::flush_host_caches(host_, spec_.bytes); }
@@ -88,22 +88,22 @@ class HostOnly : public Backing {
   Block block_;
 };
 
-/// Of which parts are copied from where copies suit the placement.
+/// Host memory that is copied in parts; allocated as the kind of memory that the placement copies from.
 class Source : public HostOnly {
  public:
   using HostOnly::HostOnly;
   bool copied() const noexcept override { return true; }
-  void bring(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
-  void fetch(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+  void copy_in(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
+  void copy_out(std::size_t, std::size_t, device::Stream&) override { has_no_device_memory(); }
 
  private:
   Kind kind() const noexcept override { return row_.host; }
   [[noreturn]] void has_no_device_memory() const {
-    throw std::logic_error("buffer " + spec_.name + " lies on the host only: bring parts of it into a scratch buffer");
+    throw std::logic_error("buffer " + spec_.name + " is on the host only: copy parts of it into a scratch buffer");
   }
 };
 
-/// Host and device memory, joined by copies.
+/// Separate host and device memory; data is copied between them.
 class Copied : public Scratch {
  public:
   using Scratch::Scratch;
@@ -116,10 +116,10 @@ class Copied : public Scratch {
     host_ = nullptr;
     block_.free();
   }
-  void bring(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
+  void copy_in(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
     copy(row_.in, device_ + offset, host_ + offset, bytes, stream);
   }
-  void fetch(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
+  void copy_out(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
     copy(row_.out, host_ + offset, device_ + offset, bytes, stream);
   }
   void reset_on_host() override {
@@ -136,7 +136,7 @@ class Copied : public Scratch {
   Block block_;
 };
 
-/// One memory, which both sides see.
+/// Memory that both host and device access.
 class Shared : public Backing {
  public:
   using Backing::Backing;
@@ -155,8 +155,8 @@ class Shared : public Backing {
     host_ = nullptr;
     block_.free();
   }
-  void bring(std::size_t, std::size_t, device::Stream&) override {}
-  void fetch(std::size_t offset, std::size_t bytes, device::Stream&) override {
+  void copy_in(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_out(std::size_t offset, std::size_t bytes, device::Stream&) override {
     if (row_.out == Travel::host_access) read_pages(host_ + offset, bytes);
   }
   void reset(device::Stream&) override {}
@@ -172,7 +172,7 @@ class Shared : public Backing {
   Block block_;
 };
 
-/// Pages that are sent, advised, or go where they are touched.
+/// Managed pages that are prefetched, advised, or moved on access.
 class Managed : public Shared {
  public:
   using Shared::Shared;
@@ -187,13 +187,13 @@ class Managed : public Shared {
     sent_ = false;
     Shared::free_host();
   }
-  void bring(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
+  void copy_in(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
     if (row_.in != Travel::prefetch) return;
     device::prefetch(host_ + offset, bytes, gpu(), stream);
     sent_ = bytes == spec_.bytes;
   }
-  void fetch(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
-    if (row_.out != Travel::prefetch) return Shared::fetch(offset, bytes, stream);
+  void copy_out(std::size_t offset, std::size_t bytes, device::Stream& stream) override {
+    if (row_.out != Travel::prefetch) return Shared::copy_out(offset, bytes, stream);
     device::prefetch(host_ + offset, bytes, device::Location::host(options_.numa_node), stream);
     sent_ = false;
   }
@@ -217,7 +217,7 @@ class Managed : public Shared {
     const auto place = device::last_prefetch(host_, spec_.bytes);
     if (place == options_.device) return found;
     found.push_back("buffer " + spec_.name + " was prefetched to device " + std::to_string(options_.device) +
-                    ", but the driver says its pages were last sent to " +
+                    ", but the driver reports that its pages were last sent to " +
                     (!place       ? std::string("several or unknown places")
                      : *place < 0 ? std::string("the host")
                                   : "device " + std::to_string(*place)));
@@ -226,10 +226,11 @@ class Managed : public Shared {
 
  private:
   device::Location gpu() const { return device::Location::gpu(options_.device); }
-  /// As outputs do where there are two memories: their kernels meet no faults.
+  /// Returns whether the buffer is already on the device when kernels start, as are the outputs of placements with two
+  /// memories: kernels then cause no page faults in it.
   bool waits_on_device() const { return row_.in == Travel::prefetch && spec_.role == Role::output; }
 
-  bool sent_ = false;  ///< to the device, explicitly, as a whole
+  bool sent_ = false;  ///< the whole buffer was last sent to the device explicitly
 };
 
 }  // namespace
@@ -242,7 +243,7 @@ void copy(Travel travel, std::byte* to, const std::byte* from, std::size_t bytes
 std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpec& spec,
                                       const PlacementOptions& options) {
   if (spec.role == Role::scratch) return std::make_unique<Scratch>(row, spec, options);
-  if (spec.role == Role::source) return std::make_unique<Source>(row, spec, options);
+  if (spec.role == Role::host_source) return std::make_unique<Source>(row, spec, options);
   if (spec.role == Role::host) return std::make_unique<HostOnly>(row, spec, options);
   if (row.back != nullptr) {
     if (auto own = row.back(row, spec, options)) return own;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The memory of one buffer in one placement, and how it travels. A new kind of placement is a class of this and a
+// Memory of one buffer in one placement, and how it is copied. A new kind of placement is a subclass of this and a
 // PlacementRegistration.
 
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace isthmus::memory {
 
-/// What a kernel must write, and copies that are out of date, hold this until they are written (a NaN for floats).
+/// Byte written into memory that a kernel must write and into copies that are out of date (NaN for floats).
 inline constexpr std::byte kPoison{0xff};
 
-/// Called from the host thread in this order: allocate_host, (fill), allocate_device, prepare, { reset, bring, kernels,
-/// fetch }*, stop, free_device, free_host. Nothing here is timed. All but the noexcept throw device::Error.
+/// Memory of one buffer. The host thread calls the members in this order: allocate_host, (fill), allocate_device,
+/// prepare, { reset, copy_in, kernels, copy_out }*, stop, free_device, free_host. None of them measures time. All
+/// members that are not noexcept throw device::Error.
 class Backing {
  public:
   Backing(const PlacementFacts& row, BufferSpec spec, PlacementOptions options)
@@ -29,13 +30,13 @@ class Backing {
   Backing& operator=(const Backing&) = delete;
 
   const BufferSpec& spec() const noexcept { return spec_; }
-  /// nullptr where there is none, or not yet.
+  /// Return the memory's address; nullptr if that memory does not exist or is not allocated yet.
   std::byte* host() const noexcept { return host_; }
   std::byte* device() const noexcept { return device_; }
-  /// Whether kernels see memory of their own, which the host reaches by copies only.
+  /// Returns whether kernels have separate memory, which the host reaches only by copies.
   virtual bool apart() const noexcept = 0;
 
-  /// Bytes that it will hold.
+  /// Bytes that the backing will allocate.
   struct Footprint {
     std::size_t host = 0, device = 0;
   };
@@ -43,42 +44,45 @@ class Backing {
 
   virtual void allocate_host() = 0;
   virtual void allocate_device(device::Stream& stream) = 0;
-  /// After allocate_device(): what kernels need besides memory, timed apart.
+  /// Prepares whatever else kernels need, after allocate_device(); it is timed separately.
   virtual void prepare(device::Stream&) {}
-  /// Ends what works for kernels meanwhile. A device that works for one buffer frees nothing of another until then.
+  /// Stops the helpers that work for kernels. Call it for all buffers of a device before freeing memory of any of them.
   virtual void stop() noexcept {}
-  /// Frees on `stream` what is stream-ordered; other memory needs none.
+  /// Frees stream-ordered memory on `stream`; other memory needs no stream.
   virtual void free_device(device::Stream* stream) = 0;
   virtual void free_host() = 0;
 
-  /// Queue, or do, what brings a part to the device before kernels, and to the host after them. Where the host itself
-  /// does what comes after (Travel::blocking, host_access), the stream has come to its end before.
-  virtual void bring(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
-  virtual void fetch(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
+  /// Queue or perform the copy of part of the buffer: copy_in() to the device before kernels run, copy_out() to the
+  /// host afterwards. The caller must have synchronised the stream if the host waits for the copy (Travel::blocking) or
+  /// reads the data itself (host_access).
+  virtual void copy_in(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
+  virtual void copy_out(std::size_t offset, std::size_t bytes, device::Stream& stream) = 0;
 
-  /// False where kernels move it themselves: bring() does nothing then, and fetch() brings what they left behind.
+  /// Returns false if kernels move the data themselves: copy_in() then does nothing, and copy_out() copies only what
+  /// the kernels have not yet written back.
   virtual bool copied() const noexcept { return true; }
-  /// What kernels are given instead of an address, by the placement's own type; there before any memory is.
+  /// Returns the object that kernels receive instead of an address; its type depends on the placement. It exists before
+  /// any memory is allocated.
   virtual const void* view() const noexcept { return nullptr; }
-  /// Waits for the stream. Throws device::Error where kernels could not move the data.
+  /// Waits for the stream. Throws device::Error if kernels could not move the data.
   virtual void check(device::Stream&) {}
-  /// What was counted since reset().
+  /// One quantity counted since reset().
   struct Count {
     std::string_view name, unit;
     double value = 0;
-    double needed = 0;  ///< bytes, of a count of bytes that moved
+    double needed = 0;  ///< number of bytes that were needed, if the quantity is bytes moved
   };
   virtual std::vector<Count> counts(device::Stream&) { return {}; }
 
-  /// Queues what puts pages and poison where a sample starts, then, once the stream has come to its end, does the
-  /// host's share of it.
+  /// Queues the work that restores the state in which a sample starts (location of pages, poison); reset_on_host() then
+  /// does the host's part, after the stream has been synchronised.
   virtual void reset(device::Stream& stream) = 0;
   virtual void reset_on_host() = 0;
-  /// Drops the host's memory from the CPU's caches, unless it waits on the device. False where a program may not do
-  /// that on this CPU.
+  /// Drops the host memory from the CPU's caches, unless its pages are on the device. Returns false if a program may
+  /// not flush caches on this CPU.
   virtual bool flush_host_caches() const = 0;
 
-  /// What was asked, checked against what was given, a sentence each.
+  /// Compares the memory that was requested with what was allocated; returns one sentence for each difference.
   virtual std::vector<std::string> disagreements() const = 0;
 
  protected:
@@ -89,10 +93,10 @@ class Backing {
   std::byte* device_ = nullptr;
 };
 
-/// Does it, or queues it, as a placement of two memories has its buffers travel.
+/// Performs or queues a copy, as placements with two memories copy their buffers.
 void copy(Travel travel, std::byte* to, const std::byte* from, std::size_t bytes, device::Stream& stream);
 
-/// The one that a row and a buffer's role ask for.
+/// Makes the backing for a buffer's role in a placement.
 std::unique_ptr<Backing> make_backing(const PlacementFacts& row, const BufferSpec& spec,
                                       const PlacementOptions& options);
 

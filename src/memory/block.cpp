@@ -17,14 +17,15 @@ namespace isthmus::memory {
 
 namespace {
 
-/// Page-aligned, and always fresh from the system: a reused block would make the first touch of a later cycle cheap.
+/// Allocates page-aligned memory, always with fresh pages from the system: in a reused block, the first touch of a
+/// later cycle would be cheap.
 std::byte* allocate_plain(std::size_t bytes, Pages pages) {
   static const bool fresh = mallopt(M_MMAP_THRESHOLD, kFreshFromBytes) == 1;
   static_cast<void>(fresh);
   const std::size_t alignment = pages == Pages::huge ? huge_page_size() : page_bytes();
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   auto* pointer = static_cast<std::byte*>(given(std::aligned_alloc(alignment, rounded), "malloc", bytes));
-  // A kernel without transparent huge pages refuses; disagreements() says so.
+  // A kernel without transparent huge pages refuses; disagreements() reports that.
   if (pages != Pages::standard) madvise(pointer, rounded, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return pointer;
 }
@@ -41,7 +42,7 @@ Block::Block(Kind kind, std::size_t bytes, BlockOptions options) : kind_(kind), 
     data_ = allocate_plain(bytes, options.pages);
     if (kind == Kind::pageable) return;
     try {
-      touch_pages(data_, bytes_);  // page-locking would place them where this thread runs
+      touch_pages(data_, bytes_);  // otherwise page-locking would place the pages on this thread's node
       allocate(kind, {.bytes = bytes, .memory = data_});
     } catch (...) {
       std::free(std::exchange(data_, nullptr));
@@ -75,11 +76,11 @@ Block& Block::operator=(Block&& other) noexcept {
 }
 
 std::byte* Block::device_data() const {
-  // Page-locked memory is mapped wherever addresses are unified, but only the driver says what kernels must use.
+  // Page-locked memory is mapped wherever addresses are unified, but only the driver knows the address for kernels.
   if (!page_locked(kind_)) return data_;
   if (kind_ == Kind::pinned && !device::pointer_info(data_).mapped)
     throw device::Error(device::ErrorKind::unsupported, "device_address",
-                        "the driver gives page-locked memory no address for kernels unless it is asked to map it",
+                        "the driver gives page-locked memory an address for kernels only if it is mapped",
                         "choose mapped memory");
   return static_cast<std::byte*>(device::device_address(data_));
 }
@@ -108,7 +109,7 @@ std::optional<std::string> node_disagreement(std::string_view what, const void* 
   const auto elsewhere = std::count_if(nodes.begin(), nodes.end(), [&](int found) { return found != node; });
   if (elsewhere == 0) return std::nullopt;
   return std::to_string(elsewhere) + " of " + std::to_string(nodes.size()) + " sampled pages of " + std::string(what) +
-         " do not lie on NUMA node " + std::to_string(node);
+         " are not on NUMA node " + std::to_string(node);
 }
 
 std::vector<std::string> Block::disagreements(std::string_view what) const {
@@ -118,8 +119,8 @@ std::vector<std::string> Block::disagreements(std::string_view what) const {
   const auto of_device = [this](int index) { return device_ < 0 ? "" : " of device " + std::to_string(index); };
   if (given.kind != asked || (on_device(kind_) && given.device != device_))
     found.push_back(std::string(what) + " is " + std::string(device::name(given.kind)) + " memory" +
-                    of_device(given.device) + " to the driver where " + std::string(device::name(asked)) + " memory" +
-                    of_device(device_) + " was asked for");
+                    of_device(given.device) + " to the driver, although " + std::string(device::name(asked)) +
+                    " memory" + of_device(device_) + " was requested");
   if (kind_ == Kind::mapped && !given.mapped)
     found.push_back(std::string(what) + " is not mapped, so kernels cannot reach it");
   if (!page_locked(kind_) && kind_ != Kind::pageable) return found;
@@ -136,10 +137,10 @@ std::vector<std::string> Block::page_disagreements(std::string_view what) const 
     const bool wanted = options_.pages == Pages::huge;
     if (huge && wanted && *huge < bytes_ / 2)
       found.push_back("only " + std::to_string(*huge) + " of " + std::to_string(bytes_) + " bytes of " +
-                      std::string(what) + " lie in huge pages");
+                      std::string(what) + " are in huge pages");
     if (huge && !wanted && *huge > 0)
       found.push_back(std::to_string(*huge) + " bytes of " + std::string(what) +
-                      " lie in huge pages, where base pages were asked for");
+                      " are in huge pages, although base pages were requested");
   }
   return found;
 }

@@ -20,7 +20,7 @@ bool travels_out(Role role) {
   return role == Role::output || role == Role::inout;
 }
 
-/// Does it to all even when it fails for one, then reports the first failure.
+/// Calls `body` for all parts even if it fails for one, then rethrows the first failure.
 template <class Parts, class Body>
 void for_all(Parts& parts, Body body) {
   std::exception_ptr failure;
@@ -39,32 +39,32 @@ void for_all(Parts& parts, Body body) {
 struct BufferSet::Implementation {
   struct Part {
     std::unique_ptr<Backing> backing;
-    std::size_t units_brought = 0;  ///< of the chunks so far
+    std::size_t units_brought = 0;  ///< number of units already copied in, by all chunks so far
     Backing* operator->() const { return backing.get(); }
     const BufferSpec& spec() const { return backing->spec(); }
-    void need_address() const {
-      if (spec().role == Role::source)
-        throw std::logic_error("buffer " + spec().name + " lies on the host only, so nothing of it is on the device");
+    void require_address() const {
+      if (spec().role == Role::host_source)
+        throw std::logic_error("buffer " + spec().name + " is on the host only, so the device has no copy");
       if (backing->view() == nullptr) return;
       throw std::logic_error("buffer " + spec().name +
-                             " is paged, so only kernels fill it and look at it: give it to them by Run::paged()");
+                             " is paged, so only kernels can access it: pass it to them by Run::paged()");
     }
     void need(Range bytes) const {
       if (bytes.first <= spec().bytes && bytes.count <= spec().bytes - bytes.first) return;
-      throw std::out_of_range("buffer " + spec().name + " has " + std::to_string(spec().bytes) + " bytes, and " +
+      throw std::out_of_range("buffer " + spec().name + " has " + std::to_string(spec().bytes) + " bytes, but " +
                               std::to_string(bytes.count) + " from byte " + std::to_string(bytes.first) +
-                              " on are asked for");
+                              " on are requested");
     }
   };
 
   const PlacementFacts& row;
   PlacementOptions options;
   std::vector<Part> parts{};
-  Block looked_at{};  ///< for look()
+  Block looked_at{};  ///< page-locked memory for look()
   static constexpr std::size_t kLookBytes = 64 << 10;
 
   bool pooled() const { return row.device == Kind::pool; }
-  /// What the host does itself must see what the stream has done.
+  /// Waits for the stream if the host copies or reads the data itself, so that it sees the stream's results.
   void before_fetching(device::Stream& stream) const {
     if (row.out == Travel::blocking || row.out == Travel::host_access) stream.synchronize();
   }
@@ -77,10 +77,10 @@ BufferSet::BufferSet(Placement placement, const std::vector<BufferSpec>& specs, 
 
 BufferSet::~BufferSet() {
   auto& self = *implementation_;
-  device::ignoring_errors([] { device::synchronize(); });  // nothing may still be using what is freed
+  device::ignoring_errors([] { device::synchronize(); });  // nothing may still use the memory that is freed
   stop();
   device::ignoring_errors([&] {
-    std::optional<device::Stream> stream;  // the stream of allocate_device() may be gone
+    std::optional<device::Stream> stream;  // the stream passed to allocate_device() may no longer exist
     const bool held = std::ranges::any_of(self.parts, [](const auto& part) { return part->device() != nullptr; });
     if (self.pooled() && held) stream.emplace();
     for_all(self.parts, [&](auto& part) { part->free_device(stream ? &*stream : nullptr); });
@@ -88,7 +88,7 @@ BufferSet::~BufferSet() {
   });
   device::ignoring_errors([&] { for_all(self.parts, [](auto& part) { part->free_host(); }); });
   if (!self.pooled()) return;
-  // Give the pool's memory back, or the next case finds less of it.
+  // Release the pool's memory, so that it is available to the next case.
   device::ignoring_errors([] {
     device::set_pool_release_threshold(0);
     device::synchronize();
@@ -120,7 +120,8 @@ void BufferSet::touch_host() {
 
 void BufferSet::allocate_device(device::Stream& stream) {
   auto& self = *implementation_;
-  // Kept at synchronisations while the case runs: the pool is measured warm, its first use apart.
+  // While the case runs, the pool keeps its memory at synchronisations, so that passes measure a warm pool; the pool's
+  // first use is measured separately.
   if (self.pooled()) device::set_pool_release_threshold(UINT64_MAX);
   for (auto& part : self.parts) part->allocate_device(stream);
   if (self.pooled()) stream.synchronize();
@@ -206,7 +207,7 @@ std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t buffer, Range
   auto& part = self.parts.at(buffer);
   part.need(bytes);
   if (self.row.in == Travel::none) return 0;
-  part->bring(bytes.first, bytes.count, stream);
+  part->copy_in(bytes.first, bytes.count, stream);
   return part->copied() ? bytes.count : 0;
 }
 
@@ -225,16 +226,16 @@ std::size_t BufferSet::copy_out(device::Stream& stream, std::size_t buffer, Rang
   part.need(bytes);
   if (self.row.out == Travel::none) return 0;
   self.before_fetching(stream);
-  part->fetch(bytes.first, bytes.count, stream);
+  part->copy_out(bytes.first, bytes.count, stream);
   return part->copied() ? bytes.count : 0;
 }
 
-std::size_t BufferSet::bring(device::Stream& stream, std::size_t source, Range bytes, std::size_t to,
-                             std::size_t offset) {
+std::size_t BufferSet::copy_in(device::Stream& stream, std::size_t source, Range bytes, std::size_t to,
+                               std::size_t offset) {
   auto& self = *implementation_;
   const auto &from = self.parts.at(source), &into = self.parts.at(to);
-  if (from.spec().role != Role::source || into.spec().role != Role::scratch)
-    throw std::logic_error("bytes are brought from a source into a scratch buffer, and not from " + from.spec().name +
+  if (from.spec().role != Role::host_source || into.spec().role != Role::scratch)
+    throw std::logic_error("bytes are copied from a source into a scratch buffer, not from " + from.spec().name +
                            " into " + into.spec().name);
   from.need(bytes);
   into.need({offset, bytes.count});
@@ -244,14 +245,14 @@ std::size_t BufferSet::bring(device::Stream& stream, std::size_t source, Range b
 
 void BufferSet::fill(device::Stream& stream, std::size_t buffer, std::uint8_t value) {
   const auto& part = implementation_->parts.at(buffer);
-  part.need_address();
+  part.require_address();
   device::fill_async(part->device(), value, part.spec().bytes, stream);
 }
 
 void BufferSet::look(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into) {
   auto& self = *implementation_;
   const auto& part = self.parts.at(buffer);
-  part.need_address();
+  part.require_address();
   part.need({offset, into.size()});
   if (!part->apart() || self.row.in == Travel::blocking) {
     stream.synchronize();
@@ -262,7 +263,7 @@ void BufferSet::look(device::Stream& stream, std::size_t buffer, std::size_t off
     }
     return;
   }
-  // By way of page-locked memory: an asynchronous copy to any other waits for itself, and takes longer.
+  // Copy through page-locked memory: an asynchronous copy to pageable memory blocks until it is done and takes longer.
   if (!self.looked_at) self.looked_at = Block(Kind::pinned, Implementation::kLookBytes);
   for (std::size_t done = 0; done < into.size();) {
     const std::size_t bytes = std::min(into.size() - done, Implementation::kLookBytes);
@@ -282,7 +283,7 @@ std::size_t BufferSet::copy_in(device::Stream& stream, Range chunk, bool first) 
     const auto& split = part.spec().split;
     if (split.unit_bytes == 0) {
       if (!first) continue;
-      part->bring(0, part.spec().bytes, stream);
+      part->copy_in(0, part.spec().bytes, stream);
       bytes += part.spec().bytes;
       continue;
     }
@@ -291,7 +292,7 @@ std::size_t BufferSet::copy_in(device::Stream& stream, Range chunk, bool first) 
     const std::size_t end_unit = chunk.first + chunk.count + split.halo;
     const std::size_t end = std::min(end_unit * split.unit_bytes, part.spec().bytes);
     if (begin >= end) continue;
-    part->bring(begin, end - begin, stream);
+    part->copy_in(begin, end - begin, stream);
     part.units_brought = end_unit;
     bytes += end - begin;
   }
@@ -307,15 +308,15 @@ std::size_t BufferSet::copy_out(device::Stream& stream, Range chunk, bool last) 
     if (!travels_out(part.spec().role)) continue;
     const auto& split = part.spec().split;
     if (split.unit_bytes == 0) {
-      if (!last) continue;  // complete only then
-      part->fetch(0, part.spec().bytes, stream);
+      if (!last) continue;  // the buffer is complete only after the last chunk
+      part->copy_out(0, part.spec().bytes, stream);
       bytes += part.spec().bytes;
       continue;
     }
     const std::size_t begin = std::min(chunk.first * split.unit_bytes, part.spec().bytes);
     const std::size_t end = std::min((chunk.first + chunk.count) * split.unit_bytes, part.spec().bytes);
     if (begin >= end) continue;
-    part->fetch(begin, end - begin, stream);
+    part->copy_out(begin, end - begin, stream);
     bytes += end - begin;
   }
   return bytes;

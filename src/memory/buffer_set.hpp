@@ -11,17 +11,17 @@
 
 namespace isthmus::memory {
 
-/// The buffers of one case in one placement. Phases are called in this order, each from the host thread:
-/// allocate_host, (fill), allocate_device, { poison, copy_in, kernel, copy_out }*, free_device, free_host.
-/// Nothing here is timed; the harness does that.
+/// Buffers of one case in one placement. The host thread calls the members in this order: allocate_host, (fill),
+/// allocate_device, { reset, copy_in, kernel, copy_out }*, free_device, free_host. None of them measures time; the
+/// harness does.
 class BufferSet {
  public:
   BufferSet(Placement placement, const std::vector<BufferSpec>& specs, PlacementOptions options);
-  ~BufferSet();  ///< frees what is still held; never throws
+  ~BufferSet();  ///< frees all remaining memory; never throws
   BufferSet(const BufferSet&) = delete;
   BufferSet& operator=(const BufferSet&) = delete;
 
-  /// Host bytes and device bytes that the set will hold at once.
+  /// Return how many bytes of host or device memory the set uses at the same time.
   std::size_t host_bytes() const noexcept;
   std::size_t device_bytes() const noexcept;
 
@@ -29,61 +29,63 @@ class BufferSet {
   /// Writes one byte into every page of every host buffer (first touch on the chosen NUMA node).
   void touch_host();
   void allocate_device(device::Stream& stream);
-  /// What kernels need besides memory; nothing in most placements.
+  /// Prepares whatever else kernels need; does nothing in most placements.
   void prepare(device::Stream& stream);
-  /// Waits for the device, and ends what works for its kernels meanwhile: until then, frees of anything may wait for
-  /// it. Does nothing in most placements.
+  /// Waits for the device and stops the helpers of its kernels; before that, freeing any memory may wait for these
+  /// helpers. Does nothing in most placements.
   void stop() noexcept;
   void free_device(device::Stream& stream);
   void free_host();
 
   std::byte* host(std::size_t buffer) const;
   std::byte* device(std::size_t buffer) const;
-  /// What kernels are given instead of an address; nullptr where they are given one.
+  /// Returns the object that kernels receive instead of an address; nullptr if they receive an address.
   const void* view(std::size_t buffer) const;
-  /// Whether copy_in() and copy_out() move the buffer, or its kernels do.
+  /// Returns true if copy_in() and copy_out() move the buffer, false if its kernels do.
   bool copied(std::size_t buffer) const;
-  /// Waits for the stream. Throws device::Error where kernels could not move their data.
+  /// Waits for the stream. Throws device::Error if kernels could not move their data.
   void check(device::Stream& stream);
-  /// What was counted since reset(), summed over the buffers.
+  /// Returns the counts since reset(), summed over the buffers.
   std::vector<Backing::Count> counts(device::Stream& stream);
 
-  /// Puts pages and poison where a sample starts: outputs and stale device copies are overwritten with 0xff bytes
-  /// (a NaN for floats), managed pages of inputs go back to the host. Not part of any reading.
+  /// Restores the state in which a sample starts: overwrites outputs and stale device copies with 0xff bytes (NaN for
+  /// floats) and moves managed pages of inputs back to the host. Not part of any sample.
   void reset(device::Stream& stream);
 
-  /// Drops the host buffers from the CPU's caches, so that a copy reads and writes memory, whoever touched the buffers
-  /// last; outputs that wait on the device are left there. False where a program may not do that on this CPU.
+  /// Drops the host buffers from the CPU's caches, so that a copy reads and writes memory, no matter which side touched
+  /// the buffers last; outputs whose pages are on the device are skipped. Returns false if a program may not flush
+  /// caches on this CPU.
   bool flush_host_caches() const;
 
-  /// Queues what travels before the kernel; blocking for `pageable`. Returns the bytes that the calls asked to move.
+  /// Queues the copies before the kernel; blocks for `pageable`. Returns the number of bytes requested to be moved.
   std::size_t copy_in(device::Stream& stream);
-  /// Queues what travels after it; for managed_in and managed_demand it reads the results on the host.
+  /// Queues the copies after the kernel; for `managed_in` and `managed_demand`, reads the results on the host instead.
   std::size_t copy_out(device::Stream& stream);
-  /// The same for some bytes of one buffer. Throws std::out_of_range.
+  /// Copy only some bytes of one buffer. They throw std::out_of_range.
   std::size_t copy_in(device::Stream& stream, std::size_t buffer, Range bytes);
   std::size_t copy_out(device::Stream& stream, std::size_t buffer, Range bytes);
-  /// Copies some bytes of a source to `offset` in a scratch buffer, as the placement copies in; returns how many.
-  std::size_t bring(device::Stream& stream, std::size_t source, Range bytes, std::size_t to, std::size_t offset);
-  /// copy_in() and copy_out() for one chunk of split buffers (placement `streamed`); buffers that are not cut travel in
-  /// with the first chunk and out with the last. Chunks come in ascending order without gaps: each brings what its
-  /// kernel needs and no earlier chunk has brought, so a kernel must wait for the copies of its own chunk and of all
-  /// before it.
+  /// Copies some bytes of a source to `offset` in a scratch buffer, as the placement copies inputs; returns the number
+  /// of bytes.
+  std::size_t copy_in(device::Stream& stream, std::size_t source, Range bytes, std::size_t to, std::size_t offset);
+  /// Copy one chunk of split buffers in or out (placement `streamed`); buffers that are not split are copied in with
+  /// the first chunk and out with the last. Chunks come in ascending order without gaps. Each call copies in only the
+  /// data that its kernel needs and that no earlier chunk has copied, so a kernel must wait for the copies of its own
+  /// chunk and of all earlier chunks.
   std::size_t copy_in(device::Stream& stream, Range chunk, bool first);
   std::size_t copy_out(device::Stream& stream, Range chunk, bool last);
 
-  /// Whether copy_in/copy_out synchronise with the host (or may: prefetches), so that no spin latch may hold the
-  /// stream.
+  /// Returns whether copy_in() and copy_out() may synchronise with the host (prefetches might); if so, the stream must
+  /// not be blocked by a spin latch.
   bool copies_block() const noexcept;
 
-  /// Queues the writing of `value` into every byte of what kernels see of a buffer.
+  /// Queues writing `value` into every byte of the buffer's memory that kernels use.
   void fill(device::Stream& stream, std::size_t buffer, std::uint8_t value);
-  /// Waits for the stream and gives the host a part of what the device has of a buffer, without making it travel: by a
-  /// copy from device memory of its own, else by looking at the memory that both sides share.
+  /// Waits for the stream and copies a part of a buffer's device contents to `into`, without moving the buffer: copies
+  /// from separate device memory, or reads memory that both sides share.
   void look(device::Stream& stream, std::size_t buffer, std::size_t offset, std::span<std::byte> into);
 
-  /// What was asked, checked against what was given: pointer kind, device, NUMA node of the pages, residency.
-  /// Each string is one disagreement in a sentence; empty when all is as asked.
+  /// Compares what was requested with what was allocated: pointer kind, device, NUMA node of the pages, residency. Each
+  /// string is a sentence about one difference; empty if there are none.
   std::vector<std::string> disagreements() const;
 
  private:

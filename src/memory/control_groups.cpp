@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of a version's files.
+/// File system and file names of one version of control groups.
 struct Version {
   const char *file_system, *limit, *used;
 };
 constexpr Version kVersion1{"cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes"};
 constexpr Version kVersion2{"cgroup2", "memory.max", "memory.current"};
 
-/// A hierarchy that is mounted: `group` is the part of it that the mount shows.
+/// Mounted hierarchy; `group` is the part of the hierarchy that is visible at the mount point.
 struct Mount {
   std::string point, group;
 };
@@ -40,7 +40,7 @@ bool contains(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Text without the kernel's \040 and the like.
+/// Returns the text with the kernel's escapes (\040 and the like) replaced.
 std::string unescaped(const std::string& text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -55,7 +55,7 @@ std::string unescaped(const std::string& text) {
   return plain;
 }
 
-/// Mounts of one version that have the memory controller, or may have it.
+/// Returns the mounts of one version that have, or may have, the memory controller.
 std::vector<Mount> mounts_of(const fs::path& root, const Version& version) {
   std::vector<Mount> mounts;
   std::ifstream stream(root / "proc/self/mountinfo");
@@ -69,7 +69,8 @@ std::vector<Mount> mounts_of(const fs::path& root, const Version& version) {
   return mounts;
 }
 
-/// This process's group of a version's memory hierarchy, as "4:memory:/slurm/job_1" or "0::/slurm/job_1" names it.
+/// Returns this process's group in a version's memory hierarchy, from a line such as "4:memory:/slurm/job_1" or
+/// "0::/slurm/job_1".
 std::optional<std::string> group_of(const fs::path& root, const Version& version) {
   std::ifstream stream(root / "proc/self/cgroup");
   for (std::string line; std::getline(stream, line);) {
@@ -82,10 +83,10 @@ std::optional<std::string> group_of(const fs::path& root, const Version& version
   return std::nullopt;
 }
 
-/// What a group's file says.
+/// Contents of a group's file.
 struct Number {
-  std::optional<std::size_t> value;  ///< nullopt where the file is absent, or says "max"
-  bool known = true;                 ///< false where the file is there and says neither a number nor "max"
+  std::optional<std::size_t> value;  ///< nullopt: the file does not exist, or contains "max"
+  bool known = true;                 ///< false: the file exists but contains neither a number nor "max"
 };
 
 Number number_in(const fs::path& path) {
@@ -102,7 +103,7 @@ Number number_in(const fs::path& path) {
   return {value};
 }
 
-/// Whether the group of this folder has this process.
+/// Returns whether this process is in the group that the folder represents.
 bool has_us(const fs::path& folder) {
   std::ifstream stream(folder / "cgroup.procs");
   for (long pid = 0; stream >> pid;) {
@@ -111,10 +112,11 @@ bool has_us(const fs::path& folder) {
   return false;
 }
 
-/// The path below a mount point of this process's group, which a namespace calls `group`: the namespace begins so many
-/// levels below. nullopt where none of them has this process.
+/// Finds this process's group in a mount whose root is `levels` levels above the root of this process's namespace,
+/// where the group is called `group`. Returns the path below the mount point; nullopt if no folder of that name
+/// contains this process.
 std::optional<std::string> hidden_path(const fs::path& point, std::ptrdiff_t levels, const std::string& group) {
-  constexpr std::size_t kMost = 10000;  // folders that are looked at
+  constexpr std::size_t kMost = 10000;  // maximum number of folders inspected; bounds the time in a large hierarchy
   std::vector<std::string> level{""};
   for (; levels > 0; --levels) {
     std::vector<std::string> next;
@@ -133,18 +135,18 @@ std::optional<std::string> hidden_path(const fs::path& point, std::ptrdiff_t lev
   return ours == level.end() ? std::nullopt : std::optional(*ours + below);
 }
 
-/// The path of the group below the mount point; nullopt where that is not known.
+/// Returns the path of the group below the mount point; nullopt if it is unknown.
 std::optional<std::string> path_inside(const fs::path& point, const Mount& mount, const std::string& group) {
   if (mount.group == "/") return group;
-  // The mount is of a hierarchy that begins above this process's namespace: "/../..".
+  // The root of the mount is above the root of this process's namespace: "/../..".
   if (mount.group == "/.." || mount.group.starts_with("/../"))
     return hidden_path(point, std::ranges::count(mount.group, '/'), group);
-  // In a container the mount may show only the part of the hierarchy that is the container's.
+  // A mount in a container may show only the container's part of the hierarchy.
   const bool is_part = group == mount.group || group.starts_with(mount.group + "/");
   return is_part ? group.substr(mount.group.size()) : "";
 }
 
-/// What the folders from the group up to the mount point leave.
+/// Returns the smallest amount of memory that any folder from the group up to the mount point leaves.
 ControlGroupMemory left_below(const fs::path& root, const Mount& mount, const std::string& group,
                               const Version& version) {
   const fs::path point = root / fs::path(mount.point).relative_path();
@@ -160,9 +162,9 @@ ControlGroupMemory left_below(const fs::path& root, const Mount& mount, const st
       const std::size_t left = *limit.value - std::min(*limit.value, used.value.value_or(0));
       least.bytes = std::min(least.bytes.value_or(left), left);
     }
-    if (!limit.known) least.unknown = (folder / version.limit).string() + " says no number";
+    if (!limit.known) least.unknown = (folder / version.limit).string() + " does not contain a number";
     if (limit.value && (!used.known || !used.value))
-      least.unknown = (folder / version.used).string() + " says no number";
+      least.unknown = (folder / version.used).string() + " does not contain a number";
     if (inside.empty()) return least;
     const auto slash = inside.rfind('/');
     inside.erase(slash == std::string::npos ? 0 : slash);

@@ -7,14 +7,14 @@
 
 namespace isthmus::memory {
 
-/// What the control groups of a process leave it.
+/// Memory that this process may still use under the limits of its control groups.
 struct ControlGroupMemory {
-  std::optional<std::size_t> bytes;  ///< nullopt where none sets a limit
-  std::string unknown;               ///< why a limit may be there that is not known: half a sentence, else empty
+  std::optional<std::size_t> bytes;  ///< nullopt: no group sets a limit
+  std::string unknown;               ///< reason why a limit may have been missed, as half a sentence; else empty
 };
 
-/// The least of this process's own group and those above, of version 1, of version 2 and where both are mounted.
-/// `root`: where /proc and the mount points are.
+/// Returns the smallest amount of memory that this process's group or any group above it leaves, in version 1, version
+/// 2, or both if both are mounted. `root`: the folder that contains /proc and the mount points.
 ControlGroupMemory control_group_memory(const std::filesystem::path& root = "/");
 
 }  // namespace isthmus::memory

@@ -17,7 +17,7 @@ namespace isthmus::memory {
 
 namespace {
 
-// The smallest line of the CPUs below; a line that is asked for twice costs little.
+// Smallest cache line of the CPUs below, in bytes; on CPUs with longer lines, flushing a line twice costs little.
 constexpr std::size_t kLine = 64;
 
 #if defined(__x86_64__)

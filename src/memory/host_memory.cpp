@@ -17,9 +17,11 @@ namespace isthmus::memory {
 
 namespace {
 
-constexpr std::size_t kLeast = std::size_t{1} << 30;  // any machine that measures has it
+// assumed if available memory is unknown: any machine worth measuring has this many bytes
+constexpr std::size_t kLeast = std::size_t{1} << 30;
 
-/// Free memory by sysinfo(2), without /proc: less than MemAvailable by the page cache that could be dropped.
+/// Returns the free memory according to sysinfo(2), without /proc. Unlike MemAvailable, it does not count page cache
+/// that the kernel could drop.
 std::optional<std::size_t> unused_memory() {
   struct sysinfo found{};
   if (sysinfo(&found) != 0) return std::nullopt;
@@ -74,7 +76,7 @@ std::string exact_bytes(std::int64_t bytes) {
 }
 
 HostMemory machine_memory(const std::filesystem::path& root, std::optional<std::size_t> system) {
-  constexpr const char* kSet = "set ISTHMUS_HOST_MEMORY to what may be used";
+  constexpr const char* kSet = "set ISTHMUS_HOST_MEMORY to the usable amount";
   const auto available = proc_bytes((root / "proc/meminfo").c_str(), "MemAvailable");
   const auto group = control_group_memory(root);
   HostMemory found;
@@ -83,22 +85,21 @@ HostMemory machine_memory(const std::filesystem::path& root, std::optional<std::
   } else if (system) {
     found.bytes = *system;
     found.doubt = fmt::format(
-        "/proc/meminfo does not say how much host memory is available, so only the {} that sysinfo(2) calls free are "
-        "used, without the page cache; {}",
+        "/proc/meminfo does not report available host memory, so only the {} that sysinfo(2) reports as free are used, "
+        "without the page cache; {}",
         format_bytes(static_cast<double>(*system)), kSet);
   } else {
     found.bytes = kLeast;
     found.known = false;
     found.doubt = fmt::format(
-        "neither /proc/meminfo nor sysinfo(2) says how much host memory is available, so cases that need more than {} "
-        "are skipped; {}",
+        "neither /proc/meminfo nor sysinfo(2) reports available host memory, so cases that need more than {} are "
+        "skipped; {}",
         format_bytes(kLeast), kSet);
   }
   if (group.bytes) found.bytes = std::min(found.bytes, *group.bytes);
   if (!group.unknown.empty() && found.doubt.empty())
     found.doubt = fmt::format(
-        "the limit of this process's control group is not known ({}), so neither is how much host memory it may take; "
-        "{}",
+        "the limit of this process's control group is unknown ({}), so the usable amount of host memory is unknown; {}",
         group.unknown, kSet);
   return found;
 }

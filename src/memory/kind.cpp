@@ -25,7 +25,8 @@ void* register_memory(const Request& request) {
 }
 
 constexpr KindFacts kKinds[] = {
-    // kind           name        in words                                         device locked  asks   to the driver
+    // kind, name, name in words, device memory, page-locked, allocated by the device's runtime, kind reported by the
+    // driver
     {Kind::device, "device", "device memory", true, false, true, PointerKind::device,
      [](const Request& request) { return device::malloc_device(request.bytes); },
      [](void* pointer, const Request&) { device::free_device(pointer); }},
@@ -60,7 +61,7 @@ constexpr bool in_order() {
   }
   return true;
 }
-static_assert(in_order(), "the table is indexed by kind");
+static_assert(in_order(), "the table must be indexed by kind");
 
 std::optional<std::string_view> lack(Kind kind, const device::DeviceInfo& info) {
   if (is_managed(kind) && !info.managed) return "has no managed memory";
@@ -98,7 +99,7 @@ std::string_view name(Kind kind) noexcept {
 }
 Kind kind_named(std::string_view name) {
   const auto* const found = std::ranges::find(kKinds, name, &KindFacts::name);
-  if (found == std::end(kKinds)) throw std::invalid_argument("no kind of memory is called " + std::string(name));
+  if (found == std::end(kKinds)) throw std::invalid_argument("there is no kind of memory named " + std::string(name));
   return found->kind;
 }
 bool is_managed(Kind kind) noexcept {
@@ -111,10 +112,10 @@ bool page_locked(Kind kind) noexcept {
   return facts(kind).page_locked;
 }
 
-std::optional<std::string> obstacle(Kind kind, Reader reader, const device::DeviceInfo& info) {
+std::optional<std::string> unsupported_reason(Kind kind, Reader reader, const device::DeviceInfo& info) {
   return sentence(info, lack(kind, reader, info));
 }
-std::optional<std::string> obstacle(Kind kind, const device::DeviceInfo& info) {
+std::optional<std::string> unsupported_reason(Kind kind, const device::DeviceInfo& info) {
   return sentence(info, lack(kind, info));
 }
 
@@ -126,7 +127,8 @@ bool shared_at_once(Kind kind, const device::DeviceInfo& info) {
 void* given(void* pointer, const char* call, std::size_t bytes) {
   if (pointer != nullptr) return pointer;
   throw device::Error(device::ErrorKind::out_of_memory, call,
-                      "the system has no " + std::to_string(bytes) + " bytes of host memory", "choose a smaller size");
+                      "the system does not have " + std::to_string(bytes) + " bytes of host memory",
+                      "choose a smaller size");
 }
 
 void* allocate(Kind kind, const Request& request) {
@@ -134,7 +136,7 @@ void* allocate(Kind kind, const Request& request) {
 }
 
 void release(Kind kind, void* pointer, const Request& request) {
-  facts(kind).take_back(pointer, request);
+  facts(kind).deallocate(pointer, request);
 }
 
 }  // namespace isthmus::memory

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned long kMaximumNodes = 1024;
 constexpr std::size_t kBitsPerWord = 8 * sizeof(unsigned long);
 
-/// Without sysfs libnuma takes node 0 for the only one.
+/// Returns whether the machine's nodes are known. Without sysfs, libnuma assumes that node 0 is the only node.
 bool available() noexcept {
   static const bool known = numa_available() >= 0 && access("/sys/devices/system/node", R_OK | X_OK) == 0;
   return known;
@@ -32,7 +32,7 @@ int highest_numa_node() noexcept {
 }
 
 bool numa_node_usable(int node) noexcept {
-  // A memory-only node (Grace Hopper's HBM) is as good as any: only its memory counts.
+  // A node that has memory only (Grace Hopper's HBM) is usable like any other: only its memory matters here.
   return available() && node >= 0 && node <= numa_max_node() && numa_bitmask_isbitset(numa_all_nodes_ptr, node) != 0;
 }
 

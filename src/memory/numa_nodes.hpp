@@ -8,29 +8,29 @@
 
 namespace isthmus::memory {
 
-/// Highest NUMA node that has memory this process may use, -1 where the kernel knows no nodes or does not tell.
+/// Returns the highest NUMA node with memory this process may use; -1 if the kernel does not support or report nodes.
 int highest_numa_node() noexcept;
 bool numa_node_usable(int node) noexcept;
-/// Nodes with memory this process may use, ascending; empty where the kernel knows no nodes or does not tell.
+/// Returns the nodes with memory this process may use, ascending; empty if the kernel does not support or report nodes.
 std::vector<int> usable_numa_nodes();
-/// Bytes of a node that nobody uses, as libnuma has them; nullopt where the kernel does not tell.
+/// Returns the free bytes of a node according to libnuma; nullopt if the kernel does not report them.
 std::optional<std::size_t> numa_node_free_bytes(int node) noexcept;
-/// A node may have memory and no processors (Grace Hopper's HBM), or none that this process may use.
+/// Returns whether the node has processors that this process may use; a node may have memory only (Grace Hopper's HBM).
 bool numa_node_has_processors(int node) noexcept;
 
-/// Runs the calling thread, and threads it starts, on the processors of `node` (where it has any) and takes its memory
-/// from there. False when the kernel refuses.
+/// Restricts the calling thread, and threads it starts later, to the processors of `node` (if it has any) and to memory
+/// from that node. Returns false if the kernel refuses.
 bool bind_thread(int node) noexcept;
 
-/// The calling thread runs on the processors of `node` in this scope; -1, and a node without processors, change
-/// nothing.
+/// Scope in which the calling thread runs on the processors of `node`; has no effect if `node` is -1 or has no
+/// processors.
 class ScopedThreadNode {
  public:
   explicit ScopedThreadNode(int node) noexcept;
   ~ScopedThreadNode();
   ScopedThreadNode(const ScopedThreadNode&) = delete;
   ScopedThreadNode& operator=(const ScopedThreadNode&) = delete;
-  /// Whether it runs there.
+  /// Returns whether the thread was moved to the node.
   bool bound() const noexcept { return bound_; }
 
  private:
@@ -38,7 +38,7 @@ class ScopedThreadNode {
   cpu_set_t old_{};
 };
 
-/// Memory that the calling thread first touches in this scope lies on `node`; -1 changes nothing.
+/// Scope in which memory first touched by the calling thread is placed on `node`; -1 changes nothing.
 class ScopedMemoryNode {
  public:
   explicit ScopedMemoryNode(int node) noexcept;
@@ -52,12 +52,12 @@ class ScopedMemoryNode {
   std::vector<unsigned long> old_nodes_;
 };
 
-/// Whole pages from libnuma, which come from `node` when they are touched; nullptr where it has none to give.
+/// Allocates whole pages with libnuma, which are placed on `node` when they are touched; returns nullptr on failure.
 void* allocate_on_node(std::size_t bytes, int node) noexcept;
 void free_on_node(void* pointer, std::size_t bytes) noexcept;
 
-/// The nodes on which up to `samples` pages, spread over the range, lie; pages whose node the kernel does not tell
-/// (device mappings, pages not yet touched) are left out.
+/// Returns the nodes of up to `samples` pages, spread over the range; pages whose node the kernel does not report
+/// (device mappings, pages not yet touched) are omitted.
 std::vector<int> nodes_of_pages(const void* begin, std::size_t bytes, std::size_t samples = 256);
 
 }  // namespace isthmus::memory

@@ -38,7 +38,8 @@ void drop_cached_pages(int file) noexcept {
 }
 
 std::optional<double> cached_share(int file, std::size_t bytes) {
-  // Of a file that is not one's own, and that one may not write, mincore says that all pages are there.
+  // For a file that the caller neither owns nor may write, mincore reports every page as cached, so the share is
+  // unknown.
   struct stat status{};
   const auto path = "/proc/self/fd/" + std::to_string(file);
   if (bytes == 0 || fstat(file, &status) != 0 ||
@@ -86,7 +87,7 @@ std::size_t page_count(const void* begin, std::size_t bytes) {
   return (offset + bytes + page_bytes() - 1) / page_bytes();
 }
 
-/// As above, with a body the compiler sees.
+/// Implements for_each_page() with a body that the compiler can inline.
 template <class Body>
 void walk(std::byte* begin, std::size_t bytes, bool parallel, Body body) {
   const std::size_t page = page_bytes();
@@ -164,7 +165,7 @@ std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, s
 void separate_mapping(const void* begin, std::size_t bytes) noexcept {
   const auto page = page_bytes(), first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
   const auto end = (reinterpret_cast<std::uintptr_t>(begin) + bytes + page - 1) / page * page;
-  madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTDUMP);  // NOLINT: where it is refused, nothing is lost
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTDUMP);  // NOLINT: a failure does no harm
 }
 
 std::optional<std::size_t> huge_page_bytes(const void* begin) {

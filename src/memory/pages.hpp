@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages of host memory: what they are, who holds them, and walking over them.
+// Pages of host memory: their sizes, their residency, and loops over them.
 
 #include <cstddef>
 #include <functional>
@@ -10,50 +10,53 @@
 
 namespace isthmus::memory {
 
-/// Bytes of the system's base page.
+/// Returns the size of the system's base page in bytes.
 std::size_t page_bytes() noexcept;
-/// Bytes of a transparent huge page; 2 MiB where the kernel does not tell.
+/// Returns the size of a transparent huge page in bytes; 2 MiB if the kernel does not report it.
 std::size_t huge_page_size() noexcept;
 
-/// Calls `body` with the first byte of every page of the range, in parallel where `parallel`.
+/// Calls `body` with a pointer to the first byte of every page of the range, on several threads if `parallel`.
 void for_each_page(std::byte* begin, std::size_t bytes, bool parallel, const std::function<void(std::byte*)>& body);
 
-/// Writes one byte into every page of memory that holds nothing yet.
+/// Writes one byte into every page of memory that has no contents yet.
 void touch_pages(std::byte* begin, std::size_t bytes);
-/// Writes every page with what is in it: the pages come to the host, and read-only copies elsewhere are dropped.
+/// Reads and writes back one byte of every page, so that contents stay the same: the pages move to the host, and
+/// read-only copies elsewhere are dropped.
 void rewrite_pages(std::byte* begin, std::size_t bytes);
 
-/// Pages of the range that this process can reach without a fault (/proc/self/pagemap), of how many; managed pages that
-/// have gone to a GPU are not among them. nullopt where the kernel does not tell.
+/// Number of a range's pages that this process can access without a page fault (/proc/self/pagemap), and number of all
+/// its pages; managed pages that have moved to a GPU do not count as present.
 struct PresentPages {
   std::size_t present = 0, all = 0;
 };
 std::optional<PresentPages> present_pages(const void* begin, std::size_t bytes);
 
-/// A field of /proc/self/smaps ("Rss", "AnonHugePages"), in bytes, summed over the mappings that the range reaches
-/// into, all of each; 0 where there are none, nullopt where the kernel does not tell.
+/// Returns the sum of a field of /proc/self/smaps ("Rss", "AnonHugePages") over all mappings that overlap the range, in
+/// bytes; each mapping counts as a whole. 0 if no mapping overlaps, nullopt if the kernel does not report the field.
 std::optional<std::size_t> mapping_bytes(std::istream& smaps, const void* begin, std::size_t bytes,
                                          std::string_view field);
 std::optional<std::size_t> mapping_bytes(const void* begin, std::size_t bytes, std::string_view field);
 
-/// Gives the pages of an allocation a mapping of their own: the kernel joins mappings that lie side by side and are
-/// alike, and /proc/self/smaps then counts them together. Nothing but core dumps sees the difference.
+/// Makes the pages of an allocation a mapping separate from its neighbours: otherwise the kernel joins adjacent
+/// mappings with the same attributes, and /proc/self/smaps counts them together. The only other effect is on core
+/// dumps.
 void separate_mapping(const void* begin, std::size_t bytes) noexcept;
 
-/// Bytes of the mapping around `begin`, anonymous, shared or of a file, that this process reaches by huge pages
-/// (/proc/self/smaps); nullopt where the kernel does not tell.
+/// Returns how many bytes of the mapping around `begin` (anonymous, shared or of a file) this process accesses through
+/// huge pages (/proc/self/smaps); nullopt if the kernel does not report it.
 std::optional<std::size_t> huge_page_bytes(const void* begin);
 
-/// Asks the kernel to let go of a file's pages, so that it is read from its device the next time. What was written to
-/// it must be on the device (fsync); other programs may hold pages.
+/// Asks the kernel to drop a file's cached pages, so that the next read comes from the storage device. Data written to
+/// the file must already be on the device (fsync); other programs may keep pages in the cache.
 void drop_cached_pages(int file) noexcept;
-/// The share of a file's first `bytes` that the page cache holds (mincore); nullopt where the kernel does not tell.
+/// Returns the share of a file's first `bytes` that is in the page cache (mincore); nullopt if the kernel does not
+/// report it.
 std::optional<double> cached_share(int file, std::size_t bytes);
 
-/// Page faults that the calling thread, or all threads of this process, have had.
+/// Number of page faults so far, of the calling thread or of all threads of this process.
 struct PageFaults {
-  long minor = 0;  ///< served without reading from a device
-  long major = 0;  ///< a device was read
+  long minor = 0;  ///< page faults served without reading from storage
+  long major = 0;  ///< page faults served by reading from storage
 
   long all() const { return minor + major; }
   friend PageFaults operator-(PageFaults a, PageFaults b) { return {a.minor - b.minor, a.major - b.major}; }

@@ -29,7 +29,7 @@ void parallel_for(std::size_t count, std::size_t grain, const std::function<void
   std::mutex mutex;
   const auto run = [&](std::size_t part) {
     try {
-      // 128-bit products: count may be any size_t.
+      // Compute with 128 bits, because `count` may be any size_t.
       const auto edge = [&](std::size_t p) {
         return static_cast<std::size_t>(static_cast<unsigned __int128>(count) * p / parts);
       };

@@ -10,14 +10,14 @@ namespace isthmus::memory {
 namespace {
 
 constexpr PlacementFacts kRows[] = {
-    // name, what the host sees, what kernels see, travel in, travel out, advised, chunked
+    // name, host memory, memory of kernels, travel in, travel out, advised, chunked
     {"pageable", Kind::pageable, Kind::device, Travel::blocking, Travel::blocking},
     {"pinned", Kind::pinned, Kind::device, Travel::asynchronous, Travel::asynchronous},
     {"streamed", Kind::pinned, Kind::device, Travel::asynchronous, Travel::asynchronous, false, true},
     {"pool", Kind::pinned, Kind::pool, Travel::asynchronous, Travel::asynchronous},
     {"mapped", Kind::mapped, Kind::mapped, Travel::none, Travel::none},
     {"managed_in", Kind::managed, Kind::managed, Travel::prefetch,
-     Travel::host_access},  // the pipelining paper's "uvm"
+     Travel::host_access},  // called "uvm" in the pipelining paper
     {"managed", Kind::managed, Kind::managed, Travel::prefetch, Travel::prefetch},
     {"managed_demand", Kind::managed, Kind::managed, Travel::none, Travel::host_access},
     {"managed_advise", Kind::managed, Kind::managed, Travel::none, Travel::host_access, true},
@@ -25,7 +25,7 @@ constexpr PlacementFacts kRows[] = {
     {"unified", Kind::device, Kind::device, Travel::none, Travel::none},
 };
 
-/// Rows keep their addresses.
+/// Table of all placements; a deque, so that rows keep their addresses when others are added.
 struct Table {
   std::deque<PlacementFacts> rows{std::begin(kRows), std::end(kRows)};
   std::vector<Placement> all{rows.begin(), rows.end()};
@@ -62,11 +62,13 @@ std::optional<Placement> parse_placement(std::string_view text) {
 
 std::optional<std::string> unsupported_reason(Placement placement, const device::DeviceInfo& info) {
   const auto& row = *placement;
-  auto why = row.two_memories() ? obstacle(row.device, info) : obstacle(row.device, Reader::gpu, info);
-  if (!why) why = row.two_memories() ? obstacle(row.host, info) : obstacle(row.host, Reader::cpu, info);
+  auto why =
+      row.two_memories() ? unsupported_reason(row.device, info) : unsupported_reason(row.device, Reader::gpu, info);
+  if (!why)
+    why = row.two_memories() ? unsupported_reason(row.host, info) : unsupported_reason(row.host, Reader::cpu, info);
   if (!why && row.managed() && (row.in == Travel::prefetch || row.advised) && !info.concurrent_managed)
     why = info.name + " (" + info.arch +
-          ") cannot use managed memory at the same time as the CPU, so takes no prefetch and no advice";
+          ") cannot use managed memory at the same time as the CPU, so it supports neither prefetch nor advice";
   if (why) *why += ", which placement " + std::string(row.name) + " needs";
   return why;
 }

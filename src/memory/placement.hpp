@@ -1,7 +1,7 @@
 #pragma once
 
-// Placements: where a buffer lives and how it travels between CPU and GPU (docs/placements.md).
-// A placement is a run-time choice; a workload sees only host() and device() of each buffer.
+// Placements: where a buffer is and how it is copied between CPU and GPU (docs/placements.md). A placement is a
+// run-time choice; a workload sees only host() and device() of each buffer.
 
 #include <cstddef>
 #include <memory>
@@ -15,40 +15,44 @@
 
 namespace isthmus::memory {
 
-/// How data gets to the other side.
+/// Method of moving data to the other side.
 enum class Travel {
-  none,          ///< not at all, or while the kernel runs: nothing is queued before or after it
-  blocking,      ///< copies that return when done
+  none,          ///< data does not move, or moves while the kernel runs: nothing is queued before or after it
+  blocking,      ///< copies that return when they are done
   asynchronous,  ///< copies queued on a stream
   prefetch,      ///< explicit prefetch of managed pages
-  host_access,   ///< the host reads the results and the system moves them (page faults)
+  host_access,   ///< reads of the results by the host; the system moves the pages (page faults)
 };
 
 class Backing;
 struct BufferSpec;
 struct PlacementOptions;
 
-/// A row of the table of placements (docs/adding-a-placement.md).
+/// Row of the table of placements (docs/adding-a-placement.md).
 struct PlacementFacts {
   std::string_view name;
   Kind host = Kind::pageable,
-       device = Kind::device;  ///< what the host sees and what kernels see; where both are the same, it is one memory
+       device = Kind::device;  ///< kinds of memory that the host and kernels use; if they are equal, both use the same
+                               ///< memory
   Travel in = Travel::blocking, out = Travel::blocking;
-  bool advised = false;  ///< inputs are read-mostly; outputs prefer the device, which keeps them mapped
-  bool chunked = false;  ///< work goes chunk by chunk over several streams
-  bool paged = false;    ///< kernels fetch the pages of what a body has paged by themselves; all else is copied
-  /// Who makes the memory of a buffer that travels; nullptr, or what gives nullptr: whoever suits the kinds.
+  bool advised = false;  ///< memory is advised: inputs as read-mostly; outputs to prefer the device and stay mapped
+                         ///< there
+  bool chunked = false;  ///< work is done chunk by chunk on several streams
+  bool paged = false;    ///< kernels copy pages of the buffers that a body declares as paged; all other buffers are
+                         ///< copied by the host
+  /// Makes the backing of a buffer that is copied; if it is nullptr or returns nullptr, the backing is chosen by `host`
+  /// and `device`.
   std::unique_ptr<Backing> (*back)(const PlacementFacts&, const BufferSpec&, const PlacementOptions&) = nullptr;
 
-  /// Host and device memory are two allocations, joined by copies.
+  /// Returns whether host and device memory are separate allocations with copies between them.
   bool two_memories() const noexcept { return host != device; }
   bool managed() const noexcept { return is_managed(host); }
-  /// Whether the memory of the host is given by a call that yields the memory of both sides (managed, unified): it then
-  /// belongs to the device part of the allocation time.
+  /// Returns whether the host memory comes from a call that allocates the memory of both sides (managed, unified): its
+  /// time then counts as device allocation time.
   bool host_memory_is_devices() const noexcept { return facts(host).asks_device && !page_locked(host); }
 };
 
-/// A row of the table, by reference.
+/// Reference to a row of the table.
 class Placement {
  public:
   explicit Placement(const PlacementFacts& row) noexcept : row_(&row) {}
@@ -60,37 +64,39 @@ class Placement {
   const PlacementFacts* row_;
 };
 
-/// A row beside those of placement.cpp, for a room that brings its own Backing: a static object.
+/// Registration of a row in addition to those of placement.cpp, for modules that define a Backing; use a static object.
 struct PlacementRegistration {
   explicit PlacementRegistration(PlacementFacts row);
 };
 
 const std::vector<Placement>& all_placements();
-/// What a program does that knows nothing better: malloc, device memory, blocking copies.
+/// Returns the placement of a simple program: malloc, device memory, blocking copies.
 Placement plain_placement();
 std::string_view name(Placement) noexcept;
-/// nullopt for a name that is none; the caller lists the names.
+/// Returns the placement with this name; nullopt if there is none, so that the caller can list the names.
 std::optional<Placement> parse_placement(std::string_view);
-/// Why this device cannot do it, or nullopt.
+/// Returns why this device does not support the placement, or nullopt.
 std::optional<std::string> unsupported_reason(Placement, const device::DeviceInfo&);
 
-/// elements * size, or std::length_error where that is more than an address can count.
+/// Returns elements * size; throws std::length_error if the product exceeds the address space.
 std::size_t byte_count(std::size_t elements, std::size_t size);
 
 enum class Role {
-  input,      ///< travels in
-  output,     ///< travels out
-  inout,      ///< both ways
-  on_demand,  ///< either way, a part at a time, when it is asked for: not before the work and not after it
-  scratch,    ///< stays on the device, in memory of its own whatever the placement; the host has none of it
-  source,     ///< stays on the host, which fills it, and parts of it are copied into scratch: of two memories only
-  host,       ///< stays on the host, in pageable memory whatever the placement; the device has none of it
+  input,        ///< copied in
+  output,       ///< copied out
+  inout,        ///< copied in both directions
+  partial,      ///< copied in either direction, in parts, when the workload requests it; not copied before or after the
+                ///< kernel
+  scratch,      ///< stays on the device, in separate memory in every placement; has no host memory
+  host_source,  ///< stays on the host; parts are copied into scratch. Requires a placement with two memories
+  host,         ///< stays on the host, in pageable memory in every placement; has no device memory
 };
 
-/// How a buffer is cut when work goes chunk by chunk; the unit is one step of the workload's chunk dimension.
+/// Rule for splitting a buffer when work is done chunk by chunk; the unit is one step of the workload's chunk
+/// dimension.
 struct Split {
-  std::size_t unit_bytes = 0;  ///< 0: not cut; the whole buffer is in place before the first chunk
-  std::size_t halo = 0;        ///< input units needed on either side of a chunk
+  std::size_t unit_bytes = 0;  ///< 0: not split; the whole buffer is copied before the first chunk
+  std::size_t halo = 0;        ///< number of additional input units that a chunk needs on either side
 };
 
 struct BufferSpec {
@@ -98,7 +104,7 @@ struct BufferSpec {
   Role role = Role::input;
   std::size_t bytes = 0;
   Split split{};
-  bool paged = false;  ///< by its kernels, where the placement is for that
+  bool paged = false;  ///< copied page by page by kernels, if the placement supports that
 };
 
 struct Range {
@@ -106,20 +112,20 @@ struct Range {
   std::size_t count = 0;
 };
 
-/// `units` cut into at most `chunks` ranges of nearly equal size, none of them empty.
+/// Splits `units` into at most `chunks` ranges of nearly equal size; none is empty.
 std::vector<Range> cut(std::size_t units, std::size_t chunks);
 
-/// Of a placement whose kernels fetch pages.
+/// Options of a placement whose kernels copy pages.
 struct PagingOptions {
   std::size_t page_bytes = std::size_t{64} << 10;
-  std::size_t frames = 50;             ///< of each buffer, in percent of its pages
-  std::string_view eviction = "fifo";  ///< lasts as long as what is made by it, like the next
+  std::size_t frames = 50;             ///< number of frames of each buffer, in percent of its pages
+  std::string_view eviction = "fifo";  ///< this string and `transport` must outlive everything made with these options
   std::string_view transport = "pull";
-  std::size_t queues = 0;  ///< of a relay blocks, of a proxy groups of requests; 0: as many as is usual
+  std::size_t queues = 0;  ///< number of blocks of a relay, or of request groups of a proxy; 0: the default number
 };
 
 struct PlacementOptions {
-  int numa_node = -1;  ///< of host memory; -1: where the allocating thread runs
+  int numa_node = -1;  ///< NUMA node of host memory; -1: that of the allocating thread
   int device = 0;
   PagingOptions paging{};
 };

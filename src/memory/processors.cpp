@@ -13,7 +13,7 @@ namespace isthmus::memory {
 
 namespace {
 
-/// Of the calling thread; everything where the kernel does not tell.
+/// Returns whether the calling thread may use the processor; true if the kernel does not report it.
 bool allowed(unsigned processor, bool this_machine) {
   if (!this_machine) return true;
   cpu_set_t set;
@@ -65,7 +65,7 @@ std::vector<int> usable_processors(int node) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
-  // A kernel that knows no nodes has everything on what we call node 0.
+  // If the kernel does not support nodes, all processors count as on node 0.
   const bool known = numa_available() >= 0;
   if (!known && node > 0) return {};
   std::vector<int> list;
@@ -108,7 +108,7 @@ Processors read_processors(const std::string& synthetic) {
     read_cores(topology.get(), synthetic.empty(), found);
     read_caches(topology.get(), found);
   }
-  if (found.cores.empty()) {  // hwloc knows nothing here: every processor is taken for a core
+  if (found.cores.empty()) {  // hwloc found nothing: treat every processor as a core
     const long count = sysconf(_SC_NPROCESSORS_CONF);
     for (int i = 0; i < std::max(1L, count); ++i) {
       if (allowed(static_cast<unsigned>(i), true))

@@ -1,6 +1,6 @@
 #pragma once
 
-// The processors that this process may use: their numbers, the cores they belong to, the caches in front of memory.
+// Processors that this process may use: their numbers, cores and caches.
 
 #include <sched.h>
 
@@ -10,20 +10,21 @@
 
 namespace isthmus::memory {
 
-/// Logical processors of `node` that the calling thread may run on, ascending; -1: of all nodes. Empty for a node that
-/// has memory only, and for one that is not there.
+/// Returns the logical processors of `node` that the calling thread may run on, ascending; those of all nodes for -1.
+/// Empty if the node has memory only or does not exist.
 std::vector<int> usable_processors(int node);
-/// The NUMA node of a logical processor, -1 where the kernel knows no nodes or that one has no memory for this process.
+/// Returns the NUMA node of a logical processor; -1 if the kernel does not support nodes or the node has no memory for
+/// this process.
 int memory_node_of_processor(int processor);
 
-/// The calling thread stays on one logical processor in this scope; -1 changes nothing.
+/// Scope in which the calling thread stays on one logical processor; -1 changes nothing.
 class ScopedThreadProcessor {
  public:
   explicit ScopedThreadProcessor(int processor) noexcept;
   ~ScopedThreadProcessor();
   ScopedThreadProcessor(const ScopedThreadProcessor&) = delete;
   ScopedThreadProcessor& operator=(const ScopedThreadProcessor&) = delete;
-  /// Whether it runs there.
+  /// Returns whether the thread was moved to the processor.
   bool bound() const noexcept { return bound_; }
 
  private:
@@ -32,33 +33,34 @@ class ScopedThreadProcessor {
 };
 
 struct Core {
-  std::vector<int> processors;  ///< hardware threads of it that this process may use, by the kernel's numbers
-  std::vector<int> nodes;       ///< NUMA nodes it belongs to: two where fast and slow memory lie beside it
+  std::vector<int> processors;  ///< hardware threads of the core that this process may use, by the kernel's numbers
+  std::vector<int> nodes;       ///< NUMA nodes of the core: two if it has both fast and slow memory
   int package = 0;
 };
 
 struct Processors {
-  std::vector<Core> cores;                 ///< in the machine's order; only those this process may use
-  std::size_t last_level_cache_bytes = 0;  ///< all last-level caches of those cores together; 0: unknown
+  std::vector<Core> cores;                 ///< cores this process may use, in the machine's order
+  std::size_t last_level_cache_bytes = 0;  ///< total size of all last-level caches of those cores; 0: unknown
   std::size_t cache_line_bytes = 64;
 
-  /// Cores of a node; all of them for -1 and for a node that has memory only.
+  /// Returns the cores of a node; all cores if `numa_node` is -1 or has memory only.
   std::vector<Core> on_node(int numa_node) const;
 };
 
-/// Of this machine and this process (affinity, cgroups): hwloc's word. Asked anew at each call where `synthetic` is
-/// given: a machine as hwloc's synthetic topologies describe it, all of which the process may use.
+/// Reads the processors of this machine that this process may use (affinity, cgroups) from hwloc, again on each call.
+/// `synthetic`: another machine, in the format of hwloc's synthetic topologies; the process may use all of it.
 Processors read_processors(const std::string& synthetic = {});
-/// The same for this machine, asked once.
+/// Returns the processors of this machine; they are read once.
 const Processors& processors();
 
-/// In which order threads take cores.
+/// Order in which threads are placed on cores.
 enum class Binding {
-  spread,  ///< as far from each other as can be
-  close,   ///< side by side
+  spread,  ///< threads as far from each other as possible
+  close,   ///< threads on adjacent cores
 };
-/// A processor for each of `threads`, 0 being as many as there are cores: one thread a core as long as there are cores,
-/// then the cores' further hardware threads. Empty where there are fewer processors than threads.
+/// Returns one processor for each of `threads` threads; 0 means as many threads as cores. Each thread gets a core to
+/// itself while there are enough cores; further threads get the cores' other hardware threads. Empty if there are fewer
+/// processors than threads.
 std::vector<int> places(const std::vector<Core>& cores, unsigned threads, Binding binding);
 
 }  // namespace isthmus::memory

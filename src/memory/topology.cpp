@@ -12,7 +12,7 @@ namespace isthmus::memory {
 
 namespace {
 
-/// hwloc's own variables are absent within the scope.
+/// Scope in which hwloc's environment variables are unset.
 class WithoutHwlocVariables {
  public:
   WithoutHwlocVariables() {
@@ -35,7 +35,7 @@ Topology load(const std::string& synthetic) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return {nullptr, &hwloc_topology_destroy};
   Topology owner(topology, &hwloc_topology_destroy);
-  // Only processors and memory: device discovery may start a GPU context of its own.
+  // Only processors and memory: device discovery may start a GPU context.
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (!synthetic.empty() && hwloc_topology_set_synthetic(topology, synthetic.c_str()) != 0) owner.reset();
   if (owner != nullptr && hwloc_topology_load(topology) != 0) owner.reset();
@@ -45,9 +45,9 @@ Topology load(const std::string& synthetic) {
 }  // namespace
 
 Topology load_topology(const std::string& synthetic) {
-  static std::mutex one_at_a_time;  // the environment is the process's
+  static std::mutex one_at_a_time;  // environment variables are shared by the whole process
   const std::scoped_lock hold(one_at_a_time);
-  // Without these files hwloc makes one node and its cores up.
+  // If these files are missing, hwloc invents one node and its cores.
   if (synthetic.empty() && access("/sys/devices/system/cpu", R_OK | X_OK) != 0)
     return {nullptr, &hwloc_topology_destroy};
   auto topology = load(synthetic);

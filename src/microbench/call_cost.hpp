@@ -1,18 +1,18 @@
 #pragma once
 
-// How the cost of a call is read: on the host's clock. And the launch that costs least.
+// Timing of a call by the host's clock, and the cheapest launch.
 
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench {
 
-/// Of a metric in seconds of one call.
+/// Reason why seconds per call have no limit.
 inline constexpr const char* kCallsUnbounded = "the cost of a call has no known bound";
 
-/// Queues an empty kernel of one block, without much to carry.
+/// Queues an empty kernel of one block with a small argument.
 void launch_empty(device::Stream& stream);
 
-/// Seconds that `work` takes.
+/// Returns the seconds that `work` takes.
 template <class Work>
 double timed(Work&& work) {
   const double begin = workload::now();

@@ -16,14 +16,14 @@ namespace {
 
 std::size_t checked(std::size_t slots) {
   if (slots < 2 || slots - 1 > std::numeric_limits<std::uint32_t>::max())
-    throw std::invalid_argument("a chain has 2 to 2^32 places");
+    throw std::invalid_argument("a chain must have 2 to 2^32 places");
   return slots;
 }
 
 }  // namespace
 
 Chain::Chain(std::size_t slots, std::uint64_t seed) : next_(checked(slots)) {
-  // The order in which the places come, from place 0 (the others shuffled after Fisher and Yates).
+  // Order of the places, beginning with place 0; the other places are shuffled by the Fisher-Yates method.
   std::vector<std::uint32_t> order(slots);
   std::iota(order.begin(), order.end(), std::uint32_t{0});
   for (std::size_t i = slots - 1; i > 1; --i) std::swap(order[i], order[1 + workload::hash(seed, 1, i) % i]);
@@ -44,8 +44,8 @@ void Chain::write(std::uint64_t* to, std::size_t step) const {
 }
 
 void write_links(const Chain& chain, const Places& places, std::byte* to, bool host_reaches, std::uint64_t base) {
-  constexpr std::size_t kGrain = std::size_t{1} << 16;    // places of a thread at least
-  constexpr std::size_t kBounce = std::size_t{16} << 20;  // bytes that go through the host at once
+  constexpr std::size_t kGrain = std::size_t{1} << 16;    // minimum places per thread
+  constexpr std::size_t kBounce = std::size_t{16} << 20;  // bytes copied through the host at a time
   const auto write = [&](std::byte* begin, std::size_t first, std::size_t last) {
     memory::parallel_for(last - first, kGrain, [&](std::size_t from, std::size_t until) {
       for (std::size_t i = first + from; i < first + until; ++i) {

@@ -6,7 +6,7 @@
 
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 
 namespace isthmus::microbench {
 
@@ -14,13 +14,13 @@ using namespace workload;
 
 void add_thread_axes(Workload& workload, const Machine& machine, bool several) {
   const auto count = static_cast<std::int64_t>(memory::processors().cores.size());
-  Axis threads = number_axis("threads", "threads, one a core; 0: as many as there are cores", 0, 0);
+  Axis threads = number_axis("threads", "threads, one per core; 0: as many as there are cores", 0, 0);
   if (several && count > 1) threads.default_sweep.emplace_back(1);
   if (several && count > 3) threads.default_sweep.emplace_back(count / 2);
   if (several) threads.default_sweep.emplace_back(0);
   for (std::int64_t each = 1; each <= count; ++each) threads.all_values.emplace_back(each);
   Axis cores = number_axis("cores", "NUMA node whose cores run the threads; -1: that of the memory", -1, -1);
-  Axis node = number_axis("node", "NUMA node of the memory; -1: beside each thread", -1, -1);
+  Axis node = number_axis("node", "NUMA node of the memory; -1: that of each thread", -1, -1);
   for (const int each : machine.memory_nodes) {
     cores.all_values.emplace_back(each);
     node.all_values.emplace_back(each);
@@ -28,8 +28,7 @@ void add_thread_axes(Workload& workload, const Machine& machine, bool several) {
   workload.axis(std::move(threads))
       .axis(std::move(node))
       .axis(std::move(cores))
-      .axis(choice_axis("bind", "cores that fewer threads than cores take: far apart or side by side",
-                        {"spread", "close"}));
+      .axis(choice_axis("bind", "cores used by fewer threads than cores: far apart or adjacent", {"spread", "close"}));
 }
 
 std::size_t threads_asked_for(const CaseSpec& spec) {
@@ -41,15 +40,15 @@ std::size_t threads_asked_for(const CaseSpec& spec) {
 ThreadPlaces thread_places(const Case& c) {
   ThreadPlaces places;
   const auto node = static_cast<int>(c.integer("node")), cores_of = static_cast<int>(c.integer("cores"));
-  need_node(node);
-  need_node(cores_of);
+  require_node(node);
+  require_node(cores_of);
   places.memory_node = node >= 0 ? node : c.numa_node();
   const auto cores = memory::processors().on_node(cores_of >= 0 ? cores_of : places.memory_node);
   const auto threads = static_cast<unsigned>(c.integer("threads"));
   places.processors =
       memory::places(cores, threads, c.choice("bind") == "close" ? memory::Binding::close : memory::Binding::spread);
   if (places.processors.empty())
-    throw Skip(std::to_string(threads) + " threads need as many processors, and this process may use " +
+    throw Skip(std::to_string(threads) + " threads need as many processors, but this process may use " +
                std::to_string(cores.size()) + " cores there");
   return places;
 }

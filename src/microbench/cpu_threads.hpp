@@ -1,6 +1,6 @@
 #pragma once
 
-// Axes that say which cores run threads and where their memory lies, for workloads that measure the CPU.
+// Axes that select the cores that run threads and the placement of their memory, for workloads that measure the CPU.
 
 #include <vector>
 
@@ -8,16 +8,17 @@
 
 namespace isthmus::microbench {
 
-/// Adds `threads`, `node`, `cores` and `bind`; `several`: a run takes one thread, half of the cores and all of them.
+/// Adds the axes `threads`, `node`, `cores` and `bind`. `several`: by default, a run uses one thread, then half of the
+/// cores, then all cores.
 void add_thread_axes(workload::Workload& workload, const workload::Machine& machine, bool several);
 
 struct ThreadPlaces {
   std::vector<int> processors;  ///< one for each thread
-  int memory_node = -1;         ///< -1: beside each thread
+  int memory_node = -1;         ///< NUMA node; -1 if memory is local to each thread
 };
-/// How many threads the axes ask for, as far as this machine has cores for them.
+/// Returns the number of threads that the axes request, limited to this machine's cores.
 std::size_t threads_asked_for(const workload::CaseSpec& spec);
-/// As the axes of a case say. Throws workload::Skip where that cannot be.
+/// Returns the places that the axes of a case request. Throws workload::Skip if they do not exist.
 ThreadPlaces thread_places(const workload::Case& c);
 
 }  // namespace isthmus::microbench

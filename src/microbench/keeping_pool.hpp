@@ -7,7 +7,7 @@
 
 namespace isthmus::microbench {
 
-/// A pool that keeps what it got for the life of a scope, as programs that use pools want it.
+/// Scope in which the pool keeps freed memory, as programs that use pools usually request.
 class KeepingPool {
  public:
   explicit KeepingPool(bool wanted) : wanted_(wanted) {
@@ -17,7 +17,7 @@ class KeepingPool {
     if (!wanted_) return;
     device::ignoring_errors([] {
       device::set_pool_release_threshold(0);
-      device::synchronize();  // gives the memory back
+      device::synchronize();  // releases the memory
     });
   }
   KeepingPool(const KeepingPool&) = delete;

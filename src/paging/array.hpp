@@ -1,21 +1,22 @@
 #pragma once
 
-// Arrays in paged memory, for kernels. They are made of what Pager::open() gives and passed to kernels by value:
+// Arrays in paged memory, for use in kernels. They are made from the result of Pager::open() and passed to kernels by
+// value:
 //
 //   __global__ void sum(paging::Array<float> a, double* result) {
 //     …
 //     for (std::size_t i = first; i < last;) {     // the whole warp together
-//       const auto window = a.window(i);           // one page, held until the end of the scope
+//       const auto window = a.window(i);           // one page, pinned until the end of the scope
 //       for (std::size_t j = i + lane(); j < min(last, window.last()); j += warp_size()) part += window[j];
 //       i = window.last();
 //     }
 //
-// A group of lanes enters a page once for all of it that want the page, and copies it together. Lanes may say no group,
-// wherever they are: a[i] = a[j] + 1. The group is then whoever came there together, which is chance, and a page is
-// held for the length of the call only.
+// A group of lanes enters each page once for all of its lanes that need the page, and copies it together. Lanes need
+// not form a group explicitly and may be at different places in the code: a[i] = a[j] + 1. The group is then formed by
+// the lanes that happen to arrive together, and a page is pinned only during the call.
 //
-// What a kernel holds at once is what its launch declares (Pager::launch): a window, a reader or a writer holds one
-// page for its group; everything else holds one for the length of the call.
+// A launch declares how many pages its kernel pins at the same time (Pager::launch): a window, a reader or a writer
+// pins one page for its group; every other access pins one page during the call.
 
 #include <type_traits>
 
@@ -26,17 +27,17 @@ namespace isthmus::paging {
 
 namespace detail {
 
-/// Where the elements of a region are.
+/// Layout of the elements of a region.
 template <class T>
 class Layout {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 4096 && (sizeof(T) & (sizeof(T) - 1)) == 0,
-                "an element must not lie on two pages: its size is a power of two, 4096 at most");
+                "an element must not cross pages: its size must be a power of two, at most 4096");
 
  public:
   __host__ __device__ explicit Layout(const Region& region) : region_(region) {}
   __device__ std::size_t size() const { return region_.bytes / sizeof(T); }
 
-  // For cursors.
+  // Members for use by cursors.
   __device__ std::uint32_t page_of(std::size_t i) const {
     return static_cast<std::uint32_t>(i * sizeof(T) >> region_.page_shift);
   }
@@ -49,7 +50,7 @@ class Layout {
   }
 
  protected:
-  /// The lanes that are here with the caller, and at the same array.
+  /// Returns the lanes that have arrived here together with the caller and use the same array.
   template <class Place>
   __device__ Lanes lanes_here() const {
     return Lanes(device::match_any(device::lanes_here<Place>(), reinterpret_cast<std::uintptr_t>(region_.states)));
@@ -60,7 +61,8 @@ class Layout {
 
 }  // namespace detail
 
-/// One page that a group of lanes holds, and moves on to another where they go. Not to be copied: who has it, holds.
+/// Cursor of a group of lanes, which keeps one page pinned until the group accesses another page. Not copyable, because
+/// the pin is released with the cursor.
 template <class Pages, Access access>
 class Cursor {
  public:
@@ -74,8 +76,8 @@ class Cursor {
   Cursor(const Cursor&) = delete;
   Cursor& operator=(const Cursor&) = delete;
 
-  /// Calls `action` with the address of element `i`, each lane its own, while its page is held. All lanes of the group
-  /// call it; one whose index is beyond the array's end only helps.
+  /// Calls `action` with the address of element `i`, which differs between lanes, while the element's page is pinned.
+  /// All lanes of the group must call it; a lane whose index is beyond the array's end only helps.
   template <class Action>
   __device__ void visit(std::size_t i, Action action) {
     bool done = i >= pages_.size();
@@ -100,23 +102,23 @@ class Cursor {
     return value;
   }
   __device__ void store(std::size_t i, T value) {
-    static_assert(access == Access::write, "a reader stores nothing: ask for a writer");
+    static_assert(access == Access::write, "a reader cannot store: use a writer");
     visit(i, [&](T* element) { *element = value; });
   }
 
-  /// Goes to the page of element `i`, the same of all lanes of the group.
+  /// Moves to the page of element `i`, which must be the same for all lanes of the group.
   __device__ void move_to(std::size_t i) {
     if (i - first_ >= count_) move(pages_.page_of(i));
   }
-  /// Elements of the page that is held.
+  /// Return the bounds of the elements in the pinned page, [first(), last()).
   __device__ std::size_t first() const { return first_; }
   __device__ std::size_t last() const { return first_ + count_; }
   __device__ std::conditional_t<access == Access::write, T*, const T*> data() const { return data_; }
   __device__ auto& operator[](std::size_t i) const { return data()[i - first_]; }
 
-  /// Holds nothing until the next access.
+  /// Unpins the page until the next access.
   __device__ void release() {
-    if (data_ == nullptr) return;  // a page may be held and have no whole element
+    if (data_ == nullptr) return;  // checks data_, because a pinned page may contain no whole element
     pages_.give_back(lanes_, pages_.page_of(first_), held_, access);
     data_ = nullptr;
     count_ = 0;
@@ -134,11 +136,11 @@ class Cursor {
   const Pages& pages_;
   Lanes lanes_;
   Held held_{};
-  T* data_ = nullptr;  ///< none: holds nothing
+  T* data_ = nullptr;  ///< nullptr: no page is pinned
   std::size_t first_ = 0, count_ = 0;
 };
 
-/// An array whose pages come and go.
+/// Array whose pages are fetched and evicted.
 template <class T, class Protocol = Sound>
 class Array : public detail::Layout<T> {
  public:
@@ -147,21 +149,22 @@ class Array : public detail::Layout<T> {
   using Writer = Cursor<Array, Access::write>;
   using detail::Layout<T>::Layout;
 
-  /// The page of element `i`, which is the same for the whole group: at once, and until the end of the scope.
+  /// Returns a reader of the page of element `i`, which must be the same for the whole group; the page is pinned from
+  /// now until the end of the reader's scope.
   __device__ Reader window(std::size_t i, const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes, i); }
   __device__ Reader reader(const Lanes& lanes = Lanes::warp()) const { return Reader(*this, lanes); }
   __device__ Writer writer(const Lanes& lanes = Lanes::warp()) const { return Writer(*this, lanes); }
 
-  // Each lane of the group has an index of its own.
+  // Accesses to single elements; each lane of the group has its own index.
   __device__ T read(std::size_t i, const Lanes& lanes) const { return reader(lanes).read(i); }
   __device__ void store(std::size_t i, T value, const Lanes& lanes) const { writer(lanes).store(i, value); }
-  /// `action` gets the element's address, for an atomic.
+  /// Calls `action` with the element's address, for atomic operations.
   template <class Action>
   __device__ void update(std::size_t i, Action action, const Lanes& lanes) const {
     writer(lanes).visit(i, action);
   }
 
-  /// An element, for whichever lanes come.
+  /// Reference to an element; lanes that arrive together access it as a group.
   class Reference {
    public:
     __device__ Reference(const Array& array, std::size_t i) : array_(array), i_(i) {}
@@ -189,7 +192,8 @@ class Array : public detail::Layout<T> {
   }
 };
 
-/// An array that nobody writes and none of whose pages ever leaves: a page that has come is used without a reference.
+/// Array that is never written and whose pages are never evicted, so a page that has been fetched is used without
+/// taking a reference.
 template <class T>
 class ReadOnlyArray : public detail::Layout<T> {
  public:

@@ -1,9 +1,9 @@
 #pragma once
 
-// Entering and leaving a page, by a group of lanes of one warp that want the same: the protocol.
+// Protocol for entering and leaving a page, for a group of lanes of one warp that need the same page.
 //
-// There is one wait, in enter(). Each of its turns ends by itself, so lanes of one warp that enter pages each for
-// itself do not hold each other up where a warp runs in lockstep.
+// Lanes wait only in enter(). Each iteration of the wait ends without depending on other lanes, so that lanes of one
+// warp that enter different pages do not block each other if the warp runs in lockstep.
 
 #include "device/kernel/kernel.hpp"
 #include "device/kernel/relaxed.hpp"
@@ -13,7 +13,7 @@
 
 namespace isthmus::paging {
 
-/// Lanes of one warp that do something together: all of them make the same calls.
+/// Lanes of one warp that act together: all of them make the same calls.
 struct Lanes {
   device::LaneMask mask;
   int leader;
@@ -25,21 +25,22 @@ struct Lanes {
     rank = static_cast<unsigned>(__popcll(lanes & ((device::LaneMask{1} << device::lane()) - 1)));
     size = static_cast<unsigned>(__popcll(lanes));
   }
-  /// All lanes of this warp, which need not be full.
+  /// Returns all lanes of this warp; the warp need not be full.
   __device__ static Lanes warp() {
     const unsigned width = static_cast<unsigned>(device::warp_size());
     const unsigned before = static_cast<unsigned>(device::warp_in_block()) * width;
     const unsigned left = blockDim.x * blockDim.y * blockDim.z - before;
     return Lanes(left >= width ? device::full_warp() : (device::LaneMask{1} << left) - 1);
   }
-  /// The same for blocks that are whole warps: it costs fewer registers.
+  /// Returns the same as warp(), but only for blocks of whole warps, and uses fewer registers.
   __device__ static Lanes full_warp() { return Lanes(device::full_warp()); }
-  /// The calling lane alone.
+  /// Returns only the calling lane.
   __device__ static Lanes one() { return Lanes(device::LaneMask{1} << device::lane()); }
   __device__ bool leads() const { return rank == 0; }
 };
 
-/// A page that the group has a reference to; after a failure nothing is held, and `data` is memory that nobody reads.
+/// Page to which the group has a reference. After a failure no page is pinned, and `data` points to memory whose
+/// contents do not matter.
 struct Held {
   std::byte* data;
   bool failed;
@@ -55,19 +56,19 @@ __device__ inline std::byte* frame_at(const Table& table, std::uint32_t number) 
   return table.frames + (static_cast<std::size_t>(number) << table.page_shift);
 }
 
-/// Where a page of the region belongs; the last one need not be whole.
+/// Returns the host memory of a page of the region; the region's last page may be shorter.
 __device__ inline Home home_of(const Region& region, std::uint32_t page) {
   const std::size_t offset = static_cast<std::size_t>(page) << region.page_shift, left = region.bytes - offset;
   const std::size_t whole = std::size_t{1} << region.page_shift;
   return {region.memory + offset, static_cast<std::uint32_t>(left < whole ? left : whole)};
 }
 
-/// The word of the page that has the frame, or had it: null before the first.
+/// Returns the state word of the frame's current or last page; null if the frame has not been used.
 __device__ inline State* owner_of(const Table& table, std::uint32_t number) {
   return reinterpret_cast<State*>(device::load_relaxed(table.owners + number));
 }
 
-/// Both ends are multiples of 16; `kInFlight` loads of 16 bytes are on the way a lane.
+/// Copies a page. Both addresses must be multiples of 16; each lane has `kInFlight` loads of 16 bytes in flight.
 template <unsigned kInFlight = 4>
 __device__ inline void copy_page(const Lanes& lanes, std::byte* to, const std::byte* from, std::uint32_t bytes) {
   const uint4* source = reinterpret_cast<const uint4*>(from);
@@ -85,7 +86,7 @@ __device__ inline void copy_page(const Lanes& lanes, std::byte* to, const std::b
   for (i = words * sizeof(uint4) + lanes.rank; i < bytes; i += lanes.size) to[i] = from[i];
 }
 
-/// `to` is a multiple of 16.
+/// Fills a page with poison. `to` must be a multiple of 16.
 __device__ inline void poison_page(const Lanes& lanes, std::byte* to, std::uint32_t bytes) {
   const uint4 poison = make_uint4(~0u, ~0u, ~0u, ~0u);
   const std::uint32_t words = bytes / sizeof(uint4);
@@ -93,40 +94,43 @@ __device__ inline void poison_page(const Lanes& lanes, std::byte* to, std::uint3
   for (std::uint32_t i = words * sizeof(uint4) + lanes.rank; i < bytes; i += lanes.size) to[i] = std::byte{0xff};
 }
 
-/// Where others may come between two accesses of a state.
+/// Lets other warps run between two accesses to a state; only tests enable this.
 template <class Protocol>
 __device__ inline void let_others_come() {
   if (Protocol::yields) device::spin_wait();
 }
 
-/// Changes a word from `seen`; false where it has changed meanwhile. `unseen`: a planted bug, which does not look.
+/// Changes a word from `seen` to `to`; returns false if it has changed in between. `unseen` plants a bug: the word is
+/// not compared.
 __device__ inline bool change(State* word, State seen, State to, bool unseen) {
   if (!unseen) return atomicCAS(word, seen, to) == seen;
   atomicExch(word, to);
   return true;
 }
 
-/// What one turn of the search for a frame has found.
+/// Result of one iteration of the search for a frame.
 enum Find : unsigned { kNothing, kFrame, kDirtyFrame };
 
-/// By the group's leader: a frame whose page may go. A clean page has gone when this returns, a dirty one is busy.
+/// Frame that may be reused, found by the group's leader. If its page is clean, the page is already evicted; if dirty,
+/// the page is busy.
 struct Victim {
   unsigned found = kNothing;
   std::uint32_t number = 0;
   State* word = nullptr;
-  State state = 0;  ///< of a dirty page, once busy
+  State state = 0;  ///< state of a dirty page, after it has become busy
 };
 
-/// Newcomers that get a newcomer's frame before one that returns may try for a protected one. A scan over less than so
-/// many times the frames leaves the protected pages in peace.
+/// Number of newcomers that get a newcomer's frame before a page that returns may try to get a protected frame. A scan
+/// over fewer pages than this times the number of frames does not affect protected pages.
 inline constexpr unsigned kNewcomersATry = 8;
 
-/// The frame that the policy would give next. `turn` counts the frames that were refused.
+/// Returns the frame that the policy would reuse next. `turn` counts the frames already rejected.
 __device__ inline std::uint32_t next_frame(const Table& table, bool ghost, unsigned turn, bool& asks_use) {
   asks_use = table.eviction == Eviction::second_chance;
   if (table.eviction == Eviction::scan_resistant) {
     const std::uint32_t newcomers = table.frame_count - table.protected_count;
-    // Now and then only: were the hand to pass all protected frames in one scan, the scan would have them all.
+    // Try a protected frame only rarely: if the hand passed all protected frames during one scan, the scan would get
+    // all of them.
     if (turn == 0 && ghost && table.protected_count > 0 &&
         device::load_relaxed(table.hands + 1) % kNewcomersATry == 0) {
       asks_use = true;
@@ -139,7 +143,7 @@ __device__ inline std::uint32_t next_frame(const Table& table, bool ghost, unsig
 
 template <class Protocol>
 __device__ inline Victim find_victim(const Table& table, bool ghost, unsigned& turn) {
-  constexpr unsigned kLooks = 8;  // between two looks at the clock
+  constexpr unsigned kLooks = 8;  // number of frames examined between two checks of the clock
   if (device::load_relaxed(table.filled) < table.frame_count) {
     const unsigned fresh = atomicAdd(table.filled, 1u);
     if (fresh < table.frame_count) return {kFrame, fresh};
@@ -148,7 +152,7 @@ __device__ inline Victim find_victim(const Table& table, bool ghost, unsigned& t
     bool asks_use = false;
     const std::uint32_t number = next_frame(table, ghost, turn++, asks_use);
     State* word = owner_of(table, number);
-    if (word == nullptr) continue;  // its first page is on the way
+    if (word == nullptr) continue;  // the frame's first page is still being fetched
     const State state = device::load_relaxed(word);
     if (!may_leave(state, number)) continue;
     if (asks_use && used(state)) {
@@ -167,7 +171,7 @@ __device__ inline Victim find_victim(const Table& table, bool ghost, unsigned& t
   return {};
 }
 
-/// The page in `number`, which the group has made busy, reaches the host's memory.
+/// Copies the page in frame `number`, which the group has made busy, to host memory.
 __device__ inline void write_back(const Table& table, const Lanes& lanes, std::uint32_t number) {
   const Home home = table.homes[number];
   copy_page(lanes, home.memory, frame_at(table, number), home.bytes);
@@ -178,14 +182,15 @@ __device__ inline void write_back(const Table& table, const Lanes& lanes, std::u
   }
 }
 
-/// One turn of the search for a frame, by the whole group; true when `number` is theirs.
+/// Performs one iteration of the search for a frame; called by the whole group. Returns true if the group now owns
+/// frame `number`.
 template <class Protocol>
 __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool ghost, unsigned& turn,
                                   std::uint32_t& number) {
   Victim victim;
   if (lanes.leads()) {
     victim = find_victim<Protocol>(table, ghost, turn);
-    // What the last holders and its fetcher did comes before what happens to the frame now.
+    // The fence orders accesses of the frame's last holders and fetcher before its next use.
     if (!Protocol::enter_unfenced) __threadfence();
   }
   const unsigned found = device::shuffle(lanes.mask, victim.found, lanes.leader);
@@ -197,9 +202,9 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
   if (lanes.leads()) {
     let_others_come<Protocol>();
     gone = change(victim.word, victim.state, left(victim.state), Protocol::evicts_rescued) ? 1 : 0;
-    if (gone == 0) atomicAnd(victim.word, ~kBusy);  // somebody wants it again: it stays, clean
+    if (gone == 0) atomicAnd(victim.word, ~kBusy);  // another group needs the page again: it stays, and is clean
     tally(table, gone != 0 ? kEvictions : kRescued);
-    // Readers may have come and gone while it was written back: what they read comes before what is fetched now.
+    // Readers may have entered and left during the write-back: the fence orders their reads before the next fetch.
     if (!Protocol::evict_unfenced) __threadfence();
   }
   gone = device::shuffle(lanes.mask, gone, lanes.leader);
@@ -207,7 +212,7 @@ __device__ inline bool find_frame(const Table& table, const Lanes& lanes, bool g
   return gone != 0;
 }
 
-/// Writes back the page in `number` if it is dirty and nobody holds it; it stays.
+/// Writes back the page in frame `number` if it is dirty and not pinned; the page stays.
 template <class Protocol = Sound>
 __device__ inline void clean_frame(const Table& table, const Lanes& lanes, std::uint32_t number) {
   unsigned mine = 0;
@@ -234,7 +239,7 @@ __device__ inline void clean_frame(const Table& table, const Lanes& lanes, std::
     atomicAnd(word, ~kBusy);
 }
 
-/// The dirty page that the hand will come to in a while, so that its frame is clean by then.
+/// Writes back the dirty page that the hand will reach clean_ahead frames later, so that the frame is clean by then.
 template <class Protocol>
 __device__ inline void clean_ahead(const Table& table, const Lanes& lanes) {
   const bool apart = table.eviction == Eviction::scan_resistant;
@@ -244,7 +249,7 @@ __device__ inline void clean_ahead(const Table& table, const Lanes& lanes) {
   clean_frame<Protocol>(table, lanes, device::shuffle(lanes.mask, number, lanes.leader));
 }
 
-/// By the leader: nobody else has said so yet.
+/// Records a failure unless one is already recorded; called by the leader.
 __device__ inline void report(const Table& table, const State* word, State state, WaitedFor what) {
   if (atomicCAS(&table.failure->claimed, State{0}, State{1}) != 0) return;
   table.failure->word = word;
@@ -252,11 +257,11 @@ __device__ inline void report(const Table& table, const State* word, State state
   table.failure->what = what;
 }
 
-/// How a page has come.
+/// Result of bringing a page: fetched by the warp, fetched through the channel, or not fetched.
 enum Came : unsigned { kBeside, kThrough, kNotAtAll };
 
-/// By the leader: sends for the page through the channel and waits until it is there. kBeside: its warp may fetch it.
-/// Apart, so that kernels need no registers for it where they do nothing else than hold pages.
+/// Requests the page through the channel and waits for it; called by the leader. Returns kBeside if the warp may fetch
+/// the page itself. A separate function, so that kernels that only pin pages need no registers for it.
 __device__ inline unsigned send_for(const Table& table, std::byte* to, const std::byte* from, std::uint32_t bytes) {
   const Channel& channel = table.channel;
   const double since = device::device_seconds();
@@ -283,7 +288,7 @@ __device__ inline unsigned send_for(const Table& table, std::byte* to, const std
   return came;
 }
 
-/// The bytes of a page, by whoever brings them; false after a failure.
+/// Copies the contents of a page with the transport that applies; returns false after a failure.
 __device__ inline bool bring_page(const Table& table, const Lanes& lanes, std::byte* to, const Home& home) {
   const Channel& channel = table.channel;
   unsigned came = kBeside;
@@ -302,7 +307,7 @@ __device__ inline bool bring_page(const Table& table, const Lanes& lanes, std::b
   return came != kNotAtAll;
 }
 
-/// The page comes into the frame, which is the group's, and becomes valid. False after a failure.
+/// Copies the page into the frame, which the group owns, and makes the page valid. Returns false after a failure.
 template <class Protocol>
 __device__ inline bool fetch(const Region& region, const Lanes& lanes, std::uint32_t page, std::uint32_t number,
                              bool ghost) {
@@ -315,7 +320,7 @@ __device__ inline bool fetch(const Region& region, const Lanes& lanes, std::uint
     if (Protocol::serve_early) atomicAdd(word, fetched(number, ghost));
   }
   if (Protocol::serve_early) device::spin_wait();
-  // A page that was written back has to come again.
+  // A page that has been written back must be fetched again, not poisoned.
   const bool poisoned = region.poisons && device::shuffle(lanes.mask, ghost ? 1u : 0u, lanes.leader) == 0;
   if (poisoned) {
     poison_page(lanes, frame_at(table, number), home.bytes);
@@ -340,7 +345,7 @@ __device__ inline bool fetch(const Region& region, const Lanes& lanes, std::uint
   return true;
 }
 
-/// What the leader says after a turn of waiting.
+/// Result of one iteration of waiting, as determined by the leader.
 enum Turn : unsigned { kAgain, kThere, kFetch, kFailed };
 
 template <class Protocol>
@@ -349,7 +354,7 @@ __device__ inline bool may_become_fetcher(State* word, State seen) {
   return atomicCAS(word, seen, fetching(seen)) == seen;
 }
 
-/// Waits for the page or fetches it, and gives its frame; frame_count after a failure.
+/// Waits for the page or fetches it, and returns its frame; returns frame_count after a failure.
 template <class Protocol>
 __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, std::uint32_t page, Access access) {
   const Table& table = *region.table;
@@ -415,8 +420,8 @@ __device__ inline std::uint32_t wait(const Region& region, const Lanes& lanes, s
 
 }  // namespace detail
 
-/// The group gets a reference to the page and the page into a frame, where it stays until leave(). All lanes of the
-/// group call it with the same page.
+/// Takes a reference to the page for the group and brings the page into a frame, where it stays until leave(). All
+/// lanes of the group must call it with the same page.
 template <class Protocol = Sound>
 __device__ inline Held enter(const Region& region, const Lanes& lanes, std::uint32_t page, Access access) {
   State* word = region.states + page;
@@ -424,7 +429,7 @@ __device__ inline Held enter(const Region& region, const Lanes& lanes, std::uint
   if (lanes.leads()) {
     seen = atomicAdd(word, kReference);
     if (region.marks_use && valid(seen) && !used(seen)) atomicOr(word, kUsed);
-    if (!Protocol::enter_unfenced && may_go_on(seen, access)) __threadfence();  // else wait() has one
+    if (!Protocol::enter_unfenced && may_go_on(seen, access)) __threadfence();  // otherwise wait() has a fence
   }
   seen = device::shuffle(lanes.mask, seen, lanes.leader);
   device::sync_warp(lanes.mask);
@@ -439,7 +444,7 @@ __device__ inline Held enter(const Region& region, const Lanes& lanes, std::uint
   return {region.frames + (static_cast<std::size_t>(number) << region.page_shift), failed};
 }
 
-/// Gives the reference back. Of Access::write, whether or not anything was written.
+/// Drops the reference. Access::write counts as a write even if nothing was written.
 template <class Protocol = Sound>
 __device__ inline void leave(const Lanes& lanes, State* word, const Held& held, Access access) {
   device::sync_warp(lanes.mask);

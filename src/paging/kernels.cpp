@@ -15,7 +15,7 @@ __global__ void prefetch_pages(Array<std::byte> array, std::uint64_t first, std:
 
 // for (frame = 0; frame < filled; ++frame) write_back(frame);
 __global__ void flush_frames(const Table* table) {
-  // After a failure some pages may hold what was computed from nothing.
+  // After a failure, some pages may contain results computed from undefined data, so nothing is written back.
   if (device::load_relaxed(&table->failure->claimed) != 0) return;
   const Lanes lanes = Lanes::warp();
   const std::uint32_t filled = *table->filled < table->frame_count ? *table->filled : table->frame_count;
@@ -25,8 +25,8 @@ __global__ void flush_frames(const Table* table) {
 
 // for (each request of this warp's slot) copy its page;
 //
-// The host ends it by a word of its own memory. One warp looks there, and says it to the others in the device's: the
-// link has better things to bring.
+// The host ends the kernel by setting a word in host memory. One warp polls that word and copies it to the device's
+// memory for the other warps, so that the link remains free for pages.
 __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, std::uint32_t* ended, double patience) {
   const Lanes lanes = Lanes::full_warp();
   const std::uint64_t slot = device::warp_in_grid();
@@ -35,9 +35,10 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
   std::uint32_t answered = 0;
   double since = device::device_seconds();
   for (;;) {
-    std::uint32_t number = answered, bytes = 0;  // no bytes: the relay has ended
+    std::uint32_t number = answered, bytes = 0;  // 0 bytes: the relay has ended
     unsigned long long from = 0, to = 0;
-    // One lane waits, the others wait for it: blocks that only wait make room for those that have not begun.
+    // One lane polls and the others wait for it: while all lanes of a block only wait, blocks that have not begun can
+    // run.
     const auto look = [&]() -> bool {
       number = device::load_relaxed(asked);
       if (number != answered) return true;
@@ -57,7 +58,7 @@ __global__ void relay_pages(Channel channel, const std::uint32_t* host_ended, st
     if (bytes == 0) return;
     from = device::shuffle(lanes.mask, from, lanes.leader);
     to = device::shuffle(lanes.mask, to, lanes.leader);
-    device::sync_warp(lanes.mask);  // what the leader knows of the frame's last holders, all lanes know now
+    device::sync_warp(lanes.mask);  // every lane now sees all accesses to the frame that the leader has seen
     detail::copy_page<8>(lanes, reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), bytes);
     device::sync_warp(lanes.mask);
     if (lanes.leads()) {

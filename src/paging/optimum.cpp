@@ -9,16 +9,16 @@ namespace isthmus::paging {
 
 std::uint64_t optimal_fetches(std::span<const std::uint32_t> wanted, std::size_t frames) {
   constexpr auto kNever = std::numeric_limits<std::size_t>::max();
-  // When the page that is wanted at a time is wanted again.
+  // For each time, the next time at which the same page is needed again.
   std::vector<std::size_t> again(wanted.size());
   std::unordered_map<std::uint32_t, std::size_t> soonest;
   for (std::size_t time = wanted.size(); time-- > 0;) {
     const auto [found, is_new] = soonest.try_emplace(wanted[time], time);
     again[time] = is_new ? kNever : std::exchange(found->second, time);
   }
-  if (soonest.size() <= frames) return soonest.size();            // each comes once
-  std::unordered_map<std::uint32_t, std::size_t> there;           // a page, and when it is wanted again
-  std::priority_queue<std::pair<std::size_t, std::uint32_t>> by;  // the same, with what is no longer so among it
+  if (soonest.size() <= frames) return soonest.size();            // each page is fetched once
+  std::unordered_map<std::uint32_t, std::size_t> there;           // resident pages, and when each is needed again
+  std::priority_queue<std::pair<std::size_t, std::uint32_t>> by;  // the same pages by time, among outdated entries
   std::uint64_t fetches = 0;
   for (std::size_t time = 0; time < wanted.size(); ++time) {
     const std::uint32_t page = wanted[time];

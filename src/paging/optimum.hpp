@@ -1,6 +1,6 @@
 #pragma once
 
-// What no eviction can do better than: to hold counted fetches against.
+// Lower bound of any eviction policy, for comparison with counted fetches.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace isthmus::paging {
 
-/// The fewest fetches for pages that are wanted in this order, where so many, at least one, have room at once: of those
-/// that are there the one goes that is wanted again last (Belady, IBM Systems Journal 1966).
+/// Returns the minimum number of fetches if pages are needed in the order `wanted` and `frames` pages (at least one)
+/// fit at the same time: the resident page whose next use is latest is evicted (Belady, IBM Systems Journal 1966).
 std::uint64_t optimal_fetches(std::span<const std::uint32_t> wanted, std::size_t frames);
 
-/// All of so many pages, in order, again and again.
+/// Returns a sequence that goes `passes` times over all `pages` pages in order.
 std::vector<std::uint32_t> passes_over(std::size_t pages, unsigned passes);
 
 }  // namespace isthmus::paging

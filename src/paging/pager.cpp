@@ -16,29 +16,29 @@ namespace isthmus::paging {
 
 namespace {
 
-/// One in so many frames is for newcomers.
+/// Ratio of all frames to the frames for newcomers.
 constexpr std::size_t kNewcomers = 16;
 
 const Options& checked(const Options& options) {
   if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kLeastPage || options.page_bytes > kMostPage)
-    throw std::invalid_argument(fmt::format("a page of {} bytes cannot be: take a power of two from {} to {}",
+    throw std::invalid_argument(fmt::format("page_bytes={} is out of range: choose a power of two from {} to {}",
                                             options.page_bytes, kLeastPage, kMostPage));
   if (options.frames == 0 || options.frames >= kMostFrames)
     throw std::invalid_argument(
-        fmt::format("a pager with {} frames cannot be: take from 1 to {}", options.frames, kMostFrames - 1));
+        fmt::format("frames={} is out of range: choose 1 to {}", options.frames, kMostFrames - 1));
   if (!(options.deadline > 0))
-    throw std::invalid_argument(fmt::format("a deadline of {} s cannot be: take more than 0", options.deadline));
-  // A block of a relay has a warp for each page.
+    throw std::invalid_argument(
+        fmt::format("deadline={} is out of range: choose more than 0 seconds", options.deadline));
+  // A block of a relay has one warp for each page in flight, and at most 32 warps.
   const std::size_t most = options.transport == Transport::proxy ? 4096 : 32;
   if (options.depth == 0 || options.depth > most)
-    throw std::invalid_argument(
-        fmt::format("queues of {} pages cannot be: take a depth of 1 to {}", options.depth, most));
+    throw std::invalid_argument(fmt::format("depth={} is out of range: choose 1 to {}", options.depth, most));
   if (options.queues > kMostQueues)
     throw std::invalid_argument(
-        fmt::format("{} queues cannot be: take 1 to {}, or 0 for as many as is usual", options.queues, kMostQueues));
+        fmt::format("queues={} is out of range: choose 1 to {}, or 0 for the default", options.queues, kMostQueues));
   if (options.pulls >= kMostFrames)
     throw std::invalid_argument(
-        fmt::format("{} pulls cannot be: take 1 to {}, or 0 for as many as is usual", options.pulls, kMostFrames - 1));
+        fmt::format("pulls={} is out of range: choose 1 to {}, or 0 for the default", options.pulls, kMostFrames - 1));
   return options;
 }
 
@@ -46,7 +46,7 @@ memory::Block on_device(std::size_t bytes) {
   return {memory::Kind::device, bytes};
 }
 
-/// Counters, what says which frame comes next, and the failure: read together. Only check() forgets the failure.
+/// Counters, the order of frames, and the failure, which are read together. Only check() clears the failure.
 struct Counts {
   State counters[kCounters];
   unsigned filled;
@@ -129,17 +129,16 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
   if (reinterpret_cast<std::uintptr_t>(device_address) % 16 != 0 || bytes == 0)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
                         fmt::format("'{}' has {} bytes at {}", name, bytes, static_cast<void*>(device_address)),
-                        "page some memory that begins at a multiple of 16 bytes");
+                        "page memory that is not empty and begins at a multiple of 16 bytes");
   for (const auto& one : opened_) {
     if (device_address >= one.region.memory + one.region.bytes || one.region.memory >= device_address + bytes) continue;
-    throw device::Error(device::ErrorKind::failure, "Pager::open",
-                        fmt::format("'{}' and '{}' have bytes in common", name, one.name),
-                        "page each byte once: two pages would each have a copy of it");
+    throw device::Error(device::ErrorKind::failure, "Pager::open", fmt::format("'{}' and '{}' overlap", name, one.name),
+                        "page each byte once, because two pages would have separate copies of it");
   }
   const std::size_t count = (bytes + options_.page_bytes - 1) / options_.page_bytes;
   if (never_evicts_ && pages() + count > options_.frames)
     throw device::Error(device::ErrorKind::failure, "Pager::open",
-                        fmt::format("the {} pages of '{}' and the {} of others are more than the {} frames, and a "
+                        fmt::format("the {} pages of '{}' and the {} of other regions exceed the {} frames, but a "
                                     "region of this pager is read-only",
                                     count, name, pages(), options_.frames),
                         "open it first, give the pager more frames, or read all regions with counts");
@@ -161,15 +160,15 @@ Region Pager::open_at(std::byte* device_address, std::size_t bytes, std::string 
 
 ReadOnlyRegion Pager::read_only(const Region& region) {
   if (pages() > options_.frames)
-    throw device::Error(
-        device::ErrorKind::failure, "Pager::read_only",
-        fmt::format("{} pages are more than {} frames, so pages leave while they are read", pages(), options_.frames),
-        "give the pager more frames, or use an Array, which counts who reads");
+    throw device::Error(device::ErrorKind::failure, "Pager::read_only",
+                        fmt::format("{} pages exceed {} frames, so pages would be evicted while they are read", pages(),
+                                    options_.frames),
+                        "give the pager more frames, or use an Array, which counts references");
   never_evicts_ = true;
   return {region};
 }
 
-void Pager::need_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const {
+void Pager::require_frames(const device::KernelInfo& info, const device::LaunchShape& shape, const Holds& holds) const {
   const auto warp = static_cast<std::uint64_t>(info_.warp_size);
   const std::uint64_t threads = shape.block.size(), warps = (threads + warp - 1) / warp;
   const auto a_multiprocessor = static_cast<std::uint64_t>(info.blocks_per_multiprocessor.value_or(
@@ -178,24 +177,24 @@ void Pager::need_frames(const device::KernelInfo& info, const device::LaunchShap
       std::min(shape.grid.size(), a_multiprocessor * static_cast<std::uint64_t>(info_.multiprocessors));
   const bool lanes = holds.by == Holds::By::lane;
   const std::uint64_t holders = blocks * (lanes ? threads : warps), held = holders * holds.pages;
-  if (held > kMostReferences)  // all may be in one page
+  if (held > kMostReferences)  // all references may be to the same page
     throw device::Error(device::ErrorKind::failure, "Pager::launch",
-                        fmt::format("{} may hold {} pages at once, and a page counts {} references at most", info.name,
+                        fmt::format("{} may pin {} pages at once, but a page counts at most {} references", info.name,
                                     held, kMostReferences),
-                        "launch fewer or smaller blocks, or hold fewer pages");
+                        "launch fewer or smaller blocks, or pin fewer pages");
   if (held <= options_.frames) return;
   const auto arithmetic = fmt::format("{} resident blocks × {} {} × {} pages = {}", blocks, lanes ? threads : warps,
                                       lanes ? "lanes" : "warps", holds.pages, held);
   throw device::Error(
       device::ErrorKind::failure, "Pager::launch",
-      fmt::format("{} may hold {} pages at once, but there are {} frames: all could be held, with one "
-                  "more wanted for ever",
+      fmt::format("{} may pin {} pages at once, but there are {} frames, so it can deadlock: every frame can be pinned "
+                  "while one more is requested",
                   info.name, arithmetic, options_.frames),
-      fmt::format("give the pager {} frames, launch fewer or smaller blocks, or hold fewer pages", held));
+      fmt::format("give the pager {} frames, launch fewer or smaller blocks, or pin fewer pages", held));
 }
 
 device::LaunchShape Pager::shape_for(std::size_t pages) const {
-  // A warp of it holds one page.
+  // Each warp pins one page, so there are at most as many warps as pages and as frames.
   const auto warp = static_cast<std::size_t>(info_.warp_size);
   const std::size_t resident = static_cast<std::size_t>(info_.multiprocessors) * 16;
   const std::size_t warps = std::max<std::size_t>(std::min({pages, options_.frames, resident}), 1);
@@ -237,7 +236,7 @@ void Pager::flush(device::Stream& stream) {
 void Pager::forget(device::Stream& stream) {
   device::fill_async(owners_.data(), 0, owners_.size(), stream);
   device::fill_async(counts_.data(), 0, offsetof(Counts, failure), stream);
-  // Where accesses go after a failure: an index that is read there is 0.
+  // Clear the extra frame, which is accessed after a failure, so that an index read from it is 0.
   device::fill_async(frames_.data() + options_.frames * options_.page_bytes, 0, options_.page_bytes, stream);
   for (const auto& one : opened_) device::fill_async(one.states.data(), 0, one.states.size(), stream);
 }
@@ -253,7 +252,7 @@ std::string Pager::described(const Failure& failure) const {
     if (failure.word < first || failure.word >= first + one.pages) continue;
     return fmt::format("page {} of '{}'", failure.word - first, one.name);
   }
-  return "a page of no region";
+  return "a page outside all regions";
 }
 
 void Pager::check(device::Stream& stream) {
@@ -270,11 +269,10 @@ void Pager::check(device::Stream& stream) {
     const char *what, *hint;
   };
   static constexpr Wait kWaits[] = {
-      {"another warp's work on", "look for a warp that left a page half done, or raise the deadline"},
-      {"a frame for", "look for a kernel that holds more pages than its launch says"},
-      {"a relay or proxy to bring",
-       "call Pager::serve before kernels that Pager::launch does not launch, or raise the "
-       "deadline"}};
+      {"another warp's work on", "look for a warp that did not finish its work on a page, or raise the deadline"},
+      {"a frame for", "look for a kernel that pins more pages than declared at its launch"},
+      {"a relay or proxy to transfer",
+       "call Pager::serve before kernels that are not launched by Pager::launch, or raise the deadline"}};
   const Wait& wait = kWaits[static_cast<unsigned>(failure.what)];
   throw device::Error(device::ErrorKind::timeout, "Pager::check",
                       fmt::format("a warp waited {} s for {} {} ({}) and gave up", options_.deadline, wait.what, page,

@@ -15,7 +15,7 @@ namespace {
 
 using memory::BufferSpec, memory::PlacementFacts, memory::PlacementOptions, memory::Role;
 
-/// A buffer with frames of its own: what one buffer needs never pushes out what another has.
+/// Buffer with its own frames: pages of one buffer never evict those of another.
 class Paged final : public memory::Backing {
  public:
   Paged(const PlacementFacts& row, const BufferSpec& spec, const PlacementOptions& options)
@@ -44,7 +44,7 @@ class Paged final : public memory::Backing {
                            .eviction = value_named(kEvictionNames, options_.paging.eviction),
                            .transport = value_named(kTransportNames, options_.paging.transport),
                            .queues = options_.paging.queues});
-    // Nothing of an output is there to be fetched.
+    // An output has no contents to fetch.
     region_ = pager_->open(block_, spec_.name, spec_.role == Role::output ? Contents::poison : Contents::fetched);
   }
   void stop() noexcept override {
@@ -55,11 +55,11 @@ class Paged final : public memory::Backing {
     pager_.reset();
   }
 
-  void bring(std::size_t, std::size_t, device::Stream&) override {}
-  void fetch(std::size_t, std::size_t, device::Stream& stream) override { pager_->flush(stream); }
+  void copy_in(std::size_t, std::size_t, device::Stream&) override {}
+  void copy_out(std::size_t, std::size_t, device::Stream& stream) override { pager_->flush(stream); }
   void reset(device::Stream& stream) override {
     pager_->clear(stream);
-    pager_->serve();  // until check(): a program's kernels are not launched by the pager
+    pager_->serve();  // runs until check(); needed because a program's kernels are not launched by the pager
   }
   void reset_on_host() override {
     if (spec_.role == Role::output) memory::fill_host(host_, spec_.bytes, memory::kPoison);
@@ -95,8 +95,8 @@ class Paged final : public memory::Backing {
   }
   std::size_t pages() const { return pages_of(spec_.bytes, std::size_t{1} << planned_.page_shift); }
 
-  const Region planned_;  ///< its sizes
-  Region region_;         ///< with addresses while there are any
+  const Region planned_;  ///< region with sizes but without addresses
+  Region region_;         ///< region with sizes, and with addresses while memory is allocated
   memory::Block block_;
   std::optional<Pager> pager_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// Paged memory as a placement: docs/placements.md. What a body has paged lies in page-locked memory of the host, with
-// frames on the device. All else is copied.
+// Paged memory as a placement: docs/placements.md. Buffers that a body declares as paged are in page-locked host
+// memory, with frames on the device. All other buffers are copied.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace isthmus::paging {
 
-/// Makes it known to the table, once.
+/// Returns the placement; the first call registers it in the table.
 memory::Placement placement();
 
 template <class Value>
@@ -35,15 +35,16 @@ inline constexpr Named<Transport> kTransportNames[] = {
     {Transport::pull_and_relay, "pull_and_relay"},
     {Transport::proxy, "proxy"},
 };
-/// Throws std::invalid_argument for a name that is in no row.
+/// Returns the value with this name; throws std::invalid_argument if the table has no such name.
 template <class Value, std::size_t rows>
 Value value_named(const Named<Value> (&table)[rows], std::string_view name) {
   const auto* const found = std::ranges::find(table, name, &Named<Value>::name);
-  if (found == std::end(table)) throw std::invalid_argument("nothing is called " + std::string(name));
+  if (found == std::end(table)) throw std::invalid_argument("unknown name: " + std::string(name));
   return found->value;
 }
 
-/// So many pages of memory, and the frames that a share of them in percent gives: one at least.
+/// Return a number of at least one: pages_of() the pages that `bytes` bytes need, frames_of() the given percentage of
+/// `pages`.
 std::size_t pages_of(std::size_t bytes, std::size_t page_bytes);
 std::size_t frames_of(std::size_t pages, std::size_t percent);
 

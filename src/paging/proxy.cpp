@@ -15,31 +15,31 @@
 
 namespace isthmus::paging {
 
-/// Streams of a device, which all queues of all its proxies share: a CUDA device has eight connections where nobody
-/// asks for more, and copies that share one with the kernel that waits for them would never begin.
+/// Number of streams per device, shared by all queues of all its proxies. A CUDA device has eight connections by
+/// default, and copies that shared a connection with the kernel that waits for them would never begin.
 constexpr std::size_t kProxyStreams = 4;
 constexpr std::size_t kUsualQueues = 4;
 
-/// Slots, and the stream that brings what is asked for there and answers.
+/// Slots, and the stream that copies the requested pages and then writes the answers.
 class Proxy::Queue {
  public:
   struct Slots {
-    Request* requests;  ///< in the host's memory, as the numbers
+    Request* requests;  ///< host memory, like `numbers`
     std::uint32_t *numbers, *served;
     std::size_t count;
   };
   Queue(const Slots& slots, device::Stream& stream) : slots_(slots), seen_(slots.count), stream_(stream) {}
 
-  /// No slot has been asked for anything.
+  /// Resets the queue to having no requests.
   void begin() { std::fill(seen_.begin(), seen_.end(), 0); }
-  /// Queues the copies of all that is asked, by one call, and behind them the answers. False where nothing is asked.
+  /// Queues the copies of all requests with one call, followed by the answers. Returns false if there are no requests.
   bool take() {
     items_.clear();
     answers_.clear();
     for (std::size_t slot = 0; slot < slots_.count; ++slot) {
       const std::uint32_t number = std::atomic_ref(slots_.numbers[slot]).load(std::memory_order_acquire);
       if (number == seen_[slot]) continue;
-      seen_[slot] = number;  // no other comes before this one is answered
+      seen_[slot] = number;  // the slot gets no other request before this one is answered
       const Request& request = slots_.requests[slot];
       items_.push_back({request.to, request.from, request.bytes});
       answers_.push_back({slots_.served + slot, number});
@@ -65,15 +65,15 @@ class Proxy::Queue {
   }
 
   const Slots slots_;
-  std::vector<std::uint32_t> seen_;  ///< of each slot, the last request
-  device::Stream& stream_;           ///< other queues may share it
+  std::vector<std::uint32_t> seen_;  ///< number of the last request of each slot
+  device::Stream& stream_;           ///< may be shared with other queues
   std::vector<device::CopyItem> items_;
   std::vector<device::ValueWrite> answers_;
   bool batched_ = true;
 };
 
-/// One thread for all queues of all proxies of a device: calls of the driver wait for each other. On an H200 host four
-/// threads moved a quarter of what one did, and sixteen a quarter of that.
+/// Thread that serves all queues of all proxies of a device. There is only one, because driver calls wait for each
+/// other: on an H200 host, four threads moved a quarter as much as one thread, and sixteen threads a sixteenth as much.
 class Proxy::Thread {
  public:
   static std::shared_ptr<Thread> of_selected_device() {
@@ -103,7 +103,7 @@ class Proxy::Thread {
     }
     changed_.notify_all();
   }
-  /// Returns when all that the proxy was asked for has been done.
+  /// Stops serving the proxy and waits until its requests have been served.
   void leave(const Proxy& proxy) {
     {
       const std::scoped_lock lock(mutex_);
@@ -141,8 +141,8 @@ namespace {
 std::size_t slots_of(const Options& options) {
   if (device::backend() == device::Backend::hip)
     throw device::Error(device::ErrorKind::unsupported, "Proxy",
-                        "HIP's streams share four hardware queues, so an answer would wait behind the kernel that asks",
-                        "take the transport pull");
+                        "HIP's streams share four hardware queues, so a reply would wait behind the requesting kernel",
+                        "choose the transport pull");
   return (options.queues != 0 ? options.queues : kUsualQueues) * options.depth;
 }
 
@@ -156,7 +156,7 @@ Proxy::Proxy(std::size_t slots, std::size_t depth)
       numbers_(memory::Kind::mapped, slots * sizeof(std::uint32_t)),
       thread_(Thread::of_selected_device()) {
   look_at(requests_.device_data(), numbers_.device_data());
-  // Said here where it cannot be.
+  // Throws here if the device does not support this operation.
   device::write_values_async(std::array{device::ValueWrite{channel().served, 0}}, thread_->stream(0));
   thread_->stream(0).synchronize();
   auto* requests = reinterpret_cast<Request*>(requests_.data());
@@ -187,7 +187,7 @@ void Proxy::stop() {
 }
 
 bool Proxy::take() {
-  if (met_) return false;  // who waits for a page gives up by its deadline
+  if (met_) return false;  // warps that wait for a page give up at their deadline
   try {
     bool took = false;
     for (auto& queue : queues_) took |= queue.take();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages that a thread of the host fetches for the kernels, with the device's copy engines.
+// Server in which a thread of the host fetches pages with the device's copy engines.
 
 #include <exception>
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace isthmus::paging {
 
-/// A thread, which all proxies of a device share, looks through the slots of each queue in turn. It queues the copies
-/// of all requests that it finds there by one call, and behind them the answers, which the stream writes into the
-/// client's memory. Throws device::Error, unsupported, where the device cannot do that.
+/// Server run by a thread that all proxies of a device share. The thread scans the slots of one queue after another.
+/// For each queue, it queues the copies of all requests found with one call, followed by the answers, which the stream
+/// writes into the client's memory. Throws device::Error (unsupported) if the device does not support such writes.
 class Proxy final : public Server {
  public:
   explicit Proxy(const Options& options);
@@ -25,13 +25,13 @@ class Proxy final : public Server {
   void start() override;
   void stop() override;
   void forget_requests() override;
-  /// By the thread: takes up what is asked. False where nothing is.
+  /// Processes the requests; called on the thread. Returns false if there are none.
   bool take();
 
   memory::Block requests_, numbers_;
   std::shared_ptr<Thread> thread_;
   std::vector<Queue> queues_;
-  std::exception_ptr met_;  ///< by the thread
+  std::exception_ptr met_;  ///< first exception on the thread
 };
 
 }  // namespace isthmus::paging

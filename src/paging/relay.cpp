@@ -15,31 +15,31 @@ namespace isthmus::paging {
 
 namespace {
 
-/// After so many deadlines without a request a relay ends by itself: its client is gone.
+/// Number of deadlines that must pass without a request before a relay ends, because its client no longer exists.
 constexpr double kIdleDeadlines = 10;
 
-/// The GPU that was asked for, or the one after the selected.
+/// Returns the requested GPU, or by default the GPU after the selected one.
 int relay_device(const Options& options) {
   const int count = device::count(), client = device::selected();
   const int other = options.relay_device >= 0 ? options.relay_device : (client + 1) % count;
   if (device::backend() == device::Backend::hip)
     throw device::Error(device::ErrorKind::unsupported, "Relay",
-                        "HIP keeps what a GPU writes into another's memory in caches until its kernel ends",
-                        "take the transport pull");
+                        "HIP keeps writes to another GPU's memory in caches until the kernel ends",
+                        "choose the transport pull");
   if (other == client || other >= count)
     throw device::Error(device::ErrorKind::unsupported, "Relay",
                         fmt::format("gpu{} of {} cannot relay pages to gpu{}", other, count, client),
-                        "take a second GPU of this host, or the transport pull");
+                        "choose a second GPU of this host, or the transport pull");
   return other;
 }
 
-/// Of a block: a warp for each page.
+/// Returns the number of threads per block, which has a warp for each page in flight.
 unsigned threads_of(std::size_t depth, int device) {
   return static_cast<unsigned>(depth) * static_cast<unsigned>(device::info(device).warp_size);
 }
 
-/// Threads that the relays of a device have there, `more` of them from now on. Programs page several arrays at once,
-/// each through a relay of its own.
+/// Adds `more` to the number of threads that all relays use on a device, and returns the sum. Programs may page several
+/// arrays at the same time, each through a separate relay.
 std::size_t taken(int device, std::ptrdiff_t more = 0) {
   static std::mutex mutex;
   static std::map<int, std::size_t> threads;
@@ -47,10 +47,10 @@ std::size_t taken(int device, std::ptrdiff_t more = 0) {
   return threads[device] += static_cast<std::size_t>(more);
 }
 
-/// Blocks of the relay: a block that the device does not hold beside the others would never look at its slots. Where
-/// nobody says how many, half of those that are left stay for other relays.
+/// Returns the number of blocks of the relay. All blocks must be resident at the same time: any other block would never
+/// look at its slots. Unless the user requests a number, half of the remaining blocks are left for other relays.
 std::size_t queues_of(const Options& options) {
-  constexpr std::size_t kUsual = 256;  // filled an H200's link to its host with pages of 4 KiB; 64: nine tenths of it
+  constexpr std::size_t kUsual = 256;  // filled an H200's link to its host with 4 KiB pages; 64 filled nine tenths
   const int relay = relay_device(options);
   const device::Selected on(relay);
   const unsigned threads = threads_of(options.depth, relay);
@@ -59,13 +59,14 @@ std::size_t queues_of(const Options& options) {
   if (wanted > left)
     throw device::Error(
         device::ErrorKind::unsupported, "Relay",
-        fmt::format("gpu{} holds {} blocks of {} pages at once, of which other relays have {}, so not {}", relay, most,
-                    options.depth, most - left, wanted),
-        options.queues > 1 ? "take fewer queues" : "take the transport pull");
+        fmt::format("gpu{} runs at most {} blocks of {} pages at once, and other relays use {}, so {} do not fit",
+                    relay, most, options.depth, most - left, wanted),
+        options.queues > 1 ? "choose fewer queues" : "choose the transport pull");
   return options.queues != 0 ? options.queues : std::clamp<std::size_t>(left / 2, 1, kUsual);
 }
 
-/// Pages of which a warp has four KiB on the way at a time: a few times what fills a link in the time it needs.
+/// Returns the maximum number of pages that warps fetch themselves at the same time. With 4 KiB per warp in flight, the
+/// default is several times what a link can transfer during its latency.
 std::size_t pulls_of(const Options& options) {
   constexpr std::size_t kUsual = 256;
   if (options.transport != Transport::pull_and_relay) return 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages that a second GPU fetches over its own link and writes into the first one's memory.
+// Server in which a second GPU fetches pages over its own link and writes them into the first GPU's memory.
 
 #include <optional>
 
@@ -9,7 +9,8 @@
 
 namespace isthmus::paging {
 
-/// While its kernel works on the second GPU, nothing may wait for that device, and no memory of it be freed.
+/// Relay on a second GPU. While its kernel runs there, the program must neither wait for that device nor free any of
+/// its memory.
 class Relay final : public Server {
  public:
   explicit Relay(const Options& options);
@@ -24,9 +25,9 @@ class Relay final : public Server {
   int device_;
   device::PeerAccess access_;
   std::size_t queues_, depth_;
-  unsigned threads_;  ///< of a block
+  unsigned threads_;  ///< number of threads per block
   double deadline_;
-  memory::Block requests_, numbers_, ended_;  ///< the second GPU's
+  memory::Block requests_, numbers_, ended_;  ///< memory of the second GPU
   memory::Block host_ended_;
   std::optional<device::Stream> stream_;
 };

@@ -8,7 +8,7 @@ namespace isthmus::paging {
 
 namespace {
 
-constexpr std::size_t kOtherWords = 2;  // Channel::next and Channel::pulled
+constexpr std::size_t kOtherWords = 2;  // for Channel::next and Channel::pulled
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What takes up the requests of a Channel: the host's side of it.
+// Host side of a Channel: the server of its requests.
 
 #include <memory>
 
@@ -11,30 +11,31 @@ namespace isthmus::paging {
 
 struct Options;
 
-/// Works from begin() to end(), between which kernels may ask it for pages.
+/// Server that runs from begin() to end(); in between, kernels may request pages.
 class Server {
  public:
   virtual ~Server() = default;
   const Channel& channel() const noexcept { return channel_; }
-  /// With no kernel of the client at work. No slot is taken, and nothing has been asked, when it returns. Waits
-  /// for `setup`.
+  /// Starts the server; no kernel of the client may be running. Afterwards, no slot is taken and no page is requested.
+  /// Waits for `setup`.
   void begin(device::Stream& setup);
-  /// Waits until what was asked has been done. Does nothing where it does not work.
+  /// Waits until all requests have been served. Does nothing if the server is not running.
   void end();
 
  protected:
-  /// For the device that is selected. `pulls`: pages that warps may fetch themselves meanwhile.
+  /// Makes a server for the selected device. `pulls`: maximum number of pages that warps fetch themselves at the same
+  /// time.
   Server(std::size_t slots, std::size_t pulls);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  /// Where the server looks for requests, by the addresses that the client's kernels use.
+  /// Sets the addresses at which the server looks for requests, as the client's kernels use them.
   void look_at(std::byte* requests, std::byte* numbers) {
     channel_.requests = reinterpret_cast<Request*>(requests);
     channel_.numbers = reinterpret_cast<std::uint32_t*>(numbers);
   }
   virtual void start() = 0;
   virtual void stop() = 0;
-  /// No request is there.
+  /// Discards all requests.
   virtual void forget_requests() = 0;
 
  private:
@@ -43,7 +44,8 @@ class Server {
   bool works_ = false;
 };
 
-/// Null for Transport::pull. Throws device::Error, unsupported, where there is no such way.
+/// Makes the server of a transport; returns null for Transport::pull. Throws device::Error (unsupported) if the
+/// transport is unavailable.
 std::unique_ptr<Server> server_for(const Options& options);
 
 }  // namespace isthmus::paging

@@ -1,23 +1,24 @@
 #pragma once
 
-// The state of a page: one word of 64 bits, so that one atomic operation reads or changes all of it.
+// State of a page: one word of 64 bits, so that a single atomic operation reads or changes all of it.
 //
-//   bits  0…19  references: holders, and those that wait to become one
-//   bit   20    valid: the frame holds the page, readers may go on
-//   bit   21    busy: somebody fetches the page (not valid) or writes it back (valid)
-//   bit   22    dirty: the frame is newer than the host's memory
-//   bit   23    used since the eviction's hand last came by
-//   bit   24    ghost: the page was here before and had to go
-//   bits 32…63  frame, in a valid page
+//   bits  0…19  references: number of groups that have pinned the page or wait to pin it
+//   bit   20    valid: the frame contains the page, and readers may access it
+//   bit   21    busy: the page is being fetched (if not valid) or written back (if valid)
+//   bit   22    dirty: the frame is newer than host memory
+//   bit   23    used: the page was used since the eviction's hand last passed
+//   bit   24    ghost: the page was in a frame before and was evicted
+//   bits 32…63  frame number, if the page is valid
 //
-// A thread enters a page by adding one reference, whatever the state. What it got back says in one reading whether it
-// holds the page and in which frame: a frame number of its own could be of another time than the bits.
+// A thread enters a page by adding one reference, no matter what the state is. The value that this addition returns
+// shows whether the thread has pinned the page and in which frame; a frame number that is read separately might not
+// match the bits.
 
 #include <cstdint>
 
 namespace isthmus::paging {
 
-/// What CUDA's atomics of 64 bits take.
+/// Type that CUDA's 64-bit atomics accept.
 using State = unsigned long long;
 
 inline constexpr State kReference = 1;
@@ -28,9 +29,9 @@ inline constexpr State kDirty = State{1} << 22;
 inline constexpr State kUsed = State{1} << 23;
 inline constexpr State kGhost = State{1} << 24;
 inline constexpr unsigned kFrameShift = 32;
-/// Frames that a word can number.
+/// Number of frames that a state word can identify.
 inline constexpr std::uint64_t kMostFrames = std::uint64_t{1} << 32;
-/// Threads that may be in a page at once.
+/// Number of threads that may have references to a page at the same time.
 inline constexpr std::uint64_t kMostReferences = kReferences;
 
 constexpr std::uint32_t references(State state) {
@@ -60,40 +61,41 @@ constexpr State in_frame(std::uint32_t number) {
 
 enum class Access {
   read,
-  write,  ///< and atomics
+  write,  ///< includes atomics
 };
 
-/// Whether one with a reference may go on. A page that is written back can be read but not written, or the host's
-/// memory would get something of both.
+/// Returns whether the owner of a reference may access the page. A page that is being written back can be read but not
+/// written, because the host would get a mixture of old and new data.
 constexpr bool may_go_on(State state, Access access) {
   return valid(state) && (access == Access::read || !busy(state));
 }
-/// Whether one with a reference may fetch the page, if nobody comes before it.
+/// Returns whether the owner of a reference may fetch the page, unless another thread starts first.
 constexpr bool may_fetch(State state) {
   return !valid(state) && !busy(state);
 }
 constexpr State fetching(State state) {
   return state | kBusy;
 }
-/// What is added to the word of a page that has been fetched. Frame and ghost bit are 0 until then, or the ghost bit is
-/// taken away: nothing is carried over to another field.
+/// Returns the value to add to the word of a page that has been fetched. The frame field is 0 before that, and a ghost
+/// bit that is set is subtracted, so no addition carries over into another field.
 constexpr State fetched(std::uint32_t number, bool was_ghost) {
   return in_frame(number) + kValid - kBusy - (was_ghost ? kGhost : 0);
 }
 
-/// Whether the page in `number` may leave: nobody holds it or works on it.
+/// Returns whether the page in frame `number` may be evicted: it is not pinned, fetched or written back.
 constexpr bool may_leave(State state, std::uint32_t number) {
   return valid(state) && !busy(state) && references(state) == 0 && frame(state) == number;
 }
-/// Of a clean page: the frame is its new owner's.
+/// Returns the state of a clean page after eviction, when the frame no longer belongs to it.
 constexpr State left(State) {
   return kGhost;
 }
-/// Whether the page in `number` may be written back: it may leave, and the host's memory is old.
+/// Returns whether the page in frame `number` may be written back: it may be evicted, and host memory is out of date.
 constexpr bool may_clean(State state, std::uint32_t number) {
   return may_leave(state, number) && dirty(state);
 }
-/// Written back from now on. What becomes dirty after this is not lost: it sets the bit again.
+/// Returns the state at the start of a write-back. Writes during the write-back are not lost: they set the dirty bit
+/// again.
 constexpr State cleaning(State state) {
   return (state | kBusy) & ~kDirty;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A fetcher's side of a channel, in kernels: claim a slot, submit a request, poll for its answer.
+// Fetcher's side of a channel, in kernels: claims a slot, submits a request, polls for its answer.
 
 #include "device/kernel/kernel.hpp"
 #include "device/kernel/relaxed.hpp"
@@ -8,13 +8,14 @@
 
 namespace isthmus::paging {
 
-/// What a fetcher has of a channel.
+/// Slot that a fetcher has claimed, and the number of its request.
 struct Submission {
   std::uint32_t slot, number;
 };
 
-/// By one lane: whether its warp may fetch a page itself, beside the channel. It says so when it has: pulled().
-/// Only so many may as fill the link: with more of them, pages through the channel take longer (docs/paging.md).
+/// Returns whether the warp may fetch a page itself instead of through the channel; called by one lane, which must call
+/// pulled() after the fetch. Only as many warps may do so as are needed to fill the link: with more, pages through the
+/// channel take longer (docs/paging.md).
 __device__ inline bool may_pull(const Channel& channel) {
   if (channel.pulls == 0 || device::load_relaxed(channel.pulled) >= channel.pulls) return false;
   if (atomicAdd(channel.pulled, 1u) < channel.pulls) return true;
@@ -26,20 +27,20 @@ __device__ inline void pulled(const Channel& channel) {
   atomicAdd(channel.pulled, ~0u);
 }
 
-/// By one lane: a slot for a page. False where none is found just now.
+/// Claims a slot for a page; called by one lane. Returns false if no free slot was found in a few attempts.
 __device__ inline bool claim(const Channel& channel, Submission& mine) {
   constexpr unsigned kLooks = 8;
   for (unsigned look = 0; look < kLooks; ++look) {
     const std::uint32_t slot = atomicAdd(channel.next, 1u) % channel.slots;
     if (device::load_relaxed(channel.taken + slot) != 0 || atomicCAS(channel.taken + slot, 0u, 1u) != 0) continue;
-    __threadfence();  // the last owner's answer comes before this request
+    __threadfence();  // orders the last owner's answer before this request
     mine = {slot, device::load_relaxed(channel.served + slot) + 1};
     return true;
   }
   return false;
 }
 
-/// Sends the request of a slot that was claimed.
+/// Sends the request of a claimed slot.
 __device__ inline void submit(const Channel& channel, const Submission& mine, std::byte* to, const std::byte* from,
                               std::uint32_t bytes) {
   Request* request = channel.requests + mine.slot;
@@ -49,9 +50,9 @@ __device__ inline void submit(const Channel& channel, const Submission& mine, st
   device::store_release(channel.numbers + mine.slot, mine.number);
 }
 
-/// Whether the page is there; the slot is then free.
+/// Returns whether the page has arrived; if so, frees the slot.
 __device__ inline bool poll(const Channel& channel, const Submission& mine) {
-  // A look that finds nothing is a plain one: acquiring may empty the multiprocessor's cache under warps that copy.
+  // Poll with a relaxed load: an acquiring load may flush the multiprocessor's cache while other warps copy.
   if (device::load_relaxed(channel.served + mine.slot) != mine.number) return false;
   device::load_acquire(channel.served + mine.slot);
   __threadfence();

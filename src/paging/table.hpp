@@ -1,6 +1,6 @@
 #pragma once
 
-// What host and kernels share of a pager: plain pointers into device memory, copied bytewise.
+// State of a pager that the host and kernels share: plain pointers into device memory, which are copied bytewise.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,82 +11,83 @@
 namespace isthmus::paging {
 
 enum class Eviction : unsigned {
-  /// The page that came first goes first, but pages in use are passed over.
+  /// The page that was fetched first is evicted first, but pages in use are skipped.
   fifo,
-  /// The same, but a page that was used since the hand last came by is passed over once (CLOCK, second chance).
+  /// FIFO, but a page that was used since the hand last passed is skipped once (CLOCK, second chance).
   second_chance,
-  /// Most frames are protected, the rest a FIFO for newcomers: a page that had to leave (its ghost bit) and is wanted
-  /// again takes the place of a protected page that nobody used meanwhile, if there is one just there. After 2Q
-  /// (Johnson and Shasha, VLDB 1994), with CLOCK's bit for its protected queue and a bit a page for its queue of
-  /// ghosts.
+  /// Most frames are protected; the rest are a FIFO for newcomers. When a page that was evicted (its ghost bit is set)
+  /// is needed again, it replaces the protected page at the hand, if that page has not been used in the meantime. After
+  /// 2Q (Johnson and Shasha, VLDB 1994), with CLOCK's bit instead of the protected queue and one bit per page instead
+  /// of the queue of ghosts.
   scan_resistant,
 };
 
 enum Counter : unsigned {
-  kFaults,        ///< pages fetched because somebody wanted them
-  kFetchedBytes,  ///< bytes that came
-  kEvictions,     ///< pages that went
-  kWrittenBack,   ///< bytes that were written back
-  kWaits,         ///< times that a page was in another's hands
-  kRescued,       ///< victims that were wanted again while they were written back
-  kServedBytes,   ///< of those that came, bytes that came through the channel
+  kFaults,        ///< number of pages fetched because they were needed
+  kFetchedBytes,  ///< number of bytes fetched
+  kEvictions,     ///< number of pages evicted
+  kWrittenBack,   ///< number of bytes written back
+  kWaits,         ///< number of waits for another group's work on a page
+  kRescued,       ///< number of pages that were needed again while they were written back for eviction
+  kServedBytes,   ///< number of bytes fetched through the channel
   kCounters
 };
 
-/// What a fetcher leaves for whoever evicts: where the page in a frame belongs.
+/// Host memory of the page in a frame, stored by the page's fetcher for the group that evicts it.
 struct Home {
   std::byte* memory;
   std::uint32_t bytes;
 };
 
-enum class WaitedFor : unsigned { work, frame, server };  ///< another's work on the page, a frame for it, its transport
+enum class WaitedFor : unsigned { work, frame, server };  ///< cause of a wait: others' work, no frame, or the server
 
-/// The first wait that was given up.
+/// First wait that a kernel gave up.
 struct Failure {
-  State claimed;      ///< 0: none
-  const State* word;  ///< of the page
-  State state;        ///< its state then
+  State claimed;      ///< 0: no failure
+  const State* word;  ///< state word of the page
+  State state;        ///< state of the page at that time
   WaitedFor what;
 };
 
-/// Frames and the order in which they are given again.
+/// Frames, and the order in which they are reused.
 struct Table {
-  State* owners;     ///< of each frame, the address of the word of the page that has it, or had it last
-  Home* homes;       ///< of each frame, its page's; of whoever is busy with that page
-  unsigned* filled;  ///< frames that were given for the first time, or more
-  unsigned* hands;   ///< of the protected (or all) frames, and of the newcomers'
+  State* owners;     ///< address, for each frame, of the state word of the frame's current or last page
+  Home* homes;       ///< home of each frame's page; only the group that is busy with that page accesses it
+  unsigned* filled;  ///< number of frames that have been used; may exceed frame_count
+  unsigned* hands;   ///< eviction hands: of the protected (or all) frames, and of the newcomers' frames
   State* counters;
   Failure* failure;
-  std::byte* frames;  ///< one more than frame_count: where accesses go after a failure
+  std::byte* frames;  ///< frame_count frames and an extra one, which is for accesses after a failure
   std::uint32_t frame_count;
-  std::uint32_t protected_count;  ///< of scan_resistant
+  std::uint32_t protected_count;  ///< number of frames that `scan_resistant` protects
   unsigned page_shift;
   Eviction eviction;
-  std::uint32_t clean_ahead;  ///< so many frames before the hand, dirty pages are written back; 0: when they must go
-  double deadline;            ///< seconds that a wait may take
-  Channel channel;            ///< through which pages come, too
+  std::uint32_t clean_ahead;  ///< distance from the hand, in frames, at which dirty pages are written back; 0: only at
+                              ///< eviction
+  double deadline;            ///< maximum seconds of a wait
+  Channel channel;            ///< channel through which pages are fetched, if it has slots
 };
 
-/// What a page holds when it comes for the first time.
+/// Contents of a page when it is fetched for the first time.
 enum class Contents {
   fetched,
-  poison,  ///< bytes of 0xff, NaN for floats: kernels write all of it before the host reads it
+  poison,  ///< bytes of 0xff, NaN for floats; kernels must write the whole page before the host reads it
 };
 
-/// Memory that is paged: what Pager::open() gives and an Array is made of.
+/// Paged memory that Pager::open() returns; arrays are made from it.
 struct Region {
-  const Table* table;  ///< in device memory
-  State* states;       ///< of its pages
-  std::byte* memory;   ///< the host's, by the address that kernels use
+  const Table* table;  ///< device memory
+  State* states;       ///< states of the region's pages
+  std::byte* memory;   ///< host memory, at the address that kernels use
   std::byte* frames;
   std::size_t bytes;
   std::uint32_t frame_count;
   unsigned page_shift;
-  bool marks_use;  ///< the eviction asks which pages were used
-  bool poisons;    ///< a page that comes for the first time is not fetched (Contents::poison)
+  bool marks_use;  ///< the eviction policy requires marks of used pages
+  bool poisons;    ///< a page is poisoned instead of fetched the first time (Contents::poison)
 };
 
-/// A region none of whose pages ever has to leave: what Pager::read_only() gives.
+/// Region whose pages are never evicted, returned by Pager::read_only().
 struct ReadOnlyRegion {
   Region region;
 };

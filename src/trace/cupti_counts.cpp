@@ -1,9 +1,10 @@
-// What the CUDA driver saw of a process: kernels, copies, unified memory, API calls, counted through CUPTI.
+// Counts of a process's kernels, copies, unified memory and API calls, as the CUDA driver reports them through CUPTI.
 //
-// A library of its own that the driver loads into any CUDA program (CUDA_INJECTION64_PATH=libisthmus-cupti.so), so an
-// unprofiled run carries nothing of it. When the process ends it writes one JSON object to
-// $ISTHMUS_CUPTI_OUTPUT.<pid>.json; analysis/isthmus/profiles/ reads that. What CUPTI refuses is named in "errors",
-// and the rest is counted all the same: nothing here may end or slow the program more than counting does.
+// This is a separate library, which the driver loads into any CUDA program (CUDA_INJECTION64_PATH=libisthmus-cupti.so),
+// so that a run without profiling does not contain it. When the process ends, the library writes one JSON object to
+// $ISTHMUS_CUPTI_OUTPUT.<pid>.json, which analysis/isthmus/profiles/ reads. Calls that CUPTI refuses are listed in
+// "errors", and everything else is still counted: this library must not end the program, or slow it down more than
+// counting requires.
 
 #include <cupti.h>
 #include <cxxabi.h>
@@ -25,7 +26,7 @@
 
 namespace {
 
-// Records have the layout of the newest version that a toolkit knows.
+// Records have the layout of the newest version that the toolkit supports.
 #if CUPTI_API_VERSION >= 130000
 using KernelRecord = CUpti_ActivityKernel10;
 using CopyRecord = CUpti_ActivityMemcpy6;
@@ -55,12 +56,12 @@ struct Counts {
   std::map<std::string, std::uint64_t> runtime_calls, driver_calls;
   std::uint64_t gpu_page_faults = 0, gpu_fault_groups = 0, cpu_page_faults = 0, thrashing = 0, remote_maps = 0;
   std::uint64_t dropped = 0;
-  // What ran on a device: start, end, kind.
+  // Intervals of work on a device: start, end, kind.
   std::vector<std::pair<std::pair<std::uint64_t, std::uint64_t>, int>> busy;
   std::set<std::string> errors;
 };
 
-// Never destroyed: callbacks may come while the process ends.
+// Never destroyed, because callbacks may still come while the process ends.
 Counts& counts() {
   static auto* const all = new Counts;
   return *all;
@@ -131,10 +132,10 @@ void count_unified(const UnifiedRecord& record) {
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD:
       return add(all.migrations["d2d"], record.value, record.start, record.end);
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT:
-      ++all.cpu_page_faults;  // one record each; its value is the place in the program
+      ++all.cpu_page_faults;  // each page fault has its own record; the record's value is an address in the program
       return;
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT:
-      all.gpu_page_faults += record.value;  // faults on the same page within a group
+      all.gpu_page_faults += record.value;  // number of page faults on the same page within a group
       ++all.gpu_fault_groups;
       return;
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING:
@@ -192,7 +193,7 @@ void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t*
   std::free(buffer);
 }
 
-/// Unified memory can be asked for once there is a context.
+/// Enables the counters of unified memory, which is possible only after a context has been created.
 void watch_unified_memory() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -261,8 +262,8 @@ struct Busy {
   std::uint64_t anything, added, longest;
 };
 
-/// Nanoseconds in which anything ran; in which kernels, copies in, copies out and others ran, each by itself, added up;
-/// and the longest of these.
+/// Returns, in nanoseconds, the time in which anything ran; the sum of the times in which kernels, copies in, copies
+/// out and other work ran; and the longest of these four times.
 Busy busy_times(Counts& all) {
   std::sort(all.busy.begin(), all.busy.end());
   const auto covered = [&](int kind) {
@@ -312,7 +313,7 @@ void write() {
   text += ", \"dropped\": " + number(all.dropped) + ",\n \"errors\": [";
   for (const auto& error : all.errors) text += (text.back() == '[' ? "" : ", ") + quoted(error);
   text += "]}\n";
-  // A name of its own until it is whole: a reader takes no half file.
+  // Write to a temporary name until the file is complete, so that readers never see half a file.
   const std::string aside = path + ".part";
   std::FILE* file = std::fopen(aside.c_str(), "w");
   const bool whole = file != nullptr && std::fputs(text.c_str(), file) >= 0;
@@ -322,7 +323,7 @@ void write() {
 
 }  // namespace
 
-/// The driver calls this when it starts in a process.
+/// Starts counting; the driver calls this entry point when it is initialised in a process.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -335,7 +336,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
             "contexts");
     }
     if (check(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks")) {
-      // Not KIND_KERNEL: that runs kernels one after the other.
+      // KIND_KERNEL is not used, because it serialises kernels.
       check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "kernels");
       check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY), "copies");
       check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY2), "copies between devices");

@@ -1,6 +1,6 @@
 #pragma once
 
-// What of a workload can be varied.
+// Axes: properties of a workload that can be varied, with their values.
 
 #include <concepts>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace isthmus::workload {
 
-/// A number or a word.
+/// Value of an axis: a number or a word.
 struct AxisValue : std::variant<std::int64_t, std::string> {
   AxisValue() = default;
   template <std::integral I>
@@ -26,14 +26,15 @@ struct Axis {
   AxisValue default_value{};
   std::vector<AxisValue> choices{};  ///< empty: any integer ≥ minimum
   std::int64_t minimum = 0;
-  bool bytes = false;  ///< a number of bytes: may be written 4KiB, 64MiB, 1GiB
-  /// Says how the work is done and not what it is: cases that differ in it only have the same inputs and results.
+  bool bytes = false;  ///< the value is a number of bytes and may be written 4KiB, 64MiB, 1GiB
+  /// True if the axis chooses a method of doing the work, not the work: cases that differ only in this axis have the
+  /// same inputs and results.
   bool how = false;
-  /// What runs where the user names neither this axis nor a size or preset that sets it; empty: default_value.
+  /// Values that are run if the user names neither this axis nor a size or preset that sets it; empty: default_value.
   std::vector<AxisValue> default_sweep{};
-  /// What `--set axis=all` runs where there are no choices; empty: size_sweep.
+  /// Values that are run by `--set axis=all` for an axis without choices; empty: size_sweep.
   std::vector<AxisValue> all_values{};
-  std::vector<AxisValue> size_sweep{};  ///< what --size-sweep runs
+  std::vector<AxisValue> size_sweep{};  ///< values that are run by --size-sweep
 
   Axis with_default_sweep(std::vector<AxisValue> values) && {
     default_sweep = std::move(values);
@@ -65,26 +66,26 @@ inline Axis bytes_axis(std::string name, std::string help, std::int64_t value, s
   return axis;
 }
 
-/// The first value is the default.
+/// Returns an axis with a fixed set of values, the first of which is the default.
 inline Axis choice_axis(std::string name, std::string help, std::vector<AxisValue> choices) {
   auto first = choices.front();
   return {.name = std::move(name), .help = std::move(help), .default_value = first, .choices = std::move(choices)};
 }
 
-/// The same axis as one that says how the work is done.
+/// Returns the axis, marked as one that chooses a method of doing the work (Axis::how).
 inline Axis how(Axis axis) {
   axis.how = true;
   return axis;
 }
 
-/// Powers of two.
+/// Returns the powers of two `from`, 2 * `from`, … up to `to`.
 inline std::vector<AxisValue> powers(std::int64_t from, std::int64_t to) {
   std::vector<AxisValue> values;
   for (std::int64_t value = from; value <= to; value *= 2) values.emplace_back(value);
   return values;
 }
 
-/// The values of this axis are how a queued body is submitted; `automatic` chooses by the number of launches.
+/// Returns the axis that chooses how a queued body is submitted; `automatic` decides by the number of launches.
 inline Axis submission_axis() {
   return how(choice_axis("submission", "how a pass is submitted: launch by launch, or as one graph",
                          {"automatic", "stream", "graph"}));

@@ -6,11 +6,11 @@
 
 namespace isthmus::workload {
 
-/// A declared buffer as the harness sees it.
+/// Interface that returns the addresses of declared buffers; the harness implements it.
 class BufferAddresses {
  public:
   virtual ~BufferAddresses() = default;
-  /// Throw std::logic_error where the buffer has no such memory, or has none yet.
+  /// Return an address; throw std::logic_error if the buffer does not have such memory or has not been allocated yet.
   virtual std::byte* device(std::size_t buffer) const = 0;
   virtual std::byte* host(std::size_t buffer) const = 0;
 };
@@ -22,7 +22,7 @@ class Buffer {
   T* device() const { return reinterpret_cast<T*>(addresses_->device(index_)); }
   T* host() const { return reinterpret_cast<T*>(addresses_->host(index_)); }
   std::size_t size() const { return elements_; }
-  /// Elements from one row to the next (a matrix pads rows to 128 bytes).
+  /// Returns the number of elements from one row to the next (a matrix pads rows to 128 bytes).
   std::size_t pitch() const { return pitch_; }
   std::size_t index() const { return index_; }
 
@@ -34,7 +34,7 @@ class Buffer {
   std::size_t index_, elements_, pitch_;
 };
 
-/// Buffers whose pages the body's kernels fetch by themselves where the placement is for that.
+/// Buffers whose pages the body's kernels can copy themselves, in a placement that supports it.
 struct PagedBuffers {
   std::vector<std::size_t> indices{};
 };
@@ -43,15 +43,15 @@ PagedBuffers paged(const Buffer<T>&... buffers) {
   return {{buffers.index()...}};
 }
 
-/// Rows padded to 128 bytes, so that every row is aligned for 16-byte and bulk copies.
+/// Returns the padded length of a row in elements. Rows padded to 128 bytes are aligned for 16-byte and bulk copies.
 template <class T>
 constexpr std::size_t row_pitch(std::size_t columns) {
   constexpr std::size_t unit = 128 / sizeof(T);
   return (columns + unit - 1) / unit * unit;
 }
 
-/// Inputs that are known only as a whole (a graph, an image, a network): made when they are first looked at, once for
-/// all cases with the same inputs, and never where only the footprint is wanted.
+/// Inputs that can only be made as a whole (a graph, an image, a network). They are made on first access, once for all
+/// cases with the same inputs, and not at all if only the footprint is needed.
 template <class T>
 class Shared {
  public:

@@ -1,4 +1,4 @@
-// What a workload is asked for, and what it declares.
+// Settings and declarations of a Case.
 
 #include "workload/case.hpp"
 
@@ -12,7 +12,7 @@
 
 namespace isthmus::workload {
 
-// --- what was asked for ------------------------------------------------------------------------------
+// --- settings ----------------------------------------------------------------------------------------
 
 std::int64_t Case::integer(std::string_view axis) const {
   host_.consult(axis);
@@ -22,8 +22,7 @@ std::int64_t Case::integer(std::string_view axis) const {
 std::size_t Case::extent(std::string_view axis) const {
   const auto number = integer(axis);
   if (number < 1)
-    throw Skip(fmt::format("axis {} is {}, and this case counts with it: it must be at least 1", axis, number),
-               SkipKind::not_applicable);
+    throw Skip(fmt::format("axis {} is {}, but this case needs at least 1", axis, number), SkipKind::not_applicable);
   return static_cast<std::size_t>(number);
 }
 
@@ -74,14 +73,13 @@ std::size_t Case::declare_buffer(DeclaredBuffer buffer) {
                              ": checksums and messages could not tell them apart");
   }
   if (asked.bytes == 0) throw Skip("buffer " + asked.name + " would be empty", SkipKind::not_applicable);
-  if (asked.role == memory::Role::source && !placement()->two_memories())
-    throw Skip(
-        fmt::format("buffer {} is copied to the device part by part, and placement {} copies nothing: choose one "
-                    "with memory on both sides, such as pinned",
-                    asked.name, name(placement())),
-        SkipKind::not_applicable);
+  if (asked.role == memory::Role::host_source && !placement()->two_memories())
+    throw Skip(fmt::format("buffer {} is copied to the device in parts, but placement {} copies nothing: choose one "
+                           "with memory on both sides, such as pinned",
+                           asked.name, name(placement())),
+               SkipKind::not_applicable);
   if (buffer.whole && buffer.shape.columns != buffer.shape.pitch)
-    throw std::logic_error("buffer " + asked.name + " has padded rows: give a function of an element's number");
+    throw std::logic_error("buffer " + asked.name + " has padded rows: pass a function of an element's index");
   buffers.push_back(std::move(buffer));
   return buffers.size() - 1;
 }
@@ -94,7 +92,8 @@ std::function<const void*()> Case::share(std::string name, std::size_t bytes, Ma
   auto& inputs = host_.declarations().shared_inputs;
   for (const auto& other : inputs) {
     if (other.name == name)
-      throw std::logic_error("two shared inputs are named " + name + ": the second would be given the first");
+      throw std::logic_error("two shared inputs are named " + name +
+                             ": the second would get the contents of the first");
   }
   const auto made = std::make_shared<std::shared_ptr<const void>>();
   const auto get = [&host = host_, made, name, make = std::move(make)]() -> const void* {
@@ -102,14 +101,13 @@ std::function<const void*()> Case::share(std::string name, std::size_t bytes, Ma
     return made->get();
   };
   inputs.push_back({std::move(name), bytes, get});
-  if (host_.measured()) get();  // declared after measuring: checks look from several threads
+  if (host_.measured()) get();  // made now, because checks access it from several threads
   return get;
 }
 
 void Case::add_file_reader(std::vector<std::size_t> buffers, std::function<ReadRow()> open) {
   if (host_.measured()) throw std::logic_error("reads_file() comes before measure()");
-  if (!host_.declarations().file)
-    throw std::logic_error("reads_file() is for a case that has asked for its input_file()");
+  if (!host_.declarations().file) throw std::logic_error("reads_file() needs a case that has called input_file()");
   host_.declarations().file_reader = {std::move(buffers), std::move(open)};
 }
 
@@ -127,7 +125,7 @@ void Case::chunks(std::size_t units) {
 }
 
 void Case::repeats(std::size_t n) {
-  if (n < 1) throw std::logic_error("a body runs at least once");
+  if (n < 1) throw std::logic_error("a body must run at least once");
   if (host_.measured()) throw std::logic_error("repeats() comes before measure()");
   host_.declarations().repeats = n;
 }
@@ -152,12 +150,13 @@ void Case::warn(std::string code, std::string message) {
 
 namespace {
 
-/// Throws std::logic_error where the host has none of it.
+/// Returns the buffer's declaration; throws std::logic_error if it is on the device only.
 const DeclaredBuffer& checked(CaseHost& host, std::size_t buffer) {
   const auto& declared = host.declarations().buffers.at(buffer);
   if (declared.spec.role == memory::Role::scratch)
-    throw std::logic_error("buffer " + declared.spec.name +
-                           " lies on the device only, so no check sees it: make it an output, or read it in the body");
+    throw std::logic_error(
+        "buffer " + declared.spec.name +
+        " is on the device only, so no check can read it: make it an output, or read it in the body");
   return declared;
 }
 
@@ -184,7 +183,7 @@ void Case::verify(std::string method, const std::function<double()>& error, doub
 // --- measuring ---------------------------------------------------------------------------------------
 
 void Case::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& buffers) {
-  if (host_.measured()) throw std::logic_error("a case measures once");
+  if (host_.measured()) throw std::logic_error("a case can be measured only once");
   host_.measure(control, std::move(body), buffers);
 }
 
@@ -192,7 +191,7 @@ void Case::needs(std::size_t host_bytes, std::size_t device_bytes) {
   host_.needs(host_bytes, device_bytes);
 }
 
-void Case::observe(Metric metric, double value) {
+void Case::report(Metric metric, double value) {
   metric.timer = "none";
   once(std::move(metric), value);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a workload sees of the harness: one point of all that can be varied, and what is measured at it. A workload is
-// one function, read from top to bottom: declare buffers, say what is right, measure; and one registration.
-// docs/adding-a-workload.md walks through one.
+// Interface of the harness for workloads: one combination of everything that can be varied, and the measurements made
+// of it. A workload is one function, read from top to bottom (declare buffers, define what is correct, measure), and
+// one registration. docs/adding-a-workload.md explains an example step by step.
 
 #include <algorithm>
 #include <cmath>
@@ -31,25 +31,27 @@
 
 namespace isthmus::workload {
 
-/// One point of the product workload × placement × staging × size × axes, and all that is measured at it.
+/// One point of workload × placement × staging × size × axes, and everything that is measured of it.
 class Case {
  public:
-  // What was asked for.
+  // Settings of the case.
   std::int64_t integer(std::string_view axis) const;
-  std::size_t extent(std::string_view axis) const;  ///< an integer axis that counts something: ≥ 1
+  std::size_t extent(std::string_view axis) const;  ///< value of an axis that counts something; throws Skip if it is
+                                                    ///< below 1
   std::string_view choice(std::string_view axis) const;
   memory::Placement placement() const;
   Staging staging() const;
   std::uint64_t seed() const;
   const device::DeviceInfo& device() const;
-  /// The file of Workload::with_file(), in a case that reads one. Its name, size and hash go into the record, and cases
-  /// of two files are two cases. Throws Skip where none is named, and what InputFile throws.
+  /// Returns the file of Workload::with_file(), for cases that read one. The file's name, size and hash go into the
+  /// record, and cases with different files count as different cases. Throws Skip if the user has not named a file, and
+  /// whatever InputFile throws.
   const InputFile& input_file();
-  /// Its managed memory is meant to be more than the device has free.
+  /// Returns whether this case is meant to use more managed memory than is free on the device.
   bool oversubscribed() const;
 
-  // Buffers: declared first, allocated inside measure(). `fill` gives host element i, as T(std::size_t), or all of them
-  // at once, as void(std::span<T>); nullptr: the body fills it.
+  // Buffers: declared first, allocated inside measure(). `fill` returns host element i, as T(std::size_t), or writes
+  // all elements at once, as void(std::span<T>); with nullptr the body fills the buffer.
   template <class T, class Generator>
   Buffer<T> input(std::string name, std::size_t elements, Generator fill, memory::Split split = {}) {
     return declare<T>(std::move(name), memory::Role::input, {1, elements, elements}, std::move(fill), split);
@@ -62,29 +64,32 @@ class Case {
   Buffer<T> output(std::string name, std::size_t elements, memory::Split split = {}) {
     return declare<T>(std::move(name), memory::Role::output, {1, elements, elements}, nullptr, split);
   }
-  /// Travels where the body says so, whole or in part; on the device it holds poison before each pass.
+  /// Declares a buffer that is copied only when the body requests it, whole or in part; its device memory contains
+  /// poison before each pass.
   template <class T>
-  Buffer<T> on_demand(std::string name, std::size_t elements) {
-    return declare<T>(std::move(name), memory::Role::on_demand, {1, elements, elements}, nullptr, {});
+  Buffer<T> partial(std::string name, std::size_t elements) {
+    return declare<T>(std::move(name), memory::Role::partial, {1, elements, elements}, nullptr, {});
   }
-  /// On the device only, whatever the placement: it never travels, and holds poison before each pass.
+  /// Declares a buffer that exists only on the device, in every placement: it is never copied, and contains poison
+  /// before each pass.
   template <class T>
   Buffer<T> scratch(std::string name, std::size_t elements) {
     return declare<T>(std::move(name), memory::Role::scratch, {1, elements, elements}, nullptr, {});
   }
-  /// On the host only, and filled as an input is: the body brings parts of it into scratch buffers by Run::bring(). The
-  /// case is skipped in a placement that copies nothing.
+  /// Declares a buffer that exists only on the host and is filled like an input: the body copies parts of it into
+  /// scratch buffers with Run::copy_in(). In a placement without copies, the case is skipped.
   template <class T, class Generator>
-  Buffer<T> source(std::string name, std::size_t elements, Generator fill) {
-    return declare<T>(std::move(name), memory::Role::source, {1, elements, elements}, std::move(fill), {});
+  Buffer<T> host_source(std::string name, std::size_t elements, Generator fill) {
+    return declare<T>(std::move(name), memory::Role::host_source, {1, elements, elements}, std::move(fill), {});
   }
-  /// On the host only, in pageable memory, whatever the placement: what the body's own code looks at.
+  /// Declares a buffer that exists only on the host, in pageable memory in every placement, for the body's host code.
   template <class T, class Generator>
   Buffer<T> on_host(std::string name, std::size_t elements, Generator fill) {
     return declare<T>(std::move(name), memory::Role::host, {1, elements, elements}, std::move(fill), {});
   }
-  /// rows × columns, row pitch padded; `fill(row * columns + column)`; padding is zero. Split by `rows_per_unit`
-  /// rows when that is not 0, with `halo` rows on either side.
+  /// Declares a matrix of rows × columns with padded row pitch, filled by `fill(row * columns + column)`; padding is
+  /// zero. If `rows_per_unit` is not 0, the matrix is split into units of that many rows, with `halo` rows on either
+  /// side.
   template <class T, class Generator>
   Buffer<T> input_matrix(std::string name, std::size_t rows, std::size_t columns, Generator fill,
                          std::size_t rows_per_unit = 0, std::size_t halo = 0) {
@@ -99,8 +104,8 @@ class Case {
     return declare_matrix<T>(std::move(name), memory::Role::output, rows, columns, nullptr, rows_per_unit, 0);
   }
 
-  /// Inputs that are known only as a whole, of `bytes` of host memory: `make` runs once for all cases with the same
-  /// inputs, when they are first looked at, and never under --dry-run. Fills, bodies and checks may look at them.
+  /// Declares inputs that can only be made as a whole and use `bytes` of host memory. `make` runs on first access, once
+  /// for all cases with the same inputs, and never under --dry-run. Fills, bodies and checks may access the inputs.
   template <class T>
   Shared<T> shared(const std::string& name, std::size_t bytes, std::function<T()> make) {
     return Shared<T>(share(name, bytes, [make = std::move(make)]() -> std::shared_ptr<const void> {
@@ -108,9 +113,10 @@ class Case {
     }));
   }
 
-  /// The elements of the file that this case reads are those of `buffers`, one buffer after the other: they are read in
-  /// a phase of their own (Workload::file_phase()). open() begins with the file anew; what it gives fills rows without
-  /// padding in turn, as void(std::span<T>), on one thread. The buffers' own fills must give the same.
+  /// Declares that this case's file contains the elements of `buffers`, one buffer after the other. They are read in a
+  /// separate phase (Workload::file_phase()). open() starts at the beginning of the file each time and returns a
+  /// reader, void(std::span<T>), which fills the rows in order, without padding, on one thread. The buffers' own fills
+  /// must produce the same values.
   template <class T, class Open>
   void reads_file(const std::vector<Buffer<T>>& buffers, Open open) {
     std::vector<std::size_t> indices;
@@ -122,54 +128,59 @@ class Case {
     });
   }
 
-  /// Units of the chunk dimension; without it the workload cannot be cut and `streamed` is skipped.
+  /// Sets the number of units of the chunk dimension; without it, the workload cannot be split and `streamed` is
+  /// skipped.
   void chunks(std::size_t units);
-  /// The body is one iteration of `n`: the record has the first one, the later ones (seconds of one) and all of them.
+  /// Declares that the body is one of `n` iterations. The record has the time of the first iteration, the time per
+  /// iteration of the later ones, and the total, in seconds.
   void repeats(std::size_t n);
 
-  /// Reports a kernel that a reading of one's own launches; what Run launches is reported by itself.
+  /// Reports a kernel that the workload launches itself; kernels launched by Run are reported automatically.
   void kernel(device::KernelInfo info, const device::LaunchShape& shape);
-  /// The staging that really ran, where it is not the one asked for ("direct: rows are not 16-byte multiples").
+  /// Records which staging really ran, if it is not the requested one ("direct: rows are not 16-byte multiples").
   void fallback(std::string reason);
-  /// A fact in words that belongs to the figures, such as an instruction that the compiler chose. `name` as of metrics.
+  /// Records a fact, in words, that explains the figures, such as an instruction the compiler chose. `name` follows the
+  /// rules of metric names.
   void note(const std::string& name, std::string text);
   void warn(std::string code, std::string message);
 
-  /// Runs the phased and overlapped readings (docs/method.md) around `body`, which does the device's part of the work
-  /// through Run and touches no stream of its own. A queued body is also run without a device, to count what it queues.
-  /// Once per case, after all buffers are declared. `buffers`: paged(a, b), whose pages kernels can fetch by
-  /// themselves; with none, a placement for that is skipped.
+  /// Measures the phased and overlapped samples (docs/method.md) of `body`, which does the device's part of the work
+  /// through Run and uses no other stream. A queued body is also run without a device, to count the work it queues.
+  /// Called once per case, after all buffers are declared. `buffers`: paged(a, b), the buffers whose pages kernels can
+  /// copy themselves; if there are none, placements that require them are skipped.
   void measure(Control control, std::function<void(Run&)> body, const PagedBuffers& buffers = {});
 
-  // For workloads with readings of their own.
+  // Members for workloads that take their own samples.
 
-  /// Says what the case will hold at once: throws Skip (memory) where it does not fit, and ends the case here under
-  /// --dry-run. Before allocating. Device bytes are those of the selected device.
+  /// Declares how much memory the case will use at the same time, before anything is allocated. Throws Skip (memory) if
+  /// there is not enough, and ends the case here under --dry-run. Device bytes are those of the selected device.
   void needs(std::size_t host_bytes, std::size_t device_bytes);
-  /// Takes samples, and says how: workload/sampling.hpp.
+  /// Returns the object that takes samples: workload/sampling.hpp.
   Sampling sampling() const { return Sampling(host_); }
-  /// A single value that was seen and not timed, such as how many pages moved.
-  void observe(Metric metric, double value);
-  /// A single value that was timed and cannot be again, such as what a first call took.
+  /// Records a single value that was observed rather than timed, such as the number of moved pages.
+  void report(Metric metric, double value);
+  /// Records a single timed value that cannot be measured again, such as the time of a first call.
   void once(Metric metric, double value);
-  /// A stream for readings of one's own.
+  /// Returns a stream for the workload's own samples.
   device::Stream& stream();
-  bool emulated() const;  ///< device times mean nothing here
-  int numa_node() const;  ///< where host memory is to lie; -1: anywhere
-  /// The ranks that run this case with this one (several_ranks()). No exchange before needs(): --dry-run ends there.
+  bool emulated() const;  ///< true if times measured on the device are meaningless
+  int numa_node() const;  ///< NUMA node for host memory; -1: any
+  /// Returns the ranks that run this case together with this one (several_ranks()). Call needs() before the first
+  /// exchange, because --dry-run ends there.
   Team& team();
 
-  /// Compares the host copy of `buffer` with `expected(i)`, i counting elements without padding. Every element when
-  /// there are at most 2^20, else a stratified sample with first, last and tile edges; always scans all of them for
-  /// poison. Declared before measure(), it runs after every sample (on a few elements) and after the last (on all of
-  /// the above); declared after it, on the last sample only. `expected` is called from several threads.
+  /// Compares the host copy of `buffer` with `expected(i)`, where i counts elements without padding. Compares every
+  /// element if there are at most 2^20, else a stratified sample with first, last and tile edges; always scans all
+  /// elements for poison. A check declared before measure() runs on a few elements after every sample, and as described
+  /// here after the last sample; a check declared after measure() runs on the last sample only. `expected` is called
+  /// from several threads.
   template <class T, class Expected>
   void verify(const Buffer<T>& buffer, Expected expected, Tolerance tolerance,
               const std::string& method = "closed form") {
     add_check(buffer.index(), std::is_floating_point_v<T>, false, compare<T>(std::move(expected)), tolerance, method);
   }
-  /// Compares every element with what `reference` writes, as void(std::span<T>) of elements without padding. It runs
-  /// once for all cases with the same inputs.
+  /// Compares every element with the output of `reference`, a void(std::span<T>) over elements without padding, which
+  /// runs once for all cases with the same inputs.
   template <class T, class Reference>
   void verify_all(const Buffer<T>& buffer, Reference reference, Tolerance tolerance = {},
                   const std::string& method = "serial reference") {
@@ -182,13 +193,14 @@ class Case {
     add_check(buffer.index(), std::is_floating_point_v<T>, true, compare<T>([all](std::size_t i) { return (*all)[i]; }),
               tolerance, method);
   }
-  /// Every placement and staging leaves the same bytes here, for the same inputs: in this run, and in the records that
-  /// the file of this run holds already.
+  /// Checks that every placement and staging leaves the same bytes in this buffer for the same inputs: compares cases
+  /// of this run and records already in this run's output file.
   template <class T>
   void verify_same(const Buffer<T>& buffer) {
     add_same(buffer.index());
   }
-  /// A check of one's own: returns the error found; compared with `tolerance`.
+  /// Adds a check that the workload does itself: `error` returns the error it found, which is compared with
+  /// `tolerance`.
   void verify(std::string method, const std::function<double()>& error, double tolerance);
 
   explicit Case(CaseHost& host) : host_(host) {}
@@ -212,7 +224,7 @@ class Case {
       const auto right = expected(i);
       std::pair both{static_cast<double>(actual), static_cast<double>(right)};
       if constexpr (std::is_integral_v<T> && std::is_integral_v<decltype(expected(i))>) {
-        // Integers beyond 2^53 may differ and be one double.
+        // Different integers beyond 2^53 may convert to the same double.
         if (both.first == both.second && actual != static_cast<T>(right))
           both.first = std::nextafter(both.second, 2 * both.second);
       }

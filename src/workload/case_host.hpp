@@ -1,6 +1,7 @@
 #pragma once
 
-// What a Case is implemented against. The harness provides it; a test of a workload's declarations may provide its own.
+// Interface that Case is implemented with. The harness provides it; tests of a workload's declarations may provide
+// another.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,15 +25,15 @@ namespace isthmus::workload {
 struct CaseSpec;  // workload/registration.hpp
 class Team;       // workload/team.hpp
 
-/// In elements; `pitch` from the start of one row to the start of the next.
+/// Shape of a buffer in elements; `pitch` is the distance from the start of one row to the start of the next.
 struct BufferShape {
   std::size_t rows, columns, pitch;
 };
 
-/// Writes elements [first, last), counted without padding, to `begin` and what follows it.
+/// Writes elements [first, last), counted without padding, to the memory at `begin`.
 using Fill = std::function<void(std::byte* begin, std::size_t first, std::size_t last)>;
 using MakeShared = std::function<std::shared_ptr<const void>()>;
-/// Fills the next row of a file's elements.
+/// Function that fills the next row with elements from a file.
 using ReadRow = std::function<void(std::byte* row, std::size_t elements)>;
 
 struct DeclaredBuffer {
@@ -40,49 +41,49 @@ struct DeclaredBuffer {
   std::size_t element_bytes;
   BufferShape shape;
   Fill fill;
-  bool whole;  ///< filled at once, by one thread
+  bool whole;  ///< filled in a single call, on one thread
   std::size_t elements() const { return shape.rows * shape.columns; }
 };
 
-/// What Case::shared() declares.
+/// Declaration made by Case::shared().
 struct SharedInput {
   std::string name;
   std::size_t bytes;
   std::function<const void*()> get;
 };
 
-/// What Case::reads_file() declares.
+/// Declaration made by Case::reads_file().
 struct FileReader {
   std::vector<std::size_t> buffers;
   std::function<ReadRow()> open;
 };
 
-/// All that a workload has declared so far.
+/// All declarations that a workload has made so far.
 struct Declarations {
-  std::optional<InputFile> file;  ///< once it has asked for it
+  std::optional<InputFile> file;  ///< set once the workload has requested it
   std::vector<DeclaredBuffer> buffers;
   std::vector<SharedInput> shared_inputs;
   std::optional<FileReader> file_reader;
   std::size_t chunk_units = 0, repeats = 1;
 };
 
-/// The side of a Case that runs it. Names and meanings are those of Case and Sampling, which check what authors give
-/// them before they call this.
+/// Interface that runs a Case. Its functions have the names and meanings of those of Case and Sampling, which check
+/// what authors pass and then call this.
 class CaseHost {
  public:
   virtual ~CaseHost() = default;
 
   virtual const CaseSpec& spec() const = 0;
-  /// Notes that the setting has a say in this case: one that no case reads has no effect.
+  /// Notes that the setting affects this case; settings that no case reads have no effect.
   virtual void consult(std::string_view setting) const = 0;
   virtual std::uint64_t seed() const = 0;
-  virtual const device::DeviceInfo* device() const = 0;  ///< nullptr: there is none
+  virtual const device::DeviceInfo* device() const = 0;  ///< nullptr: no device
   virtual const InputFile& input_file() = 0;
 
   virtual Declarations& declarations() = 0;
   virtual const BufferAddresses& addresses() const = 0;
-  virtual bool measured() const = 0;  ///< measure() has ended
-  /// What was made under this name for the same inputs, else what `make` gives.
+  virtual bool measured() const = 0;  ///< true after measure() has ended
+  /// Returns the value already made under this name for the same inputs, or else the result of `make`.
   virtual std::shared_ptr<const void> shared_input(const std::string& name, const MakeShared& make) = 0;
   virtual void add(ElementCheck check) = 0;
   virtual void add(OwnCheck check) = 0;
@@ -105,7 +106,8 @@ class CaseHost {
                       const std::function<std::vector<double>()>& body) = 0;
   virtual void limit(int most_samples, int most_warmups) = 0;
   virtual bool interrupted() const = 0;
-  /// Ends the case where its seconds are over and nothing was sampled; `done`: what was done last, for the message.
+  /// Ends the case if its time budget is used up before any sample was taken; `done` names the last operation, for the
+  /// message.
   virtual void end_if_over_budget(std::string_view done) const = 0;
   virtual void batch(int operations) = 0;
   virtual void invalidate(std::string code, std::string message) = 0;

@@ -10,7 +10,7 @@ namespace {
 const AxisValue& existing(const CaseSpec& spec, std::string_view axis) {
   const auto* value = spec.find(axis);
   if (value == nullptr)
-    throw std::logic_error(spec.workload->name() + " asks for axis " + std::string(axis) +
+    throw std::logic_error(spec.workload->name() + " uses axis " + std::string(axis) +
                            ", which its registration lacks");
   return *value;
 }
@@ -44,7 +44,7 @@ std::string CaseSpec::label() const {
   if (preset) text += " (" + *preset + ")";
   if (oversubscribed) text += " oversubscribed";
   for (const auto& axis : varied) {
-    if (find(axis) == nullptr && axis != kDriverPrefetch) continue;  // of another placement
+    if (find(axis) == nullptr && axis != kDriverPrefetch) continue;  // the axis does not apply to this placement
     const bool left_out = find(axis) == nullptr;
     text += " " + axis + "=" + (left_out ? std::string(kDriverPrefetchDefault) : to_text(existing(*this, axis)));
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Checks of results, as a workload declares them.
+// Checks of results that a workload declares.
 
 #include <cstddef>
 #include <functional>
@@ -11,27 +11,27 @@
 
 namespace isthmus::workload {
 
-/// Elements of a buffer, each compared with the value that it should have.
+/// Check that compares each element of a buffer with its expected value.
 struct ElementCheck {
   std::string buffer_name;
   std::size_t buffer = 0;
   std::size_t element_bytes = 0;
   bool floating = false;
-  bool everything = false;                                                          ///< every element, however many
-  std::size_t columns = 0, pitch = 0, elements = 0;                                 ///< elements without padding
-  std::function<std::pair<double, double>(std::size_t, const std::byte*)> compare;  ///< actual, expected
+  bool everything = false;                                                          ///< check every element
+  std::size_t columns = 0, pitch = 0, elements = 0;                                 ///< `elements` excludes padding
+  std::function<std::pair<double, double>(std::size_t, const std::byte*)> compare;  ///< returns {actual, expected}
   Tolerance tolerance;
   std::string method;
 };
 
-/// A function of the workload that returns the error it found.
+/// Check by a function of the workload, which returns the error it found.
 struct OwnCheck {
   std::string method;
   std::function<double()> error;
   double tolerance = 0;
 };
 
-/// A buffer in which every case with the same inputs leaves the same bytes.
+/// Check that every case with the same inputs leaves the same bytes in a buffer.
 struct SameCheck {
   std::string buffer_name;
   std::size_t buffer = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels are compiled for, picked at run time; an axis takes its allowed values from the same list.
+// Template parameters of kernels that are chosen at run time; the same list defines the allowed values of an axis.
 
 #include <cstdint>
 #include <string>
@@ -15,18 +15,18 @@ namespace isthmus::workload {
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
-/// A list of numbers.
+/// List of numbers that a template parameter can have.
 template <auto... values>
 struct Choices {
   static std::vector<AxisValue> allowed() { return {AxisValue(values)...}; }
-  /// Calls use(Constant<v>) for the v that equals `value`.
+  /// Calls use(Constant<v>) for the list's number v that equals `value`.
   template <class Use>
   static void with(std::int64_t value, Use&& use) {
     ((value == std::int64_t{values} ? use(Constant<values>{}) : void()), ...);
   }
 };
 
-/// A list of tile shapes, each a type with a `name`.
+/// List of tile shapes, each a type with a `name`.
 template <class... Tiles>
 struct TileChoices {
   static std::vector<AxisValue> allowed() { return {AxisValue(std::string(Tiles::name))...}; }

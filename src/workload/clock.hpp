@@ -4,8 +4,8 @@
 
 namespace isthmus::workload {
 
-/// Seconds on the host's steady clock: the only one that is measured with. Without <chrono>, which every workload would
-/// be compiled with.
+/// Returns the time in seconds on the host's steady clock, the only clock used for measuring. Avoids <chrono>, because
+/// every workload would have to compile it.
 inline double now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

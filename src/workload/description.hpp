@@ -1,12 +1,12 @@
 #pragma once
 
-// What a registration says, for who runs workloads; authors write registration.hpp.
+// Contents of a registration, for the code that runs workloads; authors include registration.hpp.
 
 #include "workload/registration.hpp"
 
 namespace isthmus::workload {
 
-/// What with_file() says.
+/// Arguments of with_file().
 struct FileRule {
   std::string axis, variable, kind;
   std::size_t most_bytes = 0;
@@ -24,32 +24,33 @@ struct Workload::Description {
   std::vector<Preset> presets;
   std::vector<std::string> metrics, observed;
   std::optional<std::string> unverified;
-  std::function<double(const CaseSpec&)> estimate;  ///< empty: nothing is known
+  std::function<double(const CaseSpec&)> estimate;  ///< empty: no estimate
   std::optional<FileRule> file;
-  std::optional<std::string> file_phase;      ///< the axis that says where the input is when a case begins
-  std::vector<int> devices;                   ///< empty: the session's
-  std::optional<std::string> oversubscribed;  ///< the axis of its managed bytes, where those may be too many
+  std::optional<std::string> file_phase;      ///< axis that chooses where the input is when a case begins
+  std::vector<int> devices;                   ///< empty: the session's devices
+  std::optional<std::string> oversubscribed;  ///< axis that sets the managed bytes, if they may exceed device memory
   bool cpu_only = false, several_ranks = false;
-  bool flops = true;  ///< its kernels do floating-point work
+  bool flops = true;  ///< the workload's kernels do floating-point work
 
   const Axis* find_axis(std::string_view name) const noexcept;
   const Size* find_size(std::string_view name) const noexcept;
   const Preset* find_preset(std::string_view name) const noexcept;
 };
 
-/// The axis of a record that keeps cases of two files apart; its value begins the file's hash.
+/// Name of the axis in a record that distinguishes cases with different files; the value is the beginning of the file's
+/// hash.
 inline constexpr const char* kInputFile = "input_file";
 
 std::string to_text(const AxisValue& value);
 
-/// Whether the axis can have the value: one of its choices, else a number that is not below its minimum.
+/// Returns whether the axis accepts the value: one of the axis's choices, or a number that is not below its minimum.
 bool takes(const Axis& axis, const AxisValue& value);
 
-/// Whether the case's input is written to a file first, and read from it in a phase of its own.
+/// Returns whether the case first writes its input to a file and then reads it in a separate phase.
 bool writes_input(const CaseSpec& spec);
 
-/// Throws std::logic_error for what would break each of the workload's records: a name that is none, a size or preset
-/// that sets an axis to what it does not take.
+/// Throws std::logic_error for errors that would break every record of the workload: an invalid name, or a size or
+/// preset that sets an axis to a value it does not accept.
 void check_registration(const Workload& workload);
 
 }  // namespace isthmus::workload

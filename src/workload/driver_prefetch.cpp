@@ -17,7 +17,7 @@ namespace isthmus::workload {
 
 namespace {
 
-/// Each is a range of its own to the driver. With pages of 4 KiB so many are 2 GiB.
+/// Maximum number of separate pieces; the driver keeps a range for each. With pages of 4 KiB they cover 2 GiB.
 constexpr std::size_t kMostPieces = std::size_t{1} << 19;
 
 struct Value {
@@ -39,7 +39,7 @@ Axis driver_prefetch_axis() {
   std::vector<AxisValue> values;
   for (const auto& value : kValues) values.emplace_back(value.name);
   return how(choice_axis(std::string(kDriverPrefetch),
-                         "the driver's own prefetcher: as it is, off, or held to pieces of that size",
+                         "the driver's prefetcher: default, off, or limited to pieces of that size",
                          std::move(values)));
 }
 
@@ -48,12 +48,12 @@ std::size_t most_driver_prefetch_bytes(std::string_view value) {
   return piece == 0 ? std::numeric_limits<std::size_t>::max() : kMostPieces * piece;
 }
 
-void need_driver_prefetch(std::string_view value, std::size_t bytes) {
+void require_driver_prefetch(std::string_view value, std::size_t bytes) {
   const std::size_t most = most_driver_prefetch_bytes(value);
   if (value == "off" && bytes > most)
     throw Skip(
-        fmt::format("driver_prefetch=off is for {} of managed memory at most, and this has {}: each page is a "
-                    "range of its own to the driver; choose a smaller size, or 64KiB",
+        fmt::format("driver_prefetch=off supports at most {} of managed memory, but this case has {}: the driver keeps "
+                    "a range for each page; choose a smaller size, or 64KiB",
                     memory::format_bytes(static_cast<double>(most)), memory::format_bytes(static_cast<double>(bytes))),
         SkipKind::not_applicable);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The driver's own prefetcher of managed memory as an axis: as it is, held to pieces, or off, for this process and this
-// memory only (docs/uvm.md). Explicit prefetches are something else and stay as they are.
+// The driver's own prefetcher of managed memory as an axis: at its default, limited to pieces, or off. The setting
+// applies only to this process and this memory (docs/uvm.md); explicit prefetches are not affected.
 
 #include <cstddef>
 #include <memory>
@@ -11,21 +11,23 @@
 
 namespace isthmus::workload {
 
-inline constexpr std::string_view kDriverPrefetch = "driver_prefetch";  ///< the axis
+inline constexpr std::string_view kDriverPrefetch = "driver_prefetch";  ///< name of the axis
 inline constexpr const char* kDriverPrefetchSetup = "driver_prefetch_setup";
 inline constexpr std::string_view kDriverPrefetchDefault = "default";
 
-/// `driver_prefetch`: default, off, 64KiB, 2MiB.
+/// Returns the axis `driver_prefetch`: default, off, 64KiB, 2MiB.
 Axis driver_prefetch_axis();
 
-/// How many managed bytes the value is for: the driver keeps half a million pieces of their own.
+/// Returns the maximum number of managed bytes for which the value works; the driver can manage half a million separate
+/// pieces.
 std::size_t most_driver_prefetch_bytes(std::string_view value);
 
-/// Throws Skip where the driver's prefetcher cannot be set so for so many bytes: off has a group for each page.
-void need_driver_prefetch(std::string_view value, std::size_t bytes);
+/// Throws Skip if the driver's prefetcher cannot be set to `value` for `bytes` bytes: `off` needs a range for each
+/// page.
+void require_driver_prefetch(std::string_view value, std::size_t bytes);
 
-/// Holds the driver's prefetcher to what the axis's value says, in memory that is managed, until its end. Of `default`
-/// it is nothing.
+/// Scope in which the driver's prefetcher of managed memory is limited according to the axis's value. Does nothing for
+/// `default`.
 class DriverPrefetch {
  public:
   explicit DriverPrefetch(std::string_view value);
@@ -33,16 +35,16 @@ class DriverPrefetch {
   DriverPrefetch(const DriverPrefetch&) = delete;
   DriverPrefetch& operator=(const DriverPrefetch&) = delete;
 
-  /// Throws device::Error in a sentence where the driver does not take it.
+  /// Limits the prefetcher in this memory. Throws device::Error with a sentence if the driver refuses.
   void set(const void* begin, std::size_t bytes);
-  /// All memory is as it was. Before any of it is freed.
+  /// Restores the driver's settings for all the memory. Call it before freeing any of the memory.
   void release() noexcept;
-  /// What set() has taken since the last release().
+  /// Returns the seconds that set() has needed since the last release().
   double seconds() const noexcept { return seconds_; }
 
  private:
   struct Settings;
-  std::size_t piece_;  ///< 0: as the driver has it
+  std::size_t piece_;  ///< 0: the driver's default
   double seconds_ = 0;
   std::unique_ptr<Settings> settings_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What can only be measured in a process that has done nothing yet.
+// Measurements that need a process in which nothing has run before.
 
 #include <optional>
 #include <string>
@@ -8,22 +8,24 @@
 
 namespace isthmus::workload {
 
-/// Work for a fresh process of this program, known by its name: a namespace-scope constant, like Registration.
+/// Work for a fresh process of this program, which finds the work by its name: define it as a namespace-scope constant,
+/// like Registration.
 class FreshProcess {
  public:
-  /// Called there before anything else of this program, with what run() was given.
+  /// Function called in the fresh process before any other code of this program, with the argument of run().
   using Body = std::vector<double> (*)(int argument);
   FreshProcess(std::string name, Body body);
 
-  /// Starts the process, waits for its end, and gives what the body returned. Throws Skip where the body met something
-  /// unsupported, else std::runtime_error with what it said.
+  /// Starts the process, waits for it to end, and returns what the body returned. Throws Skip if the body found
+  /// something unsupported, else std::runtime_error with the body's message.
   std::vector<double> run(int argument) const;
 
  private:
   std::string name_;
 };
 
-/// Where this is such a process: does its work, and gives the exit code. The program's main() asks this first.
+/// Does the work and returns the exit code if this is such a process, else returns nullopt. The program's main() calls
+/// this first.
 std::optional<int> run_as_fresh_process();
 
 }  // namespace isthmus::workload

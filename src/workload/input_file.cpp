@@ -30,14 +30,14 @@ namespace {
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "it is a folder";
   if (S_ISFIFO(mode)) return "it is a FIFO";
-  return S_ISCHR(mode) || S_ISBLK(mode) ? "it is a device" : "it is no file";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "it is a device" : "it is not a file";
 }
 
 }  // namespace
 
 struct InputFile::Open {
   explicit Open(std::string path_)
-      // A FIFO without a writer would wait.
+      // Without O_NONBLOCK, opening a FIFO that has no writer would block.
       : path(std::move(path_)), descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~Open() {
     if (descriptor >= 0) close(descriptor);
@@ -82,7 +82,7 @@ void InputFile::read(std::size_t offset, void* into, std::size_t bytes) const {
         pread(open_->descriptor, static_cast<std::byte*>(into) + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(open_->path, std::strerror(errno), "copy it to another disk");
-    if (got == 0) fail(open_->path, "it became shorter meanwhile", "run again once nobody writes it");
+    if (got == 0) fail(open_->path, "it was truncated meanwhile", "run again when nothing writes to it");
     done += static_cast<std::size_t>(got);
   }
 }
@@ -94,7 +94,7 @@ std::string InputFile::text() const {
 }
 
 std::string InputFile::sha256(const std::function<bool()>& stop) const {
-  using Identity = std::array<std::int64_t, 5>;  // of a file with its contents
+  using Identity = std::array<std::int64_t, 5>;  // identifies a file and its contents
   static std::mutex lock;
   static std::map<Identity, std::string> known;
   const std::scoped_lock hold(lock);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A file that a case reads.
+// File that a case reads.
 
 #include <cstddef>
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace isthmus::workload {
 
-/// A regular file, open to be read. Copies share it.
+/// Regular file, open for reading. Copies of this object share the open file.
 class InputFile {
  public:
-  /// Throws std::runtime_error, one sentence, for what is no file (a device, a FIFO, a folder), cannot be read, or has
-  /// more than `most_bytes`.
+  /// Opens the file. Throws std::runtime_error with one sentence if `path` is not a regular file (but a device, a FIFO
+  /// or a folder), cannot be read, or has more than `most_bytes` bytes.
   InputFile(const std::string& path, std::size_t most_bytes);
 
   const std::string& path() const;
-  std::string name() const;  ///< without its folders
+  std::string name() const;  ///< file name without folders
   std::size_t bytes() const;
-  /// Reads exactly so many bytes from `offset` on; may be called by several threads. Throws std::runtime_error.
+  /// Reads exactly `bytes` bytes starting at `offset`; may be called by several threads. Throws std::runtime_error.
   void read(std::size_t offset, void* into, std::size_t bytes) const;
   int descriptor() const;
-  /// All of it.
+  /// Returns all contents.
   std::string text() const;
-  /// Hash of it all, 64 hexadecimal digits; taken once, as long as the file is as it was. `stop` is asked every few
-  /// megabytes: once it says so, std::runtime_error is thrown.
+  /// Returns the hash of the contents as 64 hexadecimal digits; computes it only once as long as the file does not
+  /// change. Calls `stop` every few megabytes and throws std::runtime_error once it returns true.
   std::string sha256(const std::function<bool()>& stop = {}) const;
 
  private:

@@ -9,7 +9,7 @@
 #include "device/api/ignoring_errors.hpp"
 namespace isthmus::workload {
 
-/// A lane with what times it; all of it belongs to the lane's device.
+/// Lane with its timing objects, all of which are on the lane's device.
 struct Lanes::Track {
   Track(Lane lane_, bool latched) : lane(std::move(lane_)) {
     if (latched && lane.latchable && !lane.blocking) latch.emplace();
@@ -59,7 +59,7 @@ void Lanes::synchronize() {
 }
 
 LaneTimes Lanes::run_on_streams(int times, const std::function<void()>& start) {
-  struct Release {  // also when queueing throws: what waits behind a latch would wait for its time-out
+  struct Release {  // also if queueing throws: otherwise, work behind a latch would wait until the latch times out
     Lanes& lanes;
     ~Release() {
       for (const auto& track : lanes.tracks_) {
@@ -90,7 +90,7 @@ LaneTimes Lanes::run_on_streams(int times, const std::function<void()>& start) {
   LaneTimes times_taken;
   for (const auto& track : tracks_) {
     track->stream.synchronize();
-    times_taken.spoilt |= track->latch && track->latch->timed_out();
+    times_taken.invalid |= track->latch && track->latch->timed_out();
     times_taken.lanes.push_back(device::elapsed(track->begin, track->end) / times);
   }
   const auto& first = *tracks_.front();
@@ -102,7 +102,7 @@ LaneTimes Lanes::run_on_streams(int times, const std::function<void()>& start) {
         times_taken.all = std::max(times_taken.all, device::elapsed(from->begin, to->end) / times);
     }
   } else {
-    // Another device's lane may have started before the first one's event; what it took is a bound from below.
+    // A lane on another device may have started before the first lane's event; that lane's own time is a lower bound.
     times_taken.all = std::max(device::elapsed(first.begin, first.joined) / times,
                                *std::max_element(times_taken.lanes.begin(), times_taken.lanes.end()));
   }
@@ -130,7 +130,7 @@ LaneTimes Lanes::run_on_threads(int times) {
       span.end = now();
     } catch (...) {
       span.failure = std::current_exception();
-      if (!started) start.arrive_and_drop();  // the others must not wait for this one
+      if (!started) start.arrive_and_drop();  // the other lanes must not wait for this one
     }
   };
   {
@@ -153,8 +153,8 @@ LaneTimes Lanes::run_on_threads(int times) {
 LaneTimes read(Case& c, Lanes& lanes, int times, const std::function<void()>& start) {
   c.sampling().batch(times);
   auto taken = lanes.run(times, start);
-  if (taken.spoilt)
-    c.sampling().invalidate("latch_timeout", "the latch that holds the streams gave up before all was queued");
+  if (taken.invalid)
+    c.sampling().invalidate("latch_timeout", "the latch that holds the streams timed out before everything was queued");
   return taken;
 }
 

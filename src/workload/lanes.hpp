@@ -1,6 +1,6 @@
 #pragma once
 
-// Movements that run at once, each on a stream of its own: timed one by one and together.
+// Movements of data that run at the same time, each on its own stream; they are timed individually and together.
 
 #include <functional>
 #include <memory>
@@ -11,43 +11,47 @@
 
 namespace isthmus::workload {
 
-/// One movement.
+/// One movement of data.
 struct Lane {
-  int device = 0;  ///< whose stream it is queued on
-  /// Queues the movement once; does it, and returns when it is done, where `blocking`.
+  int device = 0;  ///< device whose stream it is queued on
+  /// Queues the movement once; if `blocking`, performs it and returns when it is done.
   std::function<void(device::Stream&)> queue{};
-  /// The call waits for what it moves, so the host's clock times it, on a thread of its own where lanes run at once.
+  /// True if `queue` waits until its movement is done: the host's clock then times it, on a separate thread if several
+  /// lanes run.
   bool blocking = false;
-  /// The call may wait for its stream or for the host (prefetches, pageable copies): no latch may hold the stream.
+  /// False if `queue` may wait for its stream or for the host (prefetches, pageable copies): the stream must then not
+  /// be held by a latch.
   bool latchable = true;
   device::SpinLatch::Next next = device::SpinLatch::Next::kernel;
 };
 
-/// What one reading took, in seconds of one movement.
+/// Times of one sample, in seconds per movement.
 struct LaneTimes {
-  std::vector<double> lanes;  ///< each lane's own, first start to last end
-  double all = 0;             ///< from the first start of any lane to the last end of any
-  bool spoilt = false;        ///< a latch gave up before all was queued
+  std::vector<double> lanes;  ///< each lane's time, from its first start to its last end
+  double all = 0;             ///< time from the first start in any lane to the last end in any lane
+  bool invalid = false;       ///< a latch timed out before everything was queued
 };
 
-/// Runs lanes at once. Lanes on streams start together behind latches and are timed by events, all together on the
-/// clock of the first lane's device: the other devices' streams are joined to its stream by an event, since events of
-/// two devices cannot be compared (commscope-icpe2019, section 2.1.2). Blocking lanes are timed by the host's clock.
+/// Lanes that run at the same time. Lanes on streams start together behind latches and are timed by events, all on the
+/// clock of the first lane's device: the first lane's stream waits for the other devices' streams and records an event,
+/// because events of two devices cannot be compared (commscope-icpe2019, section 2.1.2). Blocking lanes are timed by
+/// the host's clock.
 class Lanes {
  public:
-  /// `latched` false leaves out the latches (submission then counts). Throws device::Error.
+  /// Makes lanes; without `latched`, no latches are used and submission is part of the time. Throws device::Error.
   Lanes(std::vector<Lane> lanes, bool latched, double latch_timeout);
-  /// Latched as the case asks.
+  /// Makes lanes that use latches according to the case's options.
   Lanes(const Case& c, std::vector<Lane> lanes);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  /// "event" or "clock".
+  /// Returns "event" or "clock".
   const char* timer() const noexcept { return blocking_ ? "clock" : "event"; }
-  /// Each lane moves `times` times in a row. `start` is called when all is queued that can be before the first moves.
+  /// Runs each lane's movement `times` times in a row. Calls `start` when everything that can be queued before the
+  /// first movement is queued.
   LaneTimes run(int times = 1, const std::function<void()>& start = {});
-  /// Waits for whatever is queued, on every lane's device.
+  /// Waits for all queued work, on every lane's device.
   void synchronize();
 
  private:
@@ -60,8 +64,8 @@ class Lanes {
   double latch_timeout_;
 };
 
-/// One reading, within the body of Sampling::sample(): `times` movements are its batch, and a latch that gave up makes
-/// it invalid.
+/// Takes one sample, within the body of Sampling::sample(): reports `times` movements as its batch, and makes the
+/// sample invalid if a latch timed out.
 LaneTimes read(Case& c, Lanes& lanes, int times = 1, const std::function<void()>& start = {});
 
 }  // namespace isthmus::workload

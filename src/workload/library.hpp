@@ -1,6 +1,6 @@
 #pragma once
 
-// The vendor's libraries (device::Blas, device::Fft, device::Convolutions) in a workload.
+// Use of the vendor's libraries (device::Blas, device::Fft, device::Convolutions) in a workload.
 
 #include <memory>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace isthmus::workload {
 
-/// What `use` returns; a Skip with the reason where the library cannot.
+/// Returns what `use` returns; throws Skip with the reason if the library does not support it.
 template <class Use>
 auto or_skip(Use&& use) {
   try {
@@ -21,7 +21,8 @@ auto or_skip(Use&& use) {
   }
 }
 
-/// A library, made with these arguments; a Skip that says what was tried where there is none.
+/// Returns a library object made with these arguments; if the library is not available, throws Skip, whose reason lists
+/// what was tried.
 template <class Library, class... Arguments>
 std::shared_ptr<Library> load_library(Arguments&&... arguments) {
   return or_skip([&] { return std::make_shared<Library>(std::forward<Arguments>(arguments)...); });

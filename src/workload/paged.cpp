@@ -11,16 +11,16 @@
 namespace isthmus::workload {
 
 Axis eviction_axis() {
-  return named_axis(kEvictionAxis, "which page goes where another comes", paging::kEvictionNames);
+  return named_axis(kEvictionAxis, "which page is evicted", paging::kEvictionNames);
 }
 
 Axis transport_axis() {
-  return named_axis(kTransportAxis, "who brings a page: its warp, a second GPU, either, or threads of the host",
+  return named_axis(kTransportAxis, "what transfers a page: its warp, a second GPU, either, or threads of the host",
                     paging::kTransportNames);
 }
 
 Axis queues_axis() {
-  return number_axis(kQueuesAxis, "blocks of a relay, or groups of requests of a proxy; 0: at most 256, 4", 0, 0);
+  return number_axis(kQueuesAxis, "blocks of a relay (0: at most 256) or request groups of a proxy (0: 4)", 0, 0);
 }
 
 std::vector<Axis> paging_axes() {
@@ -39,7 +39,7 @@ device::LaunchShape within_frames(device::LaunchShape shape, const device::Devic
   std::uint64_t blocks = shape.grid.size();
   for (const auto& region : regions) {
     if (region.frame_count < warps)
-      throw Skip(fmt::format("a block of {} warps holds {} pages of a buffer at once, and this one has {} frames of {} "
+      throw Skip(fmt::format("a block of {} warps pins {} pages of a buffer at once, but this one has {} frames of {} "
                              "bytes for its {} bytes: set more {}, a smaller {} or a larger size",
                              warps, warps, region.frame_count, std::size_t{1} << region.page_shift, region.bytes,
                              kFramesAxis, kPageAxis),

@@ -1,6 +1,6 @@
 #pragma once
 
-// Buffers whose pages the kernels fetch by themselves, where the placement is `paged` (docs/placements.md).
+// Buffers whose pages the kernels copy themselves, in the placement `paged` (docs/placements.md).
 
 #include <cstddef>
 #include <initializer_list>
@@ -14,7 +14,7 @@
 
 namespace isthmus::workload {
 
-/// Axes of every workload that has the placement; in a case's settings only where its placement is that.
+/// Axes of every workload that supports the placement; a case has settings for them only if its placement is `paged`.
 inline constexpr const char* kPageAxis = "page";
 inline constexpr const char* kFramesAxis = "frames";
 inline constexpr const char* kEvictionAxis = "eviction";
@@ -23,7 +23,7 @@ inline constexpr const char* kQueuesAxis = "queues";
 Axis eviction_axis();
 Axis transport_axis();
 Axis queues_axis();
-/// A choice among the rows of a table of names.
+/// Returns an axis whose choices are the names in a table.
 template <class Value, std::size_t rows>
 Axis named_axis(const char* name, const char* help, const paging::Named<Value> (&table)[rows]) {
   std::vector<AxisValue> values;
@@ -32,12 +32,14 @@ Axis named_axis(const char* name, const char* help, const paging::Named<Value> (
 }
 std::vector<Axis> paging_axes();
 
-/// The shape with as many blocks, in a row, as may hold a page of each region with each of their warps at once. With
-/// more, all frames could be held and one more be wanted for ever. Throws Skip where that is less than one block.
+/// Returns the shape with a one-dimensional grid, limited to the number of blocks whose warps can all pin one page of
+/// each region at the same time. With more blocks, all frames could be pinned while another is requested (deadlock).
+/// Throws Skip if not even one block fits.
 device::LaunchShape within_frames(device::LaunchShape shape, const device::DeviceInfo& info,
                                   std::initializer_list<paging::Region> regions);
 
-/// The same for kernels of which each warp takes pages of `region` in turn, with blocks of so many threads.
+/// Returns a shape with blocks of `threads` threads and one warp per page of `region`. within_frames() may reduce the
+/// number of blocks, so each warp must loop over pages.
 device::LaunchShape warp_a_page(const paging::Region& region, unsigned threads, const device::DeviceInfo& info,
                                 std::initializer_list<paging::Region> regions);
 

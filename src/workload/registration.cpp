@@ -16,7 +16,7 @@ const T* find_named(const std::vector<T>& list, std::string_view name) noexcept 
   return found == list.end() ? nullptr : &*found;
 }
 
-/// What a record allows: lower case, digits and underscores; `separators` may stand between.
+/// Returns whether the name is valid in a record: lower case, digits and underscores, with `separators` in between.
 bool is_name(std::string_view text, std::string_view separators = "") {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto other = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
@@ -32,7 +32,8 @@ void check_settings(const Workload::Description& description, const std::string&
     const auto* declared = description.find_axis(axis);
     if (declared == nullptr) throw std::logic_error(whose + " sets axis " + axis + ", which is not declared");
     if (!takes(*declared, value))
-      throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) + ", which it does not take");
+      throw std::logic_error(whose + " sets axis " + axis + " to " + to_text(value) +
+                             ", which is not one of its values");
   }
 }
 
@@ -43,26 +44,26 @@ void check_registration(const Workload& workload) {
   const auto& name = workload.name();
   const auto refuse = [&](const std::string& what) { throw std::logic_error(name + " " + what); };
   if (!is_name(name, "-./") || name.find('/') == std::string::npos)
-    refuse("is no name of a workload: it is family/name in lower case");
+    refuse("is not a name of a workload: use family/name in lower case");
   std::set<std::string_view> metrics, axes;
   for (const auto* list : {&description.metrics, &description.observed}) {
     for (const auto& metric : *list) {
-      if (!is_name(metric)) refuse("declares metric '" + metric + "': a metric is named in lower case");
+      if (!is_name(metric)) refuse("declares metric '" + metric + "': use lower case");
       if (!metrics.insert(metric).second) refuse("declares metric " + metric + " twice");
     }
   }
   for (const auto& axis : description.axes) {
-    if (!is_name(axis.name)) refuse("declares axis '" + axis.name + "': an axis is named in lower case");
+    if (!is_name(axis.name)) refuse("declares axis '" + axis.name + "': use lower case");
     if (!axes.insert(axis.name).second) refuse("declares axis " + axis.name + " twice");
     check_settings(description, name, {{axis.name, axis.default_value}});
   }
   if (description.file) {
     const auto* axis = description.find_axis(description.file->axis);
     if (axis == nullptr || std::ranges::find(axis->choices, AxisValue("file")) == axis->choices.end())
-      refuse("reads a file where axis " + description.file->axis + " is file, which that axis does not take");
-    if (axis->how) refuse("has its file in axis " + axis->name + ", which says how the work is done");
+      refuse("reads a file where axis " + description.file->axis + " is file, which is not one of its values");
+    if (axis->how) refuse("has its file in axis " + axis->name + ", which determines how the work is done");
     if (description.find_axis(kInputFile) != nullptr)
-      refuse("declares axis input_file, which is that of the file that it reads");
+      refuse("declares axis input_file, which is reserved for the file that it reads");
   }
   if (description.file_phase) {
     const auto* axis = description.find_axis(*description.file_phase);
@@ -71,7 +72,7 @@ void check_registration(const Workload& workload) {
     };
     if (!takes("generated") || !takes("written") || axis->how)
       refuse("has its file phase in axis " + *description.file_phase +
-             ", which must say what the input is: generated or written");
+             ", which must have the values generated and written");
   }
   if (description.oversubscribed && !axes.contains(*description.oversubscribed))
     refuse("has its bytes in axis " + *description.oversubscribed + ", which is not declared");
@@ -81,7 +82,7 @@ void check_registration(const Workload& workload) {
     check_settings(description, name + ", preset " + preset.name + ",", preset.settings);
     for (const auto& size : preset.sizes) {
       if (description.find_size(size) == nullptr)
-        refuse("has preset " + preset.name + " of size " + size + ", which is none");
+        refuse("has preset " + preset.name + " of size " + size + ", which does not exist");
     }
     for (const auto& value : preset.sweep)
       check_settings(description, name + ", preset " + preset.name + ",", {{preset.sweep_axis, value}});
@@ -158,7 +159,7 @@ Workload& Workload::metrics(std::vector<std::string> names) {
   description_->metrics = std::move(names);
   return *this;
 }
-Workload& Workload::observed(std::vector<std::string> names) {
+Workload& Workload::reported(std::vector<std::string> names) {
   description_->observed = std::move(names);
   return *this;
 }
@@ -212,7 +213,7 @@ const Preset* Workload::Description::find_preset(std::string_view name) const no
   return find_named(presets, name);
 }
 
-// Constructed at their first use: registrations run before main() in any order.
+// Constructed on first use, because registrations run before main() in unspecified order.
 std::map<std::string, Workload>& registered_workloads() {
   static std::map<std::string, Workload> workloads;
   return workloads;
@@ -231,7 +232,7 @@ Registration::Registration(Workload workload) {
 }
 
 Family::Family(const std::string& prefix, std::vector<Workload> (*make)(const Machine&)) {
-  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family ends with a slash, unlike " + prefix);
+  if (!prefix.ends_with('/')) throw std::logic_error("the prefix of a family must end with a slash, unlike " + prefix);
   if (!registered_families().try_emplace(prefix, RegisteredFamily{make, {}}).second)
     throw std::logic_error("two families are registered as " + prefix);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The workloads and families of this program, as their registrations left them.
+// Workloads and families of this program; their registrations add them.
 
 #include <functional>
 #include <map>
@@ -11,15 +11,15 @@
 
 namespace isthmus::workload {
 
-/// A family and what it has made so far; a map keeps its entries where they are.
+/// Family and the workloads it has made so far; they are in a map, so that their addresses do not change.
 struct RegisteredFamily {
   std::vector<Workload> (*make)(const Machine&) = nullptr;
   std::map<std::string, Workload, std::less<>> made;
 };
 
-/// By name.
+/// Returns all registered workloads, keyed by name.
 std::map<std::string, Workload>& registered_workloads();
-/// By prefix.
+/// Returns all registered families, keyed by prefix.
 std::map<std::string, RegisteredFamily>& registered_families();
 
 }  // namespace isthmus::workload

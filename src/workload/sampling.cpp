@@ -20,7 +20,7 @@ void Sampling::sample(std::vector<Metric> metrics, const std::function<std::vect
 
 void Sampling::sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
                       const std::function<std::vector<double>()>& body) {
-  if (metrics.empty()) throw std::logic_error("sample() is given no metric");
+  if (metrics.empty()) throw std::logic_error("sample() needs a metric");
   host_->sample(std::move(metrics), prepare, body);
 }
 
@@ -37,7 +37,7 @@ void Sampling::end_if_interrupted() const {
 }
 
 void Sampling::batch(int operations) {
-  if (operations < 1) throw std::logic_error("a batch has at least one operation");
+  if (operations < 1) throw std::logic_error("a batch must have at least one operation");
   host_->batch(operations);
 }
 
@@ -59,12 +59,12 @@ double Sampling::least_seconds(std::string_view timer) const {
 }
 
 int Sampling::batch_for(std::string_view timer, int most, const std::function<double(int)>& seconds_of) const {
-  const double enough = 2 * least_seconds(timer);  // readings differ
+  const double enough = 2 * least_seconds(timer);  // twice as long, because samples vary
   if (!(enough > 0)) return 1;
-  seconds_of(1);  // the first is slower than those that follow
+  seconds_of(1);  // the first call is slower than later ones
   const auto shortest_of = [&](int times) {
     double shortest = seconds_of(times);
-    for (int i = 0; i < 2 && shortest >= enough && shortest < 10 * enough; ++i)  // a pause makes one look long
+    for (int i = 0; i < 2 && shortest >= enough && shortest < 10 * enough; ++i)  // a pause could lengthen a call
       shortest = std::min(shortest, seconds_of(times));
     return shortest;
   };

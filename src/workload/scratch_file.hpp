@@ -1,6 +1,6 @@
 #pragma once
 
-// Files that a case makes for itself.
+// Temporary files that a case creates.
 
 #include <cstddef>
 #include <span>
@@ -8,22 +8,23 @@
 
 namespace isthmus::workload {
 
-/// Where they are made: TMPDIR, else /tmp.
+/// Returns the folder for scratch files: TMPDIR, else /tmp.
 std::string scratch_folder();
 
-/// A file without a name in the scratch folder: it is gone when it is closed, however this process ends. The caller
-/// closes it. Throws Skip where none can be made.
+/// Returns the descriptor of an unnamed file in the scratch folder. The caller closes it, which deletes the file; the
+/// file is also deleted when this process ends, no matter how. Throws Skip if no file can be created.
 int open_scratch_file();
 
-/// Whether the file lies in memory alone (tmpfs, ramfs).
+/// Returns whether the file exists only in memory (tmpfs, ramfs).
 bool lies_in_memory(int file);
 
-/// Throws Skip (memory) where the scratch folder lacks room for so many bytes.
-void need_scratch_room(std::size_t bytes);
+/// Throws Skip (memory) if the scratch folder does not have space for `bytes` bytes.
+void require_scratch_room(std::size_t bytes);
 
-/// Writes all of it; may be called by several threads. Throws Skip (memory) where there is no room.
+/// Writes all of `bytes` at `offset`; may be called by several threads. Throws Skip (memory) if there is not enough
+/// space.
 void write_scratch_file(int file, std::span<const std::byte> bytes, std::size_t offset);
-/// Returns when all of it is on the device, so that its pages can be dropped.
+/// Waits until the whole file is on the storage device, so that its pages can be dropped.
 void flush_scratch_file(int file);
 
 }  // namespace isthmus::workload

@@ -16,7 +16,7 @@ EVP_MD_CTX* of(void* context) {
 }
 
 void require(bool done) {
-  if (!done) throw std::runtime_error("a hash could not be taken: this system's OpenSSL refuses SHA-256");
+  if (!done) throw std::runtime_error("a hash could not be computed: this system's OpenSSL refuses SHA-256");
 }
 
 }  // namespace

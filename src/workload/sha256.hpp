@@ -6,12 +6,12 @@
 
 namespace isthmus::workload {
 
-/// SHA-256 of bytes that come in pieces. Throws std::runtime_error where this system refuses it.
+/// SHA-256 hash of bytes that are added in pieces. Throws std::runtime_error if this system does not support it.
 class Sha256 {
  public:
   Sha256();
   void add(const void* data, std::size_t bytes);
-  /// Of all that was added: 64 hexadecimal digits. Nothing can be added afterwards.
+  /// Returns the hash of all added bytes as 64 hexadecimal digits. No more bytes can be added afterwards.
   std::string digits();
 
  private:

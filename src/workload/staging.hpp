@@ -4,7 +4,7 @@
 
 namespace isthmus::workload {
 
-/// How a kernel brings data from global to shared memory.
+/// Method by which a kernel moves data from global to shared memory.
 enum class Staging { none, direct, async, bulk };
 std::string_view name(Staging) noexcept;
 

@@ -7,7 +7,7 @@
 namespace isthmus::workload {
 
 std::vector<std::string> Team::step(Step kind, std::string_view mine) {
-  // What each rank says of itself stands before its text: at which kind of step it is, and whether it was asked to end.
+  // Each rank's text begins with its kind of step and whether the user has asked this process to stop.
   std::string text{static_cast<char>(kind), end_asked_() ? '!' : '.'};
   text += mine;
   auto all = ranks_.gather(text);
@@ -20,7 +20,7 @@ std::vector<std::string> Team::step(Step kind, std::string_view mine) {
     interrupted_ |= each.at(1) == '!';
     each.erase(0, 2);
   }
-  const bool astray = exchanges && starts;  // seen on every rank, so that all end here
+  const bool astray = exchanges && starts;  // the same on every rank, so that the case ends on all
   if (kind != Step::end) {
     if (ended_) throw OtherRankEnded{};
     ended_ = astray;
@@ -60,7 +60,7 @@ double Team::first(double mine) {
 
 void Team::start() {
   if (size() == 1) return;
-  step(Step::start, {});  // after it nobody is missing
+  step(Step::start, {});  // afterwards, every rank is known to be present
   ranks_.barrier();
 }
 

@@ -12,7 +12,7 @@ namespace isthmus::workload {
 
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{1} << 20, kLongest = 4096;  // bytes at once; of a word or a line
+constexpr std::size_t kBlock = std::size_t{1} << 20, kLongest = 4096;  // bytes read at once; longest word or line
 
 bool blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// As a message may have it, whatever the file has.
+/// Returns the beginning of a text in printable characters, for messages.
 std::string shown(std::string_view text) {
   std::string start(text.substr(0, 24));
   std::ranges::replace_if(start, [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -37,7 +37,7 @@ void TextNumbers::fail(const std::string& what) const {
   throw std::runtime_error(fmt::format("line {} of the file {}: {}; {}", line_, file_.path(), what, wanted_));
 }
 
-/// Reads the next block behind what is left of this one.
+/// Drops the text already processed and appends the next block of the file; returns false at the end of the file.
 bool TextNumbers::more() {
   const std::size_t count = std::min(kBlock, file_.bytes() - offset_);
   if (count == 0) return false;
@@ -50,7 +50,7 @@ bool TextNumbers::more() {
   return true;
 }
 
-/// Leaves the line that was given, which messages speak of until then.
+/// Moves past the end of the line that was returned; until then, messages name that line.
 void TextNumbers::begin() {
   if (!std::exchange(ended_, false)) return;
   ++at_, ++line_;
@@ -91,7 +91,8 @@ float TextNumbers::number_of(std::string_view text, float least, float largest) 
   if (word.empty()) fail("a number is missing");
   float value = 0;
   const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (problem != std::errc() || end != word.data() + word.size()) fail(fmt::format("'{}' is no number", shown(word)));
+  if (problem != std::errc() || end != word.data() + word.size())
+    fail(fmt::format("'{}' is not a number", shown(word)));
   if (!(least <= value && value <= largest))
     fail(fmt::format("{} is not between {} and {}", shown(word), least, largest));
   return value;
@@ -99,7 +100,7 @@ float TextNumbers::number_of(std::string_view text, float least, float largest) 
 
 void TextNumbers::end() {
   skip_blanks();
-  if (at_ < text_.size()) fail("more follows than is asked for");
+  if (at_ < text_.size()) fail("there is more than requested");
 }
 
 }  // namespace isthmus::workload

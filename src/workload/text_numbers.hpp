@@ -1,6 +1,6 @@
 #pragma once
 
-// Numbers in a text file.
+// Reader of numbers in a text file.
 
 #include <cstddef>
 #include <string>
@@ -11,21 +11,22 @@
 
 namespace isthmus::workload {
 
-/// Reads a text from its beginning to its end, a block at a time. Whatever is wrong throws std::runtime_error: one
-/// sentence, with the file and the line.
+/// Reader of a text file from beginning to end, block by block. Every error throws std::runtime_error with one
+/// sentence, which names the file and the line.
 class TextNumbers {
  public:
-  /// `wanted` says in messages what to name instead: "name one with a number for each cell".
+  /// Makes a reader; `wanted` tells users in messages which file to name instead: "name one with a number for each
+  /// cell".
   TextNumbers(InputFile file, std::string wanted) : file_(std::move(file)), wanted_(std::move(wanted)) {}
 
-  /// What stands between the next blanks. Lasts until more is read, as a line does.
+  /// Returns the next word, up to a blank. It is valid until more is read; this also applies to line().
   std::string_view word();
-  /// The rest of the line.
+  /// Returns the rest of the line.
   std::string_view line();
   float number(float least, float largest) { return number_of(word(), least, largest); }
-  /// What `text` says, blanks around it apart.
+  /// Returns the number in `text`, ignoring blanks around it.
   float number_of(std::string_view text, float least, float largest) const;
-  /// Throws unless nothing but blanks follows.
+  /// Throws std::runtime_error unless only blanks follow.
   void end();
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -38,10 +39,10 @@ class TextNumbers {
 
   InputFile file_;
   std::string wanted_, text_;
-  std::size_t at_ = 0;      // in `text_`, which is a part of the file …
-  std::size_t offset_ = 0;  // … that ends here
+  std::size_t at_ = 0;      // position in `text_`, which is a part of the file
+  std::size_t offset_ = 0;  // end of `text_` in the file
   std::size_t line_ = 1;
-  bool ended_ = false;  // at_ is at the end of a line that was given
+  bool ended_ = false;  // `at_` is at the end of a line that line() has returned
 };
 
 }  // namespace isthmus::workload

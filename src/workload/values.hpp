@@ -1,13 +1,14 @@
 #pragma once
 
-// Inputs: every element is a function of (seed, stream, index), on any thread, in any order.
+// Values of inputs: every element is a function of (seed, stream, index) and can be computed on any thread, in any
+// order.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace isthmus::workload {
 
-/// splitmix64 finaliser over seed, stream and index: a counter-based generator.
+/// Returns the splitmix64 finaliser of seed, stream and index: a counter-based generator.
 constexpr std::uint64_t hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   std::uint64_t z = index + 0x9e3779b97f4a7c15ULL * (seed + 1) + 0xd1b54a32d192ed03ULL * (stream + 1);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -15,7 +16,7 @@ constexpr std::uint64_t hash(std::uint64_t seed, std::uint64_t stream, std::uint
   return z ^ (z >> 31);
 }
 
-/// Uniform floats in [low, high): exact multiples of (high-low)/2^24.
+/// Generator of uniform floats in [low, high), which are exact multiples of (high-low)/2^24.
 struct Uniform {
   std::uint64_t seed, stream;
   float low, high;

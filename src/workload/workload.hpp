@@ -1,6 +1,6 @@
 #pragma once
 
-// All that an author of a workload needs:
+// Everything that an author of a workload needs:
 //
 //   void saxpy(Case& c) {
 //     const auto n = c.extent("n");
@@ -15,8 +15,8 @@
 //   }
 //   const Registration registration = Workload("microbench/saxpy", saxpy).version(1)…;
 //
-// Beside it: choices.hpp (what kernels are compiled for), library.hpp (the vendor's libraries), worst.hpp (for checks),
-// lanes.hpp (movements that run at once), team.hpp (several ranks), fresh_process.hpp.
+// Other headers: choices.hpp (template parameters of kernels), library.hpp (the vendor's libraries), worst.hpp (for
+// checks), lanes.hpp (movements that run at the same time), team.hpp (several ranks), fresh_process.hpp.
 
 #include "device/kernel/kernel.hpp"
 #include "workload/axis.hpp"

@@ -5,7 +5,7 @@
 
 namespace isthmus::workload {
 
-/// The larger of two errors. What is no number counts as infinite, so that it is not lost among those that follow.
+/// Returns the larger of two errors. NaN counts as infinite, so that it is not lost in later comparisons.
 inline double worst(double error, double other) {
   if (std::isnan(error) || std::isnan(other)) return std::numeric_limits<double>::infinity();
   return error < other ? other : error;

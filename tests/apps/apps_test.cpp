@@ -46,7 +46,7 @@ TEST_P(Programs, OnGraphs) {
     expect_pass(program, placements, {"graph=kronecker", "scale=7"}, placements.size());
     expect_pass(program, {"pinned", "mapped"},
                 {"graph=uniform,kronecker,friendster-like,moliere-like", "scale=0,1,6", "balance=vertex,edge"}, 48);
-    // Rows of more than one piece.
+    // Some rows have so many edges that `balance=edge` cuts them into several pieces.
     expect_pass(program, {"pinned"}, {"graph=moliere-like", "scale=9", "balance=edge"}, 1);
   }
 }
@@ -61,11 +61,11 @@ TEST_P(Programs, OnGraphsThatTheHostPacks) {
   for (const auto& program : graph_programs) {
     expect_pass(program, {"pinned", "pool"},
                 {"graph=uniform,kronecker", "scale=0,1,7", "balance=vertex,edge", "edges=all,packed"}, 48);
-    // Rows of more than one piece.
+    // Some rows have so many edges that `balance=edge` cuts them into several pieces.
     expect_pass(program, {"pinned"}, {"graph=moliere-like", "scale=9", "balance=edge", "edges=packed"}, 1);
     for (const auto& result : run_cases(program, {"none"}, {"pageable", "mapped", "managed", "paged"},
                                         {"scale=5", "page=4KiB", "frames=100", "edges=packed"}))
-      EXPECT_NE(result.skipped.value_or("").find("take pinned or pool"), std::string::npos) << complaint(result);
+      EXPECT_NE(result.skipped.value_or("").find("choose pinned or pool"), std::string::npos) << complaint(result);
   }
   expect_pass("apps/bfs", {"pinned"}, {"scale=7", "sources=3", "edges=packed"}, 1);
   expect_pass("apps/cc", {"pinned"}, {"scale=7", "passes=2", "edges=packed"}, 1);
@@ -77,7 +77,8 @@ double only_value(const harness::CaseResult& result, const char* metric) {
   return found != nullptr && found->samples.size() == 1 ? found->samples[0] : -1;
 }
 
-// What is packed is what is wanted: of each vertex that is reached its row, once, and of every vertex in each pass.
+// The host packs only the edges that are needed: in a search, the row of each reached vertex once; in connected
+// components, every vertex's row in each pass.
 TEST_P(Programs, CountWhatTheHostPacks) {
   const auto shape = apps::shape_of(apps::GraphKind::kronecker, 8);
   const auto of = [](const char* program, std::vector<std::string> settings) {
@@ -90,7 +91,8 @@ TEST_P(Programs, CountWhatTheHostPacks) {
   const double all = 4.0 * static_cast<double>(shape.edges);
   EXPECT_EQ(of("apps/cc", {}).first, all);
   EXPECT_EQ(of("apps/cc", {"passes=3"}).first, 3 * all);
-  // All but the few that hang together apart from the rest; where rows begin comes on top.
+  // A search needs all edges except those of the few vertices that are not connected to the rest. The copied bytes also
+  // include the rows' offsets.
   const auto [packed, came] = of("apps/bfs", {});
   EXPECT_GT(packed, 0.9 * all);
   EXPECT_LE(packed, all);
@@ -99,9 +101,10 @@ TEST_P(Programs, CountWhatTheHostPacks) {
   EXPECT_GE(of("apps/sssp", {"delta=4"}).first, packed);
 }
 
-// Of a search level by level and of one pass: what Belady's rule makes of the pages of the rows, in their order.
+// The reported optimum is that of Belady's rule for the pages that the rows occupy, in the order of the rows: level by
+// level in a search, and pass by pass in connected components.
 TEST_P(Programs, OptimumOfGraphs) {
-  constexpr std::uint64_t seed = 42;  // of all cases
+  constexpr std::uint64_t seed = 42;  // default seed of a case
   const auto graph = apps::make_graph(apps::GraphKind::uniform, 9, seed);
   const std::size_t pages = graph.shape.edges * sizeof(apps::Vertex) / 4096, frames = paging::frames_of(pages, 40);
   const auto run = [](const char* program, const char* room, const char* more) {
@@ -119,7 +122,7 @@ TEST_P(Programs, OptimumOfGraphs) {
     EXPECT_GE(optimum, pages) << program;
     EXPECT_LE(optimum, fetches) << program;
   }
-  // Level by level from where the search began: of this graph the vertex that is drawn has edges.
+  // The search goes level by level from its source, which is the first vertex drawn because that vertex has edges.
   const std::size_t source = workload::hash(seed, 17, 0) % graph.shape.vertices;
   ASSERT_GE(graph.offsets[source + 1] - graph.offsets[source], 2u);
   std::vector<std::uint32_t> level(graph.shape.vertices), wanted;
@@ -169,7 +172,7 @@ TEST_P(Programs, OnAGraphFromAFile) {
   for (const auto& program : graph_programs) expect_skip(program, "graph=file", "set ISTHMUS_GRAPH");
 }
 
-// A window to check depends on no more than the chip: this took the check ten minutes and more.
+// The check of a window must not consider more cells than the chip has; otherwise it takes more than ten minutes.
 TEST_P(Programs, HotspotOfManyStepsOnASmallChip) {
   expect_pass("apps/hotspot", {"pinned"}, {"rows=2", "cols=3", "steps=2000"}, 1);
 }
@@ -221,7 +224,7 @@ TEST_P(Programs, Multigrid) {
   expect_pass("apps/multigrid", {"pinned"}, {"n=16", "cycles=3", "submission=all"}, 3);
 }
 
-// What no reference of one size can show: the error falls with the square of a cell's side.
+// The error falls with the square of a cell's side, which a reference for a single size cannot show.
 TEST_P(Programs, MultigridIsOfSecondOrder) {
   expect_pass("apps/multigrid", {"pinned"}, {"n=8,32", "cycles=10"}, 2);
 }
@@ -354,7 +357,7 @@ TEST_P(Programs, Kmeans) {
 }
 
 TEST_P(Programs, KmeansRefusesWhatMakesNoSense) {
-  expect_skip("apps/kmeans", "points=4", "first centres");
+  expect_skip("apps/kmeans", "points=4", "initial centres");
   expect_skip("apps/kmeans", "points=1099511627776", "2^40");
 }
 
@@ -364,7 +367,7 @@ TEST_P(Programs, Lavamd) {
   expect_pass("apps/lavamd", {"streamed"}, {"boxes=1,2,5", "particles=6"}, 9, tile_stagings);
 }
 
-// Above 512 boxes a sample of them is checked.
+// With more than 512 boxes, only a sample of them is checked.
 TEST_P(Programs, LavamdOfManyBoxes) {
   expect_pass("apps/lavamd", {"pinned", "streamed"}, {"boxes=9", "particles=2"}, 2);
 }
@@ -384,13 +387,13 @@ TEST_P(Programs, BayesianOfSegmentsInParts) {
   expect_pass("apps/bayesian", {"pinned"}, {"nodes=11", "rounds=2", "part=4,30"}, 6, tile_stagings);
 }
 
-// Several blocks share a c and a d.
+// With this many nodes, several blocks work on sets with the same third and fourth member, c and d.
 TEST_P(Programs, BayesianOfMoreNodes) {
   expect_pass("apps/bayesian", {"pinned"}, {"nodes=26", "rounds=1"}, 1);
 }
 
 TEST_P(Programs, BayesianRefusesWhatItCannotHold) {
-  expect_skip("apps/bayesian", "nodes=1", "2 nodes and more");
+  expect_skip("apps/bayesian", "nodes=1", "at least 2 nodes");
   expect_skip("apps/bayesian", "nodes=256", "memory");
   expect_skip("apps/bayesian", "nodes=257", "at most 256");
   expect_skip("apps/bayesian", "rows=609", "608 rows");
@@ -438,7 +441,7 @@ TEST_P(Programs, KnnNeedsRoomForItsTiles) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_FALSE(results.front().error || results.front().skipped) << complaint(results.front());
   EXPECT_FALSE(results.back().error) << complaint(results.back());
-  EXPECT_NE(results.back().skipped.value_or("").find("take staging none"), std::string::npos);
+  EXPECT_NE(results.back().skipped.value_or("").find("choose staging none"), std::string::npos);
 }
 
 TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
@@ -451,8 +454,8 @@ TEST_P(Programs, ALibraryThatIsNotThereIsASkip) {
   }
 }
 
-// Above 2^17 edges, 2^26 cell-steps, 2^20 samples, 512 rows and 2^26 products no serial reference runs, only the checks
-// that scale.
+// Above 2^17 edges, 2^26 cell-steps, 2^20 samples, 512 rows or 2^26 products, no serial reference runs; only the checks
+// that also run at large sizes do.
 TEST_P(Programs, SizesThatHaveNoSerialReference) {
   for (const auto& program : graph_programs) expect_pass(program, {"pinned"}, {"scale=13"}, 1);
   expect_pass("apps/hotspot", {"pinned"}, {"rows=1030", "cols=1033", "steps=64"}, 1);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whole networks on the emulated device, by the programs' own steps: what they make of the images that a seed gives,
-// and what they learn from them.
+// Runs whole networks on the emulated device with the same steps as apps/network, and returns their results for images
+// generated from a seed, or what they learn from these images.
 
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace isthmus::apps::emulated {
 
-/// Memory of the device, as long as this is there.
+/// Allocates device memory that is freed with this object.
 class Held {
  public:
   Held() = default;
@@ -72,7 +72,7 @@ inline std::unique_ptr<TrainingNetwork> training_network(NetworkDescription desc
   return std::make_unique<TrainingNetwork>(std::move(plan), std::move(memory), seed);
 }
 
-/// Results, image by image.
+/// Returns the results, image by image.
 inline std::vector<float> results_of(const Network& network, std::uint64_t seed) {
   const auto& plan = network.plan;
   Held held;
@@ -90,11 +90,11 @@ inline std::vector<float> results_of(const Network& network, std::uint64_t seed)
   return copied(at.results, results);
 }
 
-/// What is learned in steps of training.
+/// Outcome of several steps of training.
 struct Trained {
   std::vector<float> losses{};
-  std::vector<std::vector<std::vector<float>>> gradients{};  ///< of each step, by array
-  std::vector<std::vector<float>> values{};                  ///< after the last one, by array
+  std::vector<std::vector<std::vector<float>>> gradients{};  ///< gradients of each step and array
+  std::vector<std::vector<float>> values{};                  ///< values of each array after the last step
 };
 
 inline Trained train(const TrainingNetwork& training, std::size_t steps, std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// Graphs made from a seed, and files of graphs: right ones, cut ones, and ones with wrong numbers.
+// Tests of graphs generated from a seed, and of graph files: valid, truncated, and with wrong numbers.
 
 #include "apps/graphs.hpp"
 #include "../temporary_path.hpp"
@@ -38,7 +38,7 @@ TEST(Graphs, AreUndirectedWithSortedRows) {
       const Graph g = make_graph(kind, scale, 3);
       EXPECT_EQ(g.offsets[0], 0u);
       ASSERT_EQ(g.offsets[g.shape.vertices], g.shape.edges);
-      std::map<std::pair<Vertex, Vertex>, int> balance;  // of edges there and back
+      std::map<std::pair<Vertex, Vertex>, int> balance;  // number of edges from first to second, minus those back
       for (Vertex v = 0; v < g.shape.vertices; ++v) {
         EXPECT_TRUE(std::is_sorted(g.edges.get() + g.offsets[v], g.edges.get() + g.offsets[v + 1]));
         for (auto e = g.offsets[v]; e < g.offsets[v + 1]; ++e) {
@@ -71,8 +71,8 @@ TEST(Graphs, HaveThePublishedSizesAtScale27) {
   EXPECT_EQ(shape_of(GraphKind::friendster, 26).vertices, 65608366u / 2);
 }
 
-// Degrees at scale 14: those of uniform are close to a Poisson distribution around 32; of the others a few vertices
-// have much more than their share, and kronecker leaves some without any.
+// Degrees at scale 14: in a uniform graph they are close to a Poisson distribution around 32. In the other kinds a few
+// vertices have a much higher degree than average, and in a kronecker graph some vertices have no edges.
 TEST(Graphs, HaveDegreesOfTheirKind) {
   std::size_t alone = 0;
   const Graph uniform = make_graph(GraphKind::uniform, 14, 1), kronecker = make_graph(GraphKind::kronecker, 14, 1);
@@ -85,7 +85,7 @@ TEST(Graphs, HaveDegreesOfTheirKind) {
   EXPECT_LT(largest_degree(uniform), 80u);
   EXPECT_GT(largest_degree(kronecker), 4000u);
   EXPECT_GT(alone, 1000u);
-  // A share of n^(-32/43) and n^(-32/68) of the ends is the first vertex's.
+  // The first vertex has the largest degree: a share of n^(-32/43) or n^(-32/68) of all ends of edges.
   for (const auto& [kind, power] : {std::pair{GraphKind::friendster, 43.0}, {GraphKind::moliere, 68.0}}) {
     const Graph g = make_graph(kind, 14, 1);
     const double wanted = static_cast<double>(g.shape.edges) * std::pow(g.shape.vertices, -32 / power);
@@ -107,7 +107,8 @@ TEST(Graphs, ComponentsAreCountedAsASerialSweepDoes) {
   }
 }
 
-// A label for all is one along every edge, but not as many as there are components.
+// If all vertices have the same label, it is consistent along every edge, but the number of labels differs from the
+// number of components.
 TEST(Graphs, ComponentsInOneAreAnError) {
   const Graph g = make_graph(GraphKind::kronecker, 8, 5);
   const std::vector<Vertex> label(g.shape.vertices, 0);
@@ -135,7 +136,8 @@ TEST(Graphs, DistancesThatAreNoneAreErrors) {
   EXPECT_GT(count_distance_errors(g, source, weight, other.data()), 0);
 }
 
-// Against one edge after the other: any pieces in any order, more edges than a processor packs at once, and weights.
+// Compares packed edges with a plain loop over the edges: any pieces in any order, more edges than a processor packs
+// at once, with and without weights.
 TEST(Packing, PutsTheEdgesOfPiecesSideBySide) {
   Graph g = make_graph(GraphKind::moliere, 13, 7);
   g.weights = std::make_unique<Weight[]>(g.shape.edges);
@@ -189,7 +191,7 @@ class GraphFiles : public testing::Test {
     append(bytes, vertices);
     return bytes;
   }
-  /// 0 → 1, 0 → 2, 2 → 1.
+  /// Returns a file of the graph 0 → 1, 0 → 2, 2 → 1.
   static std::string small(bool directed, bool weighted) {
     std::string bytes = header(directed, 3, 3);
     for (int times = 0; times < (directed ? 2 : 1); ++times) {
@@ -243,18 +245,18 @@ TEST_F(GraphFiles, ThatAreNoneAreRefusedInASentence) {
   };
   constexpr std::size_t offsets = 17, edges = offsets + 4 * 8;
   const std::tuple<const char*, std::string, const char*> wrong[] = {
-      {"empty.sg", "", "it has 0 bytes and a header has 17"},
-      {"a.graph", small(false, false), "its name says no layout"},
+      {"empty.sg", "", "it has 0 bytes, but a header has 17"},
+      {"a.graph", small(false, false), "its name ends in neither .sg nor .wsg"},
       {"first.sg", with(0, char{7}), "its first byte is 7"},
       {"none.sg", header(false, 0, 3), "0 edges"},
-      {"negative.sg", header(false, -1, 3), "edges; take"},
+      {"negative.sg", header(false, -1, 3), "edges; use"},
       {"no_vertex.sg", header(false, 3, 0), "0 vertices"},
-      {"many.sg", header(false, 3, std::int64_t{1} << 31), "vertices; take a graph of 1 to 2147483647"},
-      {"short.sg", small(false, false).substr(0, 60), "its header says 61 bytes and it has 60"},
+      {"many.sg", header(false, 3, std::int64_t{1} << 31), "vertices; use a graph of 1 to 2147483647"},
+      {"short.sg", small(false, false).substr(0, 60), "its header implies 61 bytes, but it has 60"},
       {"long.sg", small(false, false) + "x", "it has 62"},
-      {"half.sg", small(true, false).substr(0, 61), "its header says 105 bytes"},
-      {"beyond.sg", with(edges + 4, std::int32_t{3}), "edge 1 ends at vertex 3 of 3"},
-      {"below.sg", with(edges, std::int32_t{-1}), "edge 0 ends at vertex 4294967295 of 3"},
+      {"half.sg", small(true, false).substr(0, 61), "its header implies 105 bytes"},
+      {"beyond.sg", with(edges + 4, std::int32_t{3}), "edge 1 ends at vertex 3, but there are 3"},
+      {"below.sg", with(edges, std::int32_t{-1}), "edge 0 ends at vertex 4294967295, but there are 3"},
       {"late.sg", with(offsets, std::int64_t{1}), "its first row begins at edge 1"},
       {"early.sg", with(offsets + 24, std::int64_t{2}), "its rows end at edge 2 of 3"},
       {"back.sg", with(offsets + 8, std::int64_t{3}), "the row of vertex 1 ends before it begins"},
@@ -268,7 +270,7 @@ TEST_F(GraphFiles, ThatAreNoneAreRefusedInASentence) {
   }
 }
 
-// Whatever is cut off or changed, the file is refused or is a graph all of whose numbers are within it.
+// A truncated or changed file is refused, or is a graph whose numbers are all in range.
 TEST_F(GraphFiles, WithAnyByteChangedAreRefusedOrSound) {
   std::size_t refused = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {

@@ -1,4 +1,4 @@
-// Programs whose input is in a file: written by the harness, or named by the user.
+// Tests of programs whose input is in a file that the harness writes or the user names.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 using workload::InputFile, workload::TextNumbers;
 
-/// A text file for as long as the test lasts, named by an environment variable.
+/// Text file that is removed with this object; `variable` is the environment variable that names it.
 class TextFile {
  public:
   explicit TextFile(const std::string& text, const char* variable = nullptr)
@@ -62,7 +62,7 @@ class ProgramsWithFiles : public device::OnEmulatedMachine {
     settings.push_back("data=" + data);
     return run_cases(program, {"none"}, {"pageable"}, settings).at(0);
   }
-  /// The results of a user's file that has what is generated are those of what is generated.
+  /// Expects the same results whether the numbers are generated or read from a user's file that contains them.
   static void expect_same(const std::string& program, const std::vector<std::string>& settings) {
     const auto made = run(program, settings, "generated"), read = run(program, settings, "file");
     EXPECT_EQ(complaint(made), "");
@@ -102,13 +102,15 @@ const std::vector<Program> programs = {
      3.0 * 240 * 230 + 4 * 2 * 12},
 };
 
-// Numbers and results are those of what is generated, in every placement; only the phase is more.
+// With `data=written`, numbers and results equal those of `data=generated` in every placement; the input phase is the
+// only difference.
 TEST_P(ProgramsWithFiles, WrittenIsGenerated) {
   for (auto [name, settings, bytes] : programs) {
     settings.emplace_back("data=generated,written");
     const auto results = run_cases(name, {"none"}, everywhere, settings);
     EXPECT_GE(results.size(), 2 * everywhere.size());
-    std::map<std::string, std::map<std::string, std::uint64_t>> known;  // of the same inputs, which may be of two sorts
+    // Checksums keyed by inputs. Inputs may differ between the two filters or forms of a program.
+    std::map<std::string, std::map<std::string, std::uint64_t>> known;
     for (const auto& result : results) {
       SCOPED_TRACE(result.spec.label());
       if (result.skipped && result.spec.placement == memory::parse_placement("unified")) continue;
@@ -129,7 +131,7 @@ TEST_P(ProgramsWithFiles, WrittenIsGenerated) {
   }
 }
 
-/// Numbers as a text that gives the same ones again.
+/// Returns the generated numbers of a chip as text, with enough digits to read them back exactly.
 std::string chip_text(std::size_t cells, std::size_t numbers) {
   std::string text;
   const auto heat = workload::uniform(42, 0, 320, 340), power = workload::uniform(42, 1, 0, 1);
@@ -168,13 +170,13 @@ TEST_P(ProgramsWithFiles, ImageOfTheUser) {
   expect_error("apps/srad_v1", image, "P2\n131 37 256\n", plain, "256 is not between 1 and 255");
   expect_error("apps/srad_v1", image, "P2\n131 37 7\n8", plain, "8 is not between 0 and 7");
   expect_error("apps/srad_v1", image, text.substr(0, text.size() - 6), plain, "a number is missing");
-  expect_error("apps/srad_v1", image, "#", plain, "it is no plain PGM");
+  expect_error("apps/srad_v1", image, "#", plain, "it is not a plain PGM");
 }
 
 TEST_P(ProgramsWithFiles, RecordsOfTheUser) {
   std::string text;
   for (int i = 0; i < 12; ++i) text += record_text(30 + static_cast<float>(i), i == 7 ? 90 : 99) + "\n";
-  ASSERT_EQ(text.find('\n'), 48U);  // as the original's generator writes them
+  ASSERT_EQ(text.find('\n'), 48U);  // length of the lines that the original's generator writes
   const TextFile file(text, "ISTHMUS_NN");
   const auto result = run("apps/nn", {"records=12"}, "file");
   EXPECT_EQ(complaint(result), "");
@@ -186,14 +188,14 @@ TEST_P(ProgramsWithFiles, WhatIsWrongWithAFileIsOneSentence) {
   const std::vector<std::string> few = {"rows=2", "cols=3", "steps=1"};
   const TextFile cells("", "ISTHMUS_HOTSPOT");
   expect_error("apps/hotspot", few, chip_text(6, 11), cells, "line 12 of the file");
-  expect_error("apps/hotspot", few, chip_text(6, 13), cells, "more follows than is asked for");
-  expect_error("apps/hotspot", few, "1\n2\n\n3 4x 5", cells, "'4x' is no number");
+  expect_error("apps/hotspot", few, chip_text(6, 13), cells, "there is more than requested");
+  expect_error("apps/hotspot", few, "1\n2\n\n3 4x 5", cells, "'4x' is not a number");
   expect_error("apps/hotspot", few, "1\n2\n\n3 4x 5", cells, "line 4 of");
   expect_error("apps/hotspot", few, "1\nnan", cells, "nan is not between");
   expect_error("apps/hotspot", few, "1\n1e9", cells, "1e9 is not between");
   expect_error("apps/hotspot", few, std::string("1\n\0\xff", 4), cells,
                "'?"
-               "?' is no number");
+               "?' is not a number");
   expect_error("apps/hotspot", few, "", cells, "a number is missing");
 
   const std::string right = record_text(3, 4) + "\n";
@@ -202,9 +204,9 @@ TEST_P(ProgramsWithFiles, WhatIsWrongWithAFileIsOneSentence) {
   const TextFile places("", "ISTHMUS_NN");
   const std::vector<std::string> ten = {"records=10"};
   expect_error("apps/nn", ten, all.substr(right.size()), places, "line 10 of the file");
-  expect_error("apps/nn", ten, all + right, places, "more follows");
+  expect_error("apps/nn", ten, all + right, places, "there is more than requested");
   expect_error("apps/nn", ten, right + "short\n" + all, places, "line 2 of the file");
-  expect_error("apps/nn", ten, right + std::string(40, 'x') + "\n" + all, places, "'xxxxx' is no number");
+  expect_error("apps/nn", ten, right + std::string(40, 'x') + "\n" + all, places, "'xxxxx' is not a number");
   expect_error("apps/nn", ten, right + std::string(9000, 'x'), places, "too long");
 }
 
@@ -217,9 +219,10 @@ TEST_P(ProgramsWithFiles, WithoutAFileThereIsNoCase) {
 
 INSTANTIATE_TEST_SUITE_P(Machines, ProgramsWithFiles, testing::Values("warp=32", "warp=64,order=reverse"));
 
-// --- the phase itself --------------------------------------------------------------------------------
+// --- input phase -------------------------------------------------------------------------------------
 
-/// Elements whose file, by mistake, is read from `off` elements further on; or that are others each time they are made.
+/// Runs a program with a planted bug: it starts `off` elements too late in its file, or generates a different last
+/// element each time.
 void mistaken(workload::Case& c) {
   const auto n = c.extent("n"), off = static_cast<std::size_t>(c.integer("off"));
   const bool others = c.integer("others") != 0;
@@ -257,7 +260,7 @@ class InputPhase : public device::EmulatorTest {
   }
 };
 
-// The passes after the first fill such a buffer anew, so that no result would show it.
+// The harness fills such a buffer again before every pass after the first, so the results would not show the bug.
 TEST_F(InputPhase, WhatIsReadIsComparedWithTheInput) {
   std::string bytes;
   for (std::uint32_t i = 0; i < 1001; ++i) {
@@ -266,11 +269,13 @@ TEST_F(InputPhase, WhatIsReadIsComparedWithTheInput) {
   }
   const TextFile file(bytes, "ISTHMUS_MISTAKEN");
   EXPECT_EQ(complaint(run({"data=file"})), "");
-  EXPECT_EQ(complaint(run({"data=file", "off=1"})), "what was read is the input: the error is 1000, allowed is 0");
+  EXPECT_EQ(complaint(run({"data=file", "off=1"})),
+            "the bytes read are the input: the error is 1000, but at most 0 is allowed");
   EXPECT_EQ(complaint(run({"data=written"})), "");
-  EXPECT_EQ(complaint(run({"data=written", "others=1"})), "what was read is the input: the error is 1, allowed is 0");
+  EXPECT_EQ(complaint(run({"data=written", "others=1"})),
+            "the bytes read are the input: the error is 1, but at most 0 is allowed");
   file.write(bytes.substr(0, 3999));
-  EXPECT_NE(complaint(run({"data=file"})).find("it became shorter meanwhile"), std::string::npos);
+  EXPECT_NE(complaint(run({"data=file"})).find("it was truncated meanwhile"), std::string::npos);
 }
 
 TEST_F(InputPhase, AFolderInMemoryIsSeen) {
@@ -303,11 +308,12 @@ TEST(TextNumbers, AreReadOverTheEndsOfBlocks) {
   auto lines = file.numbers();
   std::string joined;
   while (joined.size() < text.size()) joined += std::string(lines.line()) + "\n";
-  EXPECT_TRUE(joined == text);  // without a comparison line by line
+  EXPECT_TRUE(joined == text);  // EXPECT_EQ would compare differing texts line by line
   lines.end();
 }
 
-// Whatever a file has: numbers in bounds, or one sentence with the line.
+// A file may contain anything: the result is either numbers within bounds, or an error of one sentence that names the
+// line.
 TEST(TextNumbers, TakeAnything) {
   using namespace std::string_literals;
   const std::string letters = "0123456789+-.eE \n\t\rx#\"\0\xff"s;
@@ -343,9 +349,9 @@ TEST(TextNumbers, TakeAnything) {
 // --- scratch files -----------------------------------------------------------------------------------
 
 TEST(ScratchFile, NeedsRoomAndAFolder) {
-  EXPECT_NO_THROW(workload::need_scratch_room(1));
+  EXPECT_NO_THROW(workload::require_scratch_room(1));
   try {
-    workload::need_scratch_room(std::numeric_limits<std::size_t>::max());
+    workload::require_scratch_room(std::numeric_limits<std::size_t>::max());
     FAIL() << "there is no such room";
   } catch (const workload::Skip& skip) {
     EXPECT_EQ(skip.kind, workload::SkipKind::memory);

@@ -1,5 +1,5 @@
-// A program that is wrong, compiled from the changed source: its own checks must see it, on one of the machines that
-// the sound programs are tested on.
+// Runs a program compiled from a source with a planted bug: its checks must find the bug on one of the machines on
+// which the correct programs are tested.
 
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 class Mutant : public device::EmulatorTest {
  protected:
-  /// A wrong result, or an address that the emulated device does not have.
+  /// Returns whether the result was wrong or an address was outside the emulated device's memory.
   static bool is_caught(const char* machine, const std::string& placement, const std::string& staging,
                         const std::vector<std::string>& settings) {
     configure(machine);
@@ -56,15 +56,14 @@ TEST_F(Mutant, IsCaught) {
     setenv("ISTHMUS_HOTSPOT", file.c_str(), 1);
   }
   if (std::find(settings.begin(), settings.end(), "network=file") != settings.end()) {
-    // A window of one place that moves by two leaves three of four numbers out. A shortcut wants what the next one
-    // takes.
+    // A 1x1 window that moves by 2 skips three of four numbers. A shortcut uses the same tensor as the next layer.
     std::ofstream text(file);
     text << "[net]\nwidth=8\nheight=8\nchannels=2\n[convolutional]\nfilters=5\nsize=3\npad=1\n"
             "[convolutional]\nfilters=6\nsize=1\nstride=2\n"
             "[convolutional]\nfilters=7\nsize=3\nstride=2\npad=1\n[shortcut]\nfrom=1\n";
     setenv("ISTHMUS_NETWORK", file.c_str(), 1);
   }
-  // In the last two a stream runs as far ahead as it may, and not before it is asked for.
+  // Streams start their work at once with `grace=0`, but only when the program waits for them with `grace=30`.
   const auto machines = {"warp=32", "warp=64,order=reverse", "grace=0", "grace=30"};
   EXPECT_TRUE(std::any_of(machines.begin(), machines.end(),
                           [&](const char* machine) { return is_caught(machine, placement, staging, settings); }));

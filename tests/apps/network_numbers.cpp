@@ -1,10 +1,12 @@
-// What the emulated device makes of a network, for oracles that know nothing of this tree (papers/tests/networks.py).
+// Writes results of networks on the emulated device, for comparison with oracles that are independent of this source
+// tree (papers/tests/networks.py).
 //
-//   network-numbers text NAME                          the .cfg of a network that comes with the program
+//   network-numbers text NAME                          the .cfg file of a network that comes with the program
 //   network-numbers infer SIDE BATCH       <FILE.cfg   images, parameters and results
-//   network-numbers train SIDE BATCH STEPS <FILE.cfg   the same of training, with what is learned in each step
+//   network-numbers train SIDE BATCH STEPS <FILE.cfg   images, parameters, targets, losses, gradients of each step and
+//                                                      learned parameters
 //
-// Writes matrices, each of which is a line "ROWS COLUMNS NAME" and its numbers in fp32, row by row.
+// infer and train write matrices, each as a line "ROWS COLUMNS NAME" followed by its numbers in fp32, row by row.
 
 #include <cstdio>
 #include <exception>
@@ -28,7 +30,7 @@ void write(const std::string& name, const std::vector<float>& values, std::size_
   std::cout.write(reinterpret_cast<const char*>(values.data()), bytes);
 }
 
-/// Of weights, each row is an output channel.
+/// Writes a parameter array. Weights have one row per output channel; other arrays have one row.
 void write(const std::string& prefix, const Network& network, const ParameterArray& array,
            const std::vector<float>& values) {
   const auto& layer = network.plan.network.layers[array.layer];

@@ -1,4 +1,5 @@
-// Networks: their descriptions, the plans that are made of them, and whole networks against a plain one in double.
+// Tests of network descriptions, of the plans made from them, and of whole networks against a plain implementation in
+// double precision.
 
 #include <cmath>
 #include <filesystem>
@@ -40,7 +41,7 @@ TEST(NetworkDescriptions, AreThePapersNetworks) {
   struct Known {
     const char* name;
     std::size_t layers, convolutions;
-    double parameters, flops;  // millions, and 10^9 an image
+    double parameters, flops;  // in millions, and in 10^9 per image
   };
   for (const auto& known : {Known{"resnet18", 29, 18, 11.5, 3.59}, Known{"resnet50", 69, 50, 22.8, 7.46},
                             Known{"yolov3-tiny", 24, 13, 8.9, 5.56}, Known{"yolov3", 107, 75, 62.0, 65.86}}) {
@@ -66,7 +67,7 @@ TEST(NetworkDescriptions, AreReadAsTrainingHasThem) {
   const std::string net = "width=32\nheight=32\n", convolution = "[convolutional]\nfilters=18\nsize=3\npad=1\n",
                     yolo = "[yolo]\nmask=0,1,2\nclasses=1\n";
   const auto plain = parse_network("[net]\n" + net + convolution + yolo, "x.cfg");
-  // Any option of [net] and [yolo], also one that is not invented yet; and what a layer has for training.
+  // Any option of [net] and [yolo] is accepted, even one that does not exist yet; so are a layer's training options.
   const auto trained = parse_network(
       "[net]\nmosaic=1\nema_alpha=0.9998\nmax_epochs=10\nbatch=64\nadam=1\nB1=.9\nletter_box=1\nnext_idea=7\n" + net +
           convolution + "stopbackward=1\nlearning_rate=.1\ncbn=1\ngroups=1\ndilation=1\nstride_x=1\nclip=2\n" + yolo +
@@ -85,7 +86,7 @@ TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
   const std::string net = "[net]\nwidth=8\nheight = 8\n\n";
   const std::pair<std::string, std::string> wrong[] = {
       {"", "x.cfg:1: there is no section"},
-      {"width=8\n", "x.cfg:1: an option stands before the first section"},
+      {"width=8\n", "x.cfg:1: an option precedes the first section"},
       {"[maxpool]\n", "x.cfg:1: the first section is [maxpool]"},
       {"[net]\nwidth=8\n", "x.cfg:1: [net] has no option 'height'"},
       {net, "x.cfg:1: the network has no layers"},
@@ -116,17 +117,17 @@ TEST(NetworkDescriptions, SayWhereTheyAreWrong) {
        "x.cfg:10: option 'scale_x_y' of [yolo] changes what the network computes"},
       {"[net]\nwidth=8\nheight=8\nchanels=1\n", "x.cfg:4: [net] has no option 'chanels': write channels"},
       {"[net]\nwidth=8\nheight=8\ntime_steps=4\n", "x.cfg:4: option 'time_steps' of [net] changes"},
-      {net + "[shortcut]\nfrom=-1\n", "x.cfg:5: [shortcut] is layer 0 and names layer -1: name one before it"},
-      {net + "[maxpool]\nsize=2\nstride=2\n[route]\nlayers=0,1\n", "x.cfg:8: [route] is layer 1 and names layer 1"},
+      {net + "[shortcut]\nfrom=-1\n", "x.cfg:5: [shortcut] is layer 0 and refers to layer -1: name an earlier one"},
+      {net + "[maxpool]\nsize=2\nstride=2\n[route]\nlayers=0,1\n", "x.cfg:8: [route] is layer 1 and refers to layer 1"},
       {net + "[avgpool]\n[upsample]\nstride=8\n[maxpool]\nsize=3\nstride=3\n[shortcut]\nfrom=1\n",
        "x.cfg:11: a shortcut adds layer 1 of 3 x 8 x 8 to 3 x 3 x 3"},
       {net + "[maxpool]\nsize=2\nstride=2\n[avgpool]\n[route]\nlayers=-1,-2\n",
        "x.cfg:9: a route joins layer 1 of 3 x 1 x 1 and layer 0 of 3 x 4 x 4"},
       {net + "[route]\n", "x.cfg:5: [route] has no option 'layers'"},
       {net + "[yolo]\nmask=0,1\nclasses=2\n",
-       "x.cfg:5: a yolo layer of 2 boxes with 7 numbers each is given 3 "
+       "x.cfg:5: a yolo layer of 2 boxes with 7 numbers each has 3 input "
        "channels: it needs 14"},
-      {net + "[upsample]\nstride=65535\n", "x.cfg:5: [upsample] makes 3 x 524280 x 524280"},
+      {net + "[upsample]\nstride=65535\n", "x.cfg:5: [upsample] produces 3 x 524280 x 524280"},
       {"[net]\nwidth=60000\nheight=60000\n[connected]\noutput=1\n", "x.cfg:4: [connected] has a window of"},
   };
   for (const auto& [text, complaint] : wrong)
@@ -138,10 +139,11 @@ TEST(NetworkDescriptions, HaveAtMostTenThousandSections) {
   for (int i = 1; i < 10000; ++i) text += "[avgpool]\n";
   EXPECT_EQ(parse_network(text, "x.cfg").layers.size(), 9999u);
   EXPECT_EQ(complaint_of(text + "[avgpool]\n"),
-            "x.cfg:10003: more than 10000 sections: make a network of fewer layers");
+            "x.cfg:10003: there are more than 10000 sections: use a network of fewer layers");
 }
 
-// Texts that were right, with bytes and lines lost, doubled and changed: a network or a sentence that says where.
+// A valid text with bytes or lines removed, duplicated or changed results in a network or in an error that names the
+// line.
 TEST(NetworkDescriptions, SurviveWhatIsNoText) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
@@ -176,7 +178,7 @@ TEST(NetworkDescriptions, SurviveWhatIsNoText) {
       if (network.layers.size() < 40) make_plan(network, {.batch = 3, .patches = below(2) == 0});
     } catch (const std::invalid_argument& error) {
       EXPECT_TRUE(std::regex_match(error.what(), sentence)) << error.what();
-    } catch (const workload::Skip&) {  // more numbers than can be counted
+    } catch (const workload::Skip&) {  // the network is too large for the program's counters
     }
   }
   EXPECT_GT(right, 20u);
@@ -241,7 +243,7 @@ TEST(NetworkPlans, PartsCoverASum) {
   }
 }
 
-/// A tile is a way to do the same sums: the shape says their order, whatever tile is asked for.
+/// Choosing a tile does not change results: the order in which sums are added depends on the shape only.
 TEST(NetworkPlans, PartsAreThoseOfTheShapeWithEveryTile) {
   for (const char* name : {"resnet18", "resnet50", "yolov3-tiny", "yolov3"}) {
     for (const std::size_t batch : {1, 32}) {
@@ -261,12 +263,12 @@ TEST(NetworkPlans, PartsAreThoseOfTheShapeWithEveryTile) {
   }
 }
 
-/// No weights overwrite those of a step that may still want them, and each copy has a step to run under.
+/// Expects that weights never overwrite weights that a step may still need, and that each copy can overlap with a step.
 void expect_sound(const std::vector<std::size_t>& floats) {
   const auto ring = plan_ring(floats);
   EXPECT_LE(ring.floats, 3 * *std::max_element(floats.begin(), floats.end()));
   std::size_t offset = 0;
-  std::optional<std::size_t> last;  // that has weights
+  std::optional<std::size_t> last;  // last step so far that has weights
   for (std::size_t s = 0; s < floats.size(); ++s) {
     const auto& arrival = ring.arrivals[s];
     ASSERT_EQ(arrival.floats, floats[s]);
@@ -314,7 +316,8 @@ TEST(NetworkPlans, RingsOfAnyWeightsAreSound) {
 
 // --- whole networks --------------------------------------------------------------------------------
 
-/// A network image by image in double, in darknet's order, with nothing of the plan but its weights.
+/// Plain implementation of a network: computes image by image in double precision, in darknet's order, and uses nothing
+/// from the program except the description and the parameters.
 class PlainNetwork {
  public:
   using Values = std::vector<double>;
@@ -472,7 +475,7 @@ class WholeNetworks : public device::EmulatorTest {
         off = workload::worst(off, std::abs(results[b * count + i] - expected[i]));
       }
       EXPECT_LE(off, 1e-4 * size) << name << " image " << b;
-      // Numbers of an ordinary size, which differ: nothing has died out on the way.
+      // The largest result is neither tiny nor huge: values have not vanished or exploded between layers.
       EXPECT_GT(size, 1e-3) << name;
       EXPECT_LT(size, 1e4) << name;
     }
@@ -532,7 +535,7 @@ TEST_P(NetworkProgram, InEveryPlacement) {
   expect_pass({"pinned", "managed"}, {"network=sample", "convolution=patches", buffers}, 12);
 }
 
-// Where a copy runs as far ahead as it may, and where none begins before its layer waits for it.
+// With `grace=0`, copies run as far ahead as they may; with `grace=30`, a copy starts only when its layer waits for it.
 TEST_P(NetworkProgram, WeightsArriveLayerByLayer) {
   const std::string path = temporary_path("equals.cfg");
   setenv("ISTHMUS_NETWORK", path.c_str(), 1);
@@ -544,7 +547,7 @@ TEST_P(NetworkProgram, WeightsArriveLayerByLayer) {
     configure(std::string(GetParam()) + streams);
     expect_pass({"pageable", "pinned", "pool"}, {"network=sample", "batch=2", arrive, "convolution=implicit,patches"},
                 12);
-    expect_pass({"pageable", "pinned", "pool"}, {"network=file", arrive}, 6);  // the ring begins again three times
+    expect_pass({"pageable", "pinned", "pool"}, {"network=file", arrive}, 6);  // the ring wraps three times
     for (const auto& result :
          run_cases("apps/network", {"direct"}, {"pinned"}, {"network=sample", arrive, "convolution=library"}))
       EXPECT_EQ(complaint(result), "") << result.spec.label();
@@ -581,10 +584,10 @@ TEST_P(NetworkProgram, WeightsArriveOnlyWhereTheyAreCopied) {
         .skipped.value_or("");
   };
   for (const char* placement : {"mapped", "managed", "managed_in", "managed_demand", "managed_advise"}) {
-    EXPECT_EQ(reason(placement, "submission=automatic").find("buffer weights is copied to the device part by part"), 0u)
+    EXPECT_EQ(reason(placement, "submission=automatic").find("buffer weights is copied to the device in parts"), 0u)
         << placement;
   }
-  EXPECT_EQ(reason("pinned", "submission=graph").find("a graph holds the work of one stream"), 0u);
+  EXPECT_EQ(reason("pinned", "submission=graph").find("a graph contains the work of one stream"), 0u);
 }
 
 TEST_P(NetworkProgram, WithEveryTile) {
@@ -611,10 +614,10 @@ TEST_P(NetworkProgram, WhatOnlyALibraryHasIsRefused) {
     return run_cases("apps/network", {staging}, {"pinned"}, settings).at(0).skipped.value_or("none");
   };
   EXPECT_NE(refusal("direct", {"math=tf32"}).find("our convolutions are strict fp32"), std::string::npos);
-  EXPECT_NE(refusal("direct", {"algorithms=products"}).find("have no transforms"), std::string::npos);
-  EXPECT_NE(refusal("direct", {"layout=images"}).find("take our tensors"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"algorithms=products"}).find("use no transforms"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"layout=images"}).find("use our tensors"), std::string::npos);
   EXPECT_NE(refusal("async", {"convolution=library"}).find("use staging direct"), std::string::npos);
-  EXPECT_NE(refusal("direct", {"convolution=library", "parts=2"}).find("tiles of its own"), std::string::npos);
+  EXPECT_NE(refusal("direct", {"convolution=library", "parts=2"}).find("its own tiles"), std::string::npos);
   device::set_injection("convolutions_plan:2:unsupported");
   EXPECT_NE(refusal("direct", {"convolution=library"}).find("convolutions_plan"), std::string::npos);
   device::set_injection("convolutions_create:1:unsupported");
@@ -626,7 +629,8 @@ TEST_P(NetworkProgram, LayersThatEnd) {
   const std::string path = temporary_path("ends.cfg");
   setenv("ISTHMUS_NETWORK", path.c_str(), 1);
   const std::string net = "[net]\nwidth=7\nheight=5\nchannels=2\n", convolution = "[convolutional]\nfilters=3\n";
-  // A shortcut at the end, alone and in a convolution; a network without weights; one that ends in what a route names.
+  // Cases: a shortcut at the end, fused with a convolution and not; a network without weights; a network that ends with
+  // a route.
   for (const auto& layers :
        {convolution + convolution + "[shortcut]\nfrom=-2\n", convolution + "[maxpool]\nsize=2\n[shortcut]\nfrom=-2\n",
         std::string("[maxpool]\nsize=3\nstride=2\n[avgpool]\n"), convolution + "[maxpool]\nsize=5\n[route]\nlayers=0\n",

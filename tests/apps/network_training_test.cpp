@@ -1,4 +1,5 @@
-// Training: gradients against finite differences of a plain network in double, losses that fall, and the program.
+// Tests of training: gradients against finite differences of a plain network in double precision, falling losses, and
+// the program.
 
 #include <cmath>
 #include <functional>
@@ -18,7 +19,8 @@ using Values = std::vector<double>;
 
 constexpr std::uint64_t seed = 42;
 
-/// The loss of a batch in double, by loops over images and channels, with nothing of the plan but its numbers.
+/// Plain implementation of a batch's loss in double precision: loops over images and channels, and uses nothing from
+/// the plan except its numbers.
 class PlainTraining {
  public:
   explicit PlainTraining(const TrainingNetwork& training)
@@ -33,11 +35,11 @@ class PlainTraining {
 
   double loss() const {
     const auto& plan = training_.network.plan;
-    std::vector<Values> made;  // of a layer: image by image, channel by channel
+    std::vector<Values> made;  // outputs of each layer, image by image, channel by channel
     Values images(batch_ * plan.network.input.size());
     for (std::size_t i = 0; i < images.size(); ++i) images[i] = Network::image_value(seed, i);
     double loss = 0;
-    std::size_t before = 0;  // results of an image
+    std::size_t before = 0;  // number of an image's results from earlier layers
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       made.push_back(layer(l, l == 0 ? images : made[l - 1], made));
       const bool is_last = l + 1 == layers_.size();
@@ -170,7 +172,7 @@ class PlainTraining {
   const TrainingNetwork& training_;
   const std::vector<Layer>& layers_;
   const std::size_t batch_;
-  std::vector<Values> values_{};  // by array
+  std::vector<Values> values_{};  // values of each parameter array
 };
 
 class WholeNetworksTraining : public device::EmulatorTest {
@@ -225,7 +227,7 @@ TEST_F(WholeNetworksTraining, LossesFall) {
   for (std::size_t step = 4; step < losses.size(); step += 4) EXPECT_LT(losses[step], losses[step - 4]) << step;
 }
 
-/// Kernels count in 32 bits.
+// The kernels count threads in 32 bits, so an update of 2^32 parameters must be refused.
 TEST_F(WholeNetworksTraining, RefusesWhatAnUpdateCannotCount) {
   const auto plan = [](int outputs) {
     const auto text = "[net]\nwidth=1\nheight=1\nchannels=65535\n[connected]\noutput=" + std::to_string(outputs) + "\n";
@@ -265,7 +267,7 @@ TEST_F(WholeNetworksTraining, TheWayBackOfAConvolutionMultipliesAsOftenAsItsWayF
     const auto plan = make_training_plan(parse_network(network_text(name), name), 4);
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const auto& back = plan.steps[s];
-      if (back.data.m == 0) continue;  // of images no gradient is wanted
+      if (back.data.m == 0) continue;  // images need no gradient
       EXPECT_EQ(back.data.flops(), plan.plan.steps[s].product.flops()) << name << " " << s;
     }
   }

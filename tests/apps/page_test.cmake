@@ -1,4 +1,4 @@
-# Every block of PAGE that begins with ```cpp stands in one of SOURCES, line by line, and there is at least one.
+# Tests that PAGE has at least one block that begins with ```cpp, and that SOURCES contain every such block unchanged.
 set(source "")
 foreach(file IN LISTS SOURCES)
   file(READ ${file} text)

@@ -1,6 +1,7 @@
 #pragma once
 
-// A graph in a file of GAP's layout: rings of eight, one way only, and vertices without edges. No generator makes such.
+// Writes a graph file in GAP's layout: rings of eight vertices with edges in one direction, and vertices without edges.
+// The generators do not make such graphs.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
-// Tests of device::Convolutions against a false library that the loader finds first: they need no GPU and no vendor.
+// Fixture for tests of device::Convolutions against a fake library that the loader finds first, so that the tests need
+// neither a GPU nor a vendor's library.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 
 namespace isthmus::device {
 
-// The rest of a backend.
+// Stubs for the parts of a backend that these tests do not link.
 int selected() {
   return 0;
 }
@@ -25,7 +26,8 @@ Stream::Stream() {
 }
 Stream::~Stream() = default;
 
-/// Of images of two planes of 3 × 4 each; another one for each test, because what was found is kept.
+/// Returns the shape of a convolution of images with two planes of 3 × 4 each. Every test uses a different number of
+/// images, because search results are cached.
 inline ConvolutionShape shape_of(std::int64_t images, bool by_image) {
   return {.images = images,
           .channels = 2,
@@ -53,7 +55,7 @@ class FakeConvolutionsTest : public testing::Test {
   void SetUp() override { fake() = {}; }
   void TearDown() override { EXPECT_EQ(fake().made, fake().destroyed); }
 
-  /// Kept open, so that it is the library's own.
+  /// Returns the settings inside the fake library. The library's file stays open, so that they last.
   Fake& fake() {
     static void* const file = dlopen(file_, RTLD_NOW | RTLD_LOCAL);
     static auto* const find = reinterpret_cast<Fake* (*)()>(dlsym(file, "fake_convolutions"));
@@ -72,8 +74,8 @@ class FakeConvolutionsTest : public testing::Test {
     for (const char* word : words) EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
   }
 
-  /// The library was told shape and distances: its loops have the sums of ours. There is a workspace, and no need of
-  /// it.
+  /// Checks that the library received the right shape and strides: its loops compute the same sums as those here.
+  /// Passes a workspace although the convolution needs none.
   void expect_sums(const ConvolutionShape& s) {
     ASSERT_EQ(s.out_height(), 2);
     ASSERT_EQ(s.out_width(), 3);
@@ -106,20 +108,20 @@ class FakeConvolutionsTest : public testing::Test {
     EXPECT_EQ(fake().stream, stream.native_handle());
   }
 
-  /// Plans, and runs with a workspace, which it must be given.
+  /// Plans and runs a convolution with a workspace, which the library must receive.
   Convolutions::Chosen run_of(Algorithms algorithms, const ConvolutionShape& shape) {
     Convolutions library(Math::fp32, algorithms);
     const auto plan = library.plan(shape);
     Stream stream;
     std::vector<float> memory(1000);
     expect_mentions(error_of([&] { library.run(stream, plan, memory.data(), memory.data(), memory.data(), nullptr); }),
-                    {"convolutions_run", "bytes of workspace and was given none"});
+                    {"convolutions_run", "bytes of workspace, but has none"});
     library.run(stream, plan, memory.data(), memory.data(), memory.data() + 500, memory.data());
     EXPECT_EQ(fake().workspace_of_run, library.chosen(plan).workspace_bytes);
     return library.chosen(plan);
   }
 
-  /// A library that is still told to use the stream of its last run searches in what is gone by then.
+  /// Checks that a search does not use the stream of an earlier run, which may no longer exist.
   void expect_no_stream_in_a_search(const ConvolutionShape& first, const ConvolutionShape& second) {
     Convolutions library(Math::fp32, Algorithms::any);
     std::vector<float> memory(10000);
@@ -135,7 +137,7 @@ class FakeConvolutionsTest : public testing::Test {
 
   using Kinds = std::initializer_list<std::pair<int, ErrorKind>>;
   using Functions = std::initializer_list<const char*>;
-  /// Each failing call is a sentence with the library's words, of the kind that the status says.
+  /// Checks that each failing call throws an error of the kind that the status implies, with the library's own text.
   void expect_errors(const ConvolutionShape& shape, Kinds kinds, Functions of_plan, Functions of_run) {
     for (const auto& [status, kind] : kinds) {
       for (const char* function : of_plan) {

@@ -1,4 +1,4 @@
-// Convolutions by cuDNN, against a false libcudnn.so.9.
+// Tests of convolutions by cuDNN against a fake libcudnn.so.9.
 
 #include "convolutions_test.hpp"
 
@@ -40,9 +40,9 @@ TEST_F(Cudnn, NoneThatSuitsIsSaid) {
   Convolutions library(Math::fp32, Algorithms::any);
   const auto error = error_of([&] { library.plan(shape_of(2, false)); });
   EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-  expect_mentions(error, {"convolutions_plan", "cuDNN has no algorithm", "at most 2147483648 bytes",
+  expect_mentions(error, {"convolutions_plan", "cuDNN has no deterministic algorithm", "at most 2147483648 bytes",
                           "3: status 3000, 0 bytes", "2: status 0, 3221225472 bytes"});
-  // It is not remembered as found.
+  // The failure is not cached as a result.
   fake().trials = {{2, 0, 0.2f, 0, 1, 3, {}}};
   EXPECT_EQ(library.chosen(library.plan(shape_of(2, false))).algorithm, "GEMM");
 }
@@ -53,7 +53,7 @@ TEST_F(Cudnn, StrictStaysStrict) {
   const auto expect = [&](Math math, int told, int searched, int ran) {
     fake().trials = {{1, 0, 1, 0, 1, told, {}}};
     Convolutions library(math, Algorithms::any);
-    // A shape for each search.
+    // Each case has a different shape, because search results are cached.
     const auto plan = library.plan(shape_of(10 + 4 * static_cast<int>(math) + told, false));
     library.run(stream, plan, memory.data(), memory.data(), memory.data() + 5000, nullptr);
     EXPECT_EQ(fake().math_of_search, searched);

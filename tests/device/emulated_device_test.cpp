@@ -1,4 +1,4 @@
-// What the device layer says of emulated devices.
+// Tests of the properties that the device layer reports for emulated devices.
 
 #include "emulator_fixture.hpp"
 
@@ -58,10 +58,10 @@ TEST_F(EmulatedDeviceTest, KernelInfo) {
   EXPECT_EQ(known.occupancy, 0.25);
 }
 
-// The usual grid of a persistent kernel, and one block more.
+// Launches the largest grid that fits on the device at once, as persistent kernels do, and a grid with one more block.
 TEST_F(EmulatedDeviceTest, OccupancySaysWhatACooperativeLaunchTakes) {
 #if defined(__SANITIZE_THREAD__)
-  const std::vector<unsigned> sizes{8, 64};  // TSan takes 8,128 fibers
+  const std::vector<unsigned> sizes{8, 64};  // TSan supports at most 8,128 fibers
 #else
   const std::vector<unsigned> sizes{32, 256, 1024};
 #endif

@@ -1,4 +1,4 @@
-// The spin latch on the emulated device, and what it holds back.
+// Tests of the spin latch on the emulated device, and of the work that it holds back.
 
 #include <chrono>
 #include <optional>
@@ -90,7 +90,8 @@ __global__ void increment(int* value) {
   ++*value;
 }
 
-// What a latch holds back: `launches`, or one graph of as many. Gives what the last of them left.
+// Queues `launches` kernels, or one graph with that many kernels, behind the latch. Returns the value that the last
+// kernel wrote.
 int run_behind(SpinLatch& latch, int launches, bool as_graph, double timeout) {
   DeviceArray<int> value(std::vector<int>{0});
   Stream stream;

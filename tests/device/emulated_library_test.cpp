@@ -1,4 +1,4 @@
-// What the emulator finds in calls of Blas, Fft and Convolutions.
+// Tests of the errors that the emulator finds in calls of Blas, Fft and Convolutions.
 
 #include "device/api/libraries.hpp"
 #include "emulator_fixture.hpp"
@@ -76,7 +76,7 @@ TEST_F(EmulatedLibraryTest, AnOutputThatOverlapsAnInputIsRefused) {
   Blas blas;
   Stream stream;
   expect_mentions(error_of([&] { blas.sgemm(stream, 4, 4, 4, p, 4, p + 16, 4, p + 16, 4); }), {"B overlaps C"});
-  // Blocks of an 8×8 matrix: the lower right one shares a row with one factor, a column with the other, no element.
+  // C is the lower right block of an 8×8 matrix: it shares rows with A and columns with B, but no element with either.
   EXPECT_EQ(error_of([&] { blas.sgemm(stream, 4, 4, 4, p + 32, 8, p + 4, 8, p + 36, 8); }), "");
   expect_mentions(error_of([&] { blas.sgemm(stream, 4, 4, 4, p + 32, 8, p + 4, 8, p + 35, 8); }), {"A overlaps C"});
   expect_mentions(error_of([&] { blas.sgemm(stream, 4, 4, 4, p + 32, 8, p + 4, 8, p + 28, 8); }), {"B overlaps C"});
@@ -103,7 +103,7 @@ TEST_F(EmulatedLibraryTest, WhatIsKeptInTheWorkspaceIsLost) {
 
 TEST_F(EmulatedLibraryTest, ConvolutionsAreLookedAtAsCopiesAre) {
   Convolutions library(Convolutions::Math::fp32, Convolutions::Algorithms::products);
-  // Two images of two planes of two numbers, side by side, and one filter.
+  // Two images, each with two planes of two numbers, and one filter. The planes of the images are interleaved.
   const auto plan = library.plan({.images = 2,
                                   .channels = 2,
                                   .height = 1,

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the device layer share: buffers, and what an error says.
+// Helpers shared by the tests of the device layer: buffers and error messages.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace isthmus::device {
 
-/// Device memory of n elements for the length of a scope.
+/// Device memory of n elements, freed at the end of the scope.
 template <class T>
 class DeviceArray {
  public:
@@ -28,7 +28,7 @@ class DeviceArray {
   T* get() const { return data_; }
   std::vector<T> host() const {
     std::vector<T> values(bytes_ / sizeof(T));
-    device::copy(values.data(), data_, bytes_);  // not what std has for its own types
+    device::copy(values.data(), data_, bytes_);  // qualified, because a std type as T would also find std::copy
     return values;
   }
 
@@ -37,7 +37,7 @@ class DeviceArray {
   T* data_;
 };
 
-/// What the Error that `action` throws says; "" when it throws none.
+/// Returns the message of the Error that `action` throws, or "" if it does not throw one.
 inline std::string error_of(const std::function<void()>& action) {
   try {
     action();

@@ -1,7 +1,7 @@
 #pragma once
 
-// What false libraries of convolutions (libcudnn.so.9, libMIOpen.so.1) have in common: what a test tells one, what that
-// has seen, and convolutions of host memory. Test and library are both built from these lines.
+// Code shared by the fake convolution libraries (libcudnn.so.9, libMIOpen.so.1): the settings that a test makes, what
+// the library observed, and convolutions on host memory. Both the tests and the fake libraries include this file.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace isthmus::device {
 
 struct FakeConvolutions {
-  std::string fails{};  ///< the function that returns `status`
+  std::string fails{};  ///< name of the function that fails and returns `status`
   int status = 0;
-  int made = 0, destroyed = 0;  ///< handles, descriptors and other objects
+  int made = 0, destroyed = 0;  ///< numbers of handles, descriptors and other objects
   int searches = 0;
   std::size_t workspace_of_run = 0;
   void *stream = nullptr, *stream_of_search = nullptr;
@@ -22,7 +22,7 @@ struct FakeConvolutions {
   int status_of(const char* function) const { return fails == function ? status : 0; }
 };
 
-/// As cuDNN gives it.
+/// Search result in cuDNN's form.
 struct CudnnTrial {
   int algorithm, status;
   float milliseconds;
@@ -37,7 +37,7 @@ struct FakeCudnn : FakeConvolutions {
   int math_of_search = -1, math_of_run = -1, algorithm_of_run = -1;
 };
 
-/// What MIOpen tells of a solution, function by function.
+/// Properties of a solution, each of which MIOpen returns through a separate function.
 struct MiopenSolution {
   std::uint64_t solver;
   int algorithm;
@@ -52,18 +52,18 @@ struct FakeMiopen : FakeConvolutions {
   std::uint64_t solver_of_run = 0;
   int compiled = 0;
   bool deterministic = false, null_workspace = false;
-  std::string find_mode{}, no_find_db{}, tf32{};  ///< of the environment, when the handle was made
+  std::string find_mode{}, no_find_db{}, tf32{};  ///< values of environment variables when the handle was made
 };
 
-/// A handle, or what else a false library makes and is given back.
+/// Handle or other object that a fake library makes and destroys.
 struct FakeObject {
   std::string made_by{};
   virtual ~FakeObject() = default;
 };
 
 struct FakeNumbers {
-  int n, c, h, w, n_stride, c_stride, h_stride, w_stride;  // of a tensor; a filter's n, c, h, w
-  int padding_h, padding_w, stride_h, stride_w, kind;      // of a convolution; kind is math, or determinism
+  int n, c, h, w, n_stride, c_stride, h_stride, w_stride;  // sizes and strides of a tensor; a filter has only sizes
+  int padding_h, padding_w, stride_h, stride_w, kind;      // of a convolution; kind: math (cuDNN), determinism (MIOpen)
 };
 
 struct FakeDescriptor : FakeObject {
@@ -87,7 +87,8 @@ int make(FakeConvolutions& fake, void** made, const char* function, Object objec
   return 0;
 }
 
-/// What another function made is not destroyed, so that the numbers differ.
+/// Destroys an object made by the function `maker`. Refuses other objects, so that the numbers of made and destroyed
+/// objects differ at the end of the test.
 inline int destroy(FakeConvolutions& fake, void* made, const char* maker) {
   if (object_at<FakeObject>(made).made_by != maker) return 3;
   delete static_cast<FakeObject*>(made);

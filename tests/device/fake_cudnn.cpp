@@ -1,4 +1,4 @@
-// A false libcudnn.so.9: it convolves host memory, and searches as the test says.
+// Fake libcudnn.so.9: convolves host memory, and its search returns the results that the test sets.
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// A false libMIOpen.so.1: it convolves host memory, and finds the solutions that the test says. An old one, as before
-// ROCm 5.7, lacks a function.
+// Fake libMIOpen.so.1: convolves host memory and finds the solutions that the test sets. If ISTHMUS_OLD_MIOPEN is
+// defined, it lacks one function, like versions before ROCm 5.7.
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,7 +19,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// MIOpen counts its tensors from 1.
+/// Problem in MIOpen's sense. MIOpen numbers a problem's tensors from 1.
 struct Problem : device::FakeObject {
   void* convolution = nullptr;
   void* tensors[4] = {};
@@ -123,7 +123,7 @@ int miopenSetFindOptionWorkspaceLimit(void*, std::size_t bytes) {
 
 int miopenFindSolutions(void*, void* problem, void*, void** solutions, std::size_t* returned, std::size_t asked) {
   const auto& tensors = device::object_at<Problem>(problem).tensors;
-  // A filter has as many channels as the input, the output as many as there are filters.
+  // A filter has as many channels as the input, and the output has as many as there are filters.
   if (at(tensors[2]).c != at(tensors[1]).c || at(tensors[3]).c != at(tensors[2]).n) return bad_parameter;
   ++settings.searches;
   settings.stream_of_search = settings.stream;

@@ -1,6 +1,6 @@
-// A libnvidia-ml.so for telemetry_test.cpp and link_test.cpp: one GPU that answers everything, one that supports
-// nothing, one MIG instance, and some that tell of nothing but their links. Written from the documented prototypes, so
-// that a wrong layout on our side shows as a wrong number.
+// Fake libnvidia-ml.so for telemetry_test.cpp and link_test.cpp: it has one GPU that supports every query, one that
+// supports none, one MIG instance, and some GPUs that report only their links. Written from NVML's documented
+// prototypes, so that a wrong struct layout in src/device/telemetry shows as a wrong number.
 
 #include <unistd.h>
 
@@ -9,8 +9,9 @@
 #include <iterator>
 
 namespace {
-/// Where an NVLink goes, unless it is inactive: to the GPU on a bus, to a switch that is told as one, to a PCI device
-/// that no GPU is (a switch of an old driver), or where nobody tells, as in a virtual machine.
+/// Destinations of an NVLink. Larger values are the PCI bus of a GPU. `told_switch` is a switch reported as such;
+/// `other_device` is a PCI device other than a GPU, as old drivers report a switch; `untold` is not reported, as in a
+/// virtual machine.
 constexpr unsigned inactive = 0, told_switch = 1, other_device = 2, untold = 3;
 struct Gpu {
   const char* uuid;
@@ -18,7 +19,7 @@ struct Gpu {
   unsigned generation = 0, width = 0;
   unsigned link_rate = 0;  // MB/s
   unsigned links[18] = {};
-  int fabric = 0;  // of GPUs that tell: NVLink joins those of one fabric
+  int fabric = 0;  // number of the NVLink fabric, which connects its GPUs; 0 if not reported
   unsigned chip_to_chip_links = 0;
 };
 Gpu complete{"GPU-complete", 0x1b}, mute{"GPU-mute", 0x1c}, instance{"MIG-instance", 0x1d}, failing{"GPU-xid", 0x1e};
@@ -127,7 +128,7 @@ int nvmlDeviceGetTemperature(Gpu* gpu, unsigned sensor, unsigned* out) {
 int nvmlDeviceGetPowerUsage(Gpu* gpu, unsigned* out) {
   return answer(gpu, out, 123456);
 }
-// nvmlDeviceGetEnforcedPowerLimit is missing, as in an old library.
+// nvmlDeviceGetEnforcedPowerLimit is missing, as in old versions of the library.
 int nvmlDeviceGetPowerManagementLimit(Gpu* gpu, unsigned* out) {
   return answer(gpu, out, 650000);
 }
@@ -173,7 +174,7 @@ int nvmlDeviceGetComputeMode(Gpu* gpu, unsigned* out) {
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu* gpu, unsigned long long* bits) {
   if (gpu != &complete) return not_supported;
-  *bits = 1 | 4 | 0x40 | 0x1000;  // idle is no reason; 0x1000 has no name yet
+  *bits = 1 | 4 | 0x40 | 0x1000;  // idle is not a throttle reason; 0x1000 has no name yet
   return success;
 }
 int nvmlDeviceGetNvLinkState(Gpu* gpu, unsigned link, unsigned* active) {
@@ -209,7 +210,7 @@ int nvmlDeviceGetFieldValues(Gpu* gpu, int count, Value* values) {
     values->type = 1;
     if (values->id == 164 && gpu->link_rate != 0) values->value = gpu->link_rate, values->status = success;
     if (values->id == 170) values->value = gpu->chip_to_chip_links, values->status = success;
-    // The last of several is inactive, and one alone tells nothing.
+    // The last of several chip-to-chip links is inactive, and a single link does not report its rate.
     if (values->id == 172 && gpu->chip_to_chip_links > 1) {
       values->value = values->scope + 1 < gpu->chip_to_chip_links ? 44712 : 0, values->status = success;
     }
@@ -219,10 +220,11 @@ int nvmlDeviceGetFieldValues(Gpu* gpu, int count, Value* values) {
   values->status = not_supported;
   values->type = 1;
   if (values->id == 164 && values->scope == 0) values->value = 26562, values->status = success;
-  if (values->id == 86) values->value = 25000, values->type = 3, values->status = success;  // link 2, by its own field
+  if (values->id == 86) values->value = 25000, values->type = 3, values->status = success;  // link 2 has its own field
   return success;
 }
-// Events: the GPU "GPU-xid" reports an error each second time it is asked, the complete one never does.
+// Events: "GPU-xid" reports an error at every second query, "GPU-leaving" is lost after the first query, and
+// "GPU-complete" never reports an error.
 struct EventSet {
   Gpu* gpu;
   int asked;
@@ -257,7 +259,7 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(Gpu* gpu, unsigned* count, Process*
   return success;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(Gpu* gpu, unsigned* count, Process* processes) {
-  if (gpu == &crowded) {  // more at each question, until there are 40
+  if (gpu == &crowded) {  // the number of processes grows with each query, up to 40
     const unsigned room = *count;
     *count = room < 20 ? 20 : 40;
     if (room < 40) return insufficient_size;

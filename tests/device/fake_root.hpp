@@ -7,7 +7,7 @@
 
 namespace isthmus::device {
 
-/// A folder that stands for /, gone at the end.
+/// Temporary folder that stands in for / and is deleted with this object.
 class FakeRoot {
  public:
   FakeRoot() {

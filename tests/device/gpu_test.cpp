@@ -1,5 +1,5 @@
-// Every call of the device API and every name of kernel.hpp on a real GPU; what an emulated device can do runs there
-// too. Without a device all of it is skipped, unless ISTHMUS_REQUIRE_GPU is set.
+// Tests of every call of the device API and every name of kernel.hpp on a real GPU, and on the emulated device where it
+// supports them. Without a device, all tests are skipped, or fail if ISTHMUS_REQUIRE_GPU is set.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Gpu : public testing::Test {
 };
 using GpuKernel = Gpu;
 
-/// Device memory with a host copy, freed at the end.
+/// Device memory with a host copy, freed at the end of the scope.
 template <class T>
 class Array {
  public:
@@ -160,7 +160,7 @@ TEST_F(Gpu, LinksAreTold) {
 
 // --- memory ----------------------------------------------------------------------------------------
 
-constexpr std::size_t elements = 100'003;  // no multiple of anything
+constexpr std::size_t elements = 100'003;  // prime, and therefore not a multiple of any block size
 
 std::vector<std::uint32_t> numbers() {
   std::vector<std::uint32_t> values(elements);
@@ -270,7 +270,7 @@ TEST_F(Gpu, MemoryIsWhereItIsMapped) {
   Stream stream;
   launch(stream, ISTHMUS_KERNEL(add_one), {.grid = 4, .block = 128}, reinterpret_cast<std::uint32_t*>(range), count);
   stream.synchronize();
-  // The second half somewhere else, with what is in it.
+  // Maps the second half and its contents at a different address.
   unmap_memory(range + unit, unit);
   map_memory(range + 2 * unit, second);
   set_access(range + 2 * unit, unit, info_.index, Access::read_write);
@@ -338,7 +338,7 @@ TEST_F(Gpu, PrefetchToAHostNodeIsSeenAsTheHost) {
 
 // --- transfers ---------------------------------------------------------------------------------------
 
-/// What a strided copy of `shape`, complete, leaves in `destination`.
+/// Copies from `source` to `destination` as a strided copy of `shape` would. All fields of `shape` must be set.
 void copy_by_rows(std::vector<std::uint32_t>& destination, const std::vector<std::uint32_t>& source,
                   const StridedCopy& shape) {
   for (std::size_t plane = 0; plane < shape.planes; ++plane) {
@@ -383,7 +383,7 @@ TEST_F(Gpu, StridedCopiesArriveWhole) {
     stream.synchronize();
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), pinned)) << shape.planes << " planes to the host";
   }
-  // What is 0 is as tight as can be.
+  // A pitch of 0 means that rows are packed.
   fill_async(destination.device(), 0, bytes, stream);
   copy_strided_async(destination.device(), source.device(),
                      {.row_bytes = 16, .rows = 3, .planes = 2, .source_pitch = 64}, stream);
@@ -405,7 +405,7 @@ TEST_F(Gpu, StridedCopiesArriveWhole) {
   free_pinned(pinned);
 }
 
-/// Runs `call`; false, with the reason printed, where the runtime or driver has not got it.
+/// Runs `call`. Returns false and prints the reason if the runtime or the driver does not support the call.
 bool supported(const std::function<void()>& call) {
   try {
     call();
@@ -443,7 +443,7 @@ TEST_F(Gpu, ABatchOfCopiesArrivesWhole) {
   free_pinned(pinned);
 }
 
-/// What the host had copied before its stream wrote `value`, seen by a kernel that runs meanwhile.
+/// Waits until another stream writes `value` to `word`, and sums the numbers which that stream copied before.
 __global__ void read_behind(const std::uint32_t* word, std::uint32_t value, const std::uint32_t* copied, std::size_t n,
                             unsigned long long* sum) {
   spin_until([&] { return load_acquire(word) == value; });
@@ -451,7 +451,7 @@ __global__ void read_behind(const std::uint32_t* word, std::uint32_t value, cons
 }
 
 TEST_F(Gpu, AKernelThatRunsSeesWhatCameBeforeAValue) {
-  constexpr std::uint32_t n = 1000, words = 600;  // more words than one call of a driver takes
+  constexpr std::uint32_t n = 1000, words = 600;  // a driver call accepts fewer than 600 words
   Array<std::uint32_t> copied(n, 0), word(words, 0);
   Array<unsigned long long> sum(1, 0);
   const auto bytes = n * sizeof(std::uint32_t);
@@ -475,7 +475,7 @@ TEST_F(Gpu, AKernelThatRunsSeesWhatCameBeforeAValue) {
   free_pinned(pinned);
 }
 
-/// Waits in every block, for ten seconds at most; `late` counts the blocks that gave up.
+/// Waits in every block until `word` is 1, for at most ten seconds. Counts the blocks that gave up in `late`.
 __global__ void wait_everywhere(const std::uint32_t* word, std::uint32_t* late) {
   if (threadIdx.x == 0) {
     const double since = device_seconds();
@@ -500,7 +500,7 @@ TEST_F(Gpu, CopiesByEnginesComeBesideAKernelThatFillsTheDevice) {
   const auto shape = [](unsigned blocks) { return LaunchShape{.grid = blocks, .block = 128}; };
   const auto of_each = kernel_info(ISTHMUS_KERNEL(wait_everywhere), shape(1)).blocks_per_multiprocessor.value_or(1);
   Stream kernels, copies;
-  // HIP writes words by a kernel, which this one leaves no room.
+  // HIP writes values with a kernel, which cannot start because wait_everywhere fills the device.
   if (backend() != Backend::hip && supported([&] {
         copy_batch_by_engines_async({items.data(), 1}, copies);
         write_values_async(std::vector<ValueWrite>{{word.device(), 0}}, copies);
@@ -573,7 +573,7 @@ __global__ void wait_seconds(double seconds) {
 TEST_F(Gpu, EventsTimeAStream) {
   Stream stream;
   Event begin, end;
-  launch(stream, ISTHMUS_KERNEL(wait_seconds), {.grid = 1, .block = 1}, 1e-3);  // first launch
+  launch(stream, ISTHMUS_KERNEL(wait_seconds), {.grid = 1, .block = 1}, 1e-3);  // loads the kernel, outside the timing
   begin.record(stream);
   launch(stream, ISTHMUS_KERNEL(wait_seconds), {.grid = 1, .block = 1}, 20e-3);
   end.record(stream);
@@ -717,7 +717,8 @@ TEST_F(TwoGpus, StreamsAndEventsKeepToTheirDevice) {
   EXPECT_EQ(pointer_info(here.device()).device, 0);
   EXPECT_EQ(pointer_info(there.device()).device, 1);
   std::string message;
-  // (A launch into a stream of another device is refused by the emulator only: driver 580 runs it where the stream is.)
+  // A launch into a stream of another device is not tested: only the emulator refuses it, while CUDA driver 580 runs
+  // the kernel on the stream's device.
   EXPECT_EQ(kind_of([&] { foreign.record(stream); }, &message), ErrorKind::failure);
   std::printf("%s\n", message.c_str());
   {
@@ -789,7 +790,7 @@ TEST_F(TwoGpus, HeldByTheirLatchesBothRun) {
     const Selected own(device);
     load_kernels();
   }
-  Held zero(0), one(1);  // both are made before either waits: an allocation may wait for what runs
+  Held zero(0), one(1);  // constructed before work is held back: an allocation may wait for queued work
   {
     const Selected own(0);
     zero.hold();
@@ -962,9 +963,9 @@ TEST_F(GpuKernel, WarpOperations) {
   }
 }
 
-// --- waiting, ordered and streaming accesses -------------------------------------------------------
+// --- waits, ordered and streaming accesses ---------------------------------------------------------
 
-/// Block 1 writes, then raises the flag; block 0 waits for it. `word` is 32 or 64 bits wide.
+/// Writes data and then sets `flag` in block 1; waits for `flag` and reads the data in block 0. Word has 32 or 64 bits.
 template <class Word>
 __global__ void hand_over(Word* flag, unsigned* data, unsigned* seen) {
   if (threadIdx.x != 0) return;
@@ -1039,7 +1040,7 @@ TEST_F(GpuKernel, StreamingLoadsAndStores) {
 
 // --- staged copies ---------------------------------------------------------------------------------
 
-/// Each block adds up its share of `in` through a ring of `Depth` tiles filled by async_copy.
+/// Sums each block's share of `in` through a ring of `Depth` tiles filled by async_copy.
 template <unsigned Bytes, unsigned Depth>
 __global__ void sum_async(const std::uint32_t* in, unsigned tiles, std::uint32_t* sums) {
   constexpr unsigned words = Bytes / 4;
@@ -1058,7 +1059,7 @@ __global__ void sum_async(const std::uint32_t* in, unsigned tiles, std::uint32_t
     fetch(tile + Depth - 1);
     async_wait<Depth - 1>();
     __syncthreads();
-    // A neighbour's words, so that the barrier matters.
+    // Reads words that another thread copied, so that a missing barrier would show.
     const unsigned from = (threadIdx.x + 1) % blockDim.x * words;
     for (unsigned i = 0; i < words; ++i) sum += ring[(tile % Depth) * tile_words + from + i] * (tile + 1);
     __syncthreads();
@@ -1066,7 +1067,7 @@ __global__ void sum_async(const std::uint32_t* in, unsigned tiles, std::uint32_t
   atomicAdd(&sums[blockIdx.x], sum);
 }
 
-/// The same through bulk copies by one thread, the barrier's parity alternating.
+/// Computes the same sums through bulk copies by one thread, with alternating barrier parity.
 template <unsigned Depth>
 __global__ void sum_bulk(const std::uint32_t* in, unsigned tiles, std::uint32_t* sums) {
   __shared__ BulkBarrier barriers[Depth];
@@ -1082,7 +1083,7 @@ __global__ void sum_bulk(const std::uint32_t* in, unsigned tiles, std::uint32_t*
     std::uint32_t* to = ring + (tile % Depth) * tile_words;
     const std::uint32_t* from = in + (std::size_t{blockIdx.x} * tiles + tile) * tile_words;
     barrier.expect(tile_words * 4);
-    bulk_copy(to, from, tile_words * 2, barrier);  // in two halves: the barrier adds up bytes
+    bulk_copy(to, from, tile_words * 2, barrier);  // two halves, because the barrier must add up their bytes
     bulk_copy(to + tile_words / 2, from + tile_words / 2, tile_words * 2, barrier);
   };
   for (unsigned tile = 0; tile + 1 < Depth; ++tile) fetch(tile);
@@ -1178,7 +1179,7 @@ TEST_F(Gpu, BlasMultipliesRowMajor) {
   for (std::size_t i = 0; i < a.host.size(); ++i) a.host[i] = static_cast<float>(i % 13) - 6;
   for (std::size_t i = 0; i < b.host.size(); ++i) b.host[i] = static_cast<float>(i % 7) - 3;
   for (std::size_t i = 0; i < k; ++i) x.host[i] = static_cast<float>(i % 5) - 2;
-  // 1 + 2^-12 survives fp32 and dies in TF32: its square shows which one multiplied.
+  // The value 1 + 2^-12 can be represented in fp32 but not in TF32, so its square shows which of them was used.
   a.host[0] = b.host[0] = 1 + 0x1p-12f;
   for (std::size_t i = 1; i < k; ++i) a.host[i] = 0;
   a.upload();
@@ -1203,13 +1204,13 @@ TEST_F(Gpu, BlasMultipliesRowMajor) {
   }
 }
 
-// --- the end: these leave the device unusable in their process --------------------------------------
+// --- last tests: they leave the device unusable in their process ------------------------------------
 
 __global__ void write_nowhere(int* pointer) {
   *pointer = 1;
 }
 
-/// Runs in a child: an illegal access makes every later call fail.
+/// Causes an illegal access, after which every call in this process fails. Returns 3 if the error is a lost device.
 int lose_the_device() {
   if (count() == 0) return 0;
   Stream stream;
@@ -1225,7 +1226,7 @@ int lose_the_device() {
 
 TEST(GpuDeathTest, AnIllegalAddressIsALostDevice) {
   if (backend() == Backend::emulator) GTEST_SKIP() << "the emulator's own tests cover it";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process: CUDA does not survive fork()
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // starts a new process, because CUDA does not work after fork()
   if (count() == 0) GTEST_SKIP() << "no device is visible";
   EXPECT_EXIT(std::exit(lose_the_device()), testing::ExitedWithCode(3), "lost: stream_synchronize: .*IllegalAddress");
 }

@@ -1,4 +1,4 @@
-// Every call of the API can be made to fail.
+// Tests of fault injection into every call of the device API.
 
 #include <csignal>
 #include <cstdlib>
@@ -14,7 +14,7 @@ using InjectionTest = EmulatorTest;
 
 __global__ void nothing() {}
 
-/// One use of each injectable call, where nothing is wrong.
+/// Returns one correct use of each injectable call.
 const std::map<std::string_view, std::function<void()>>& uses() {
   static const auto pooled = [] {
     Stream stream;
@@ -289,7 +289,7 @@ TEST_F(InjectionTest, BadSpecificationsAreRefused) {
   }
 }
 
-// Without the fixture, which would replace what the environment said, and in a fresh process.
+// Runs in a new process, and without the fixture, which would override the environment variable.
 TEST(InjectionEnvironmentTest, IsReadAtTheFirstCall) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   setenv("ISTHMUS_INJECT", "count:2", 1);

@@ -1,5 +1,5 @@
-// CUDA's own spellings in kernels, on whatever device is there, against serial references. On the emulator once with
-// warps of 32 and once of 64 (CMakeLists.txt).
+// Tests of CUDA's spellings in kernels against serial references, on any available device. The emulator runs them once
+// with warps of 32 threads and once with warps of 64 (CMakeLists.txt).
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Output {
 
 constexpr unsigned threads = 128;
 
-/// What `kernel` writes, `each` values a thread.
+/// Runs `kernel` and returns its output, which has `each` values per thread.
 template <class T>
 std::vector<T> run(Kernel<T*> kernel, std::size_t each = 1) {
   Output<T> out(threads * each);
@@ -70,14 +70,14 @@ __global__ void shuffle_all(T* out) {
   mine[1] = __shfl_up_sync(full_warp(), v, 3);
   mine[2] = __shfl_down_sync(full_warp(), v, 6);
   mine[3] = __shfl_xor_sync(full_warp(), v, 9);
-  // In segments: a source is counted in its segment, nothing crosses its end.
+  // With a width, a source lane is numbered within its segment, and values do not cross the segment's end.
   mine[4] = __shfl_sync(full_warp(), v, 19, 16);
   mine[5] = __shfl_up_sync(full_warp(), v, 2, 8);
   mine[6] = __shfl_down_sync(full_warp(), v, 3, 4);
   mine[7] = __shfl_xor_sync(full_warp(), v, 5, 4);
 }
 
-/// The thread whose value thread `i` gets.
+/// Returns the thread whose value thread `i` receives.
 int shuffle_source(int which, int i, int warp) {
   const auto first = [&](int width) { return i / width * width; };
   switch (which) {
@@ -96,7 +96,7 @@ int shuffle_source(int which, int i, int warp) {
     case 6:
       return i + 3 >= first(4) + 4 ? i : i + 3;
     default:
-      // Into an earlier segment a lane may look, into a later one not.
+      // A lane may read from an earlier segment, but not from a later one.
       return (i ^ 5) >= first(4) + 4 ? i : i ^ 5;
   }
 }
@@ -153,7 +153,7 @@ __global__ void vote(LaneMask* out) {
   mine[4] = static_cast<LaneMask>(same);
   mine[5] = __match_all_sync(full_warp(), t % 2, &same);
   mine[6] = static_cast<LaneMask>(same);
-  // The lanes that take part, told before the branch.
+  // The mask of the lanes that take the branch must be computed before the branch.
   const LaneMask part = __ballot_sync(full_warp(), mine_in_warp < 20);
   mine[7] = 0;
   if (mine_in_warp < 20) {
@@ -326,7 +326,7 @@ TEST_F(SpellingTest, ConversionsRound) {
                                           static_cast<long long>(std::trunc(v)),
                                           static_cast<long long>(std::ceil(v)),
                                           static_cast<long long>(std::floor(v)),
-                                          v < 0 ? got[i * 8 + 4] : nearest,  // below zero the vendors differ
+                                          v < 0 ? got[i * 8 + 4] : nearest,  // unchecked below zero: vendors differ
                                           nearest,
                                           nearest,
                                           static_cast<long long>(std::trunc(v))};
@@ -350,7 +350,7 @@ __global__ void arithmetic(double* out) {
   keep(__saturatef(1.5f) + __saturatef(-3.0f) + __saturatef(0.25f));
   keep(min(3, -5));
   keep(max(3u, 7u));
-  keep(max(-1, 7u));  // as in an expression: -1 is 4294967295
+  keep(max(-1, 7u));  // converts as in an expression, where -1 becomes 4294967295
   keep(min(1.5f, 0.5));
   keep(max(2LL, 9LL));
   keep(max(__int_as_float(0x7fc00000), 4.0f));
@@ -368,7 +368,7 @@ TEST_F(SpellingTest, ArithmeticAndMinMax) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 4e-6 * std::abs(expected[i])) << i;
 }
 
-// --- numbers of 16 bits ----------------------------------------------------------------------------
+// --- 16-bit numbers --------------------------------------------------------------------------------
 
 __global__ void through_16_bits(const float* in, unsigned* out, unsigned n) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -379,7 +379,8 @@ __global__ void through_16_bits(const float* in, unsigned* out, unsigned n) {
   }
 }
 
-/// `value` rounded to numbers with so many bits of fraction and a least exponent, ties to even, by arithmetic alone.
+/// Returns `value` rounded, ties to even, to a format with `fraction` fraction bits and a smallest exponent of
+/// `least_exponent`; infinity above `largest`. Uses only arithmetic on doubles.
 double rounded(double value, int fraction, int least_exponent, double largest) {
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), least_exponent);
@@ -392,7 +393,7 @@ TEST_F(SpellingTest, SixteenBitsRoundToNearestEven) {
   std::vector<float> values{0.0f,         -0.0f,     1.0f,     0x1p-24f, 0x1p-25f, 0x1.8p-25f,
                             65504.0f,     65519.99f, 65520.0f, -7e4f,    0x1p-14f, 0x1.ffep-15f,
                             0x1.fffp-15f, 3.4e38f,   1e-40f,   INFINITY, -INFINITY};
-  // Halfway between two numbers, and a hair beside it, with an even and an odd one below.
+  // Values halfway between two 16-bit numbers, with an even or odd lower one, and the nearest floats on either side.
   for (const int bits : {10, 7}) {
     for (const float base : {1.0f, 1.0f + std::ldexp(1.0f, -bits)}) {
       const float half_way = base + std::ldexp(1.0f, -bits - 1);
@@ -402,7 +403,7 @@ TEST_F(SpellingTest, SixteenBitsRoundToNearestEven) {
       }
     }
   }
-  // Floats of all sizes: a walk over their bits.
+  // Floats of all magnitudes, at equal steps of their bit patterns.
   for (std::uint32_t bits = 0x1234; bits < 0x7f800000; bits += 0x00031f37) {
     float v;
     std::memcpy(&v, &bits, sizeof v);

@@ -1,4 +1,5 @@
-// Blas, Fft and Convolutions on whatever device is there, the emulated one included, against sums in double.
+// Tests of Blas, Fft and Convolutions on any available device, including the emulated one, against sums in double
+// precision.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ class DeviceCopy {
   T* data_;
 };
 
-/// A value in -1…1 that differs from its neighbours.
+/// Returns a value from -1 to 1 that differs from the values of i - 1 and i + 1.
 float value(std::size_t i) {
   return static_cast<float>(i * 2654435761u % 2003) / 1001 - 1;
 }
@@ -122,7 +123,7 @@ class FftTest : public LibraryTest {
   }
 };
 
-/// A plan with device memory for its workspace.
+/// FFT plan with device memory for its workspace.
 struct PlanWithWorkspace {
   PlanWithWorkspace(std::size_t n, std::size_t batch)
       : fft(n, batch), workspace(std::vector<char>(std::max<std::size_t>(fft.workspace_bytes(), 1))) {
@@ -168,7 +169,7 @@ TEST_F(FftTest, IsTheSumOfItsDefinition) {
           wrong[b * n + k] = Complex(std::complex<double>(got[b * n + k]) - sum);
         }
       }
-      // Single precision's error of an FFT, norm against norm.
+      // Bound on the rounding error of a single-precision FFT, relative to the norm of the result.
       EXPECT_LT(norm(wrong), 3e-7 * (1 + std::log2(static_cast<double>(n))) * norm(got)) << n;
     }
   }
@@ -192,7 +193,7 @@ TEST_F(FftTest, InPlaceAndBackGivesNTimesTheSignal) {
 }
 
 TEST_F(FftTest, AWorkspaceThatIsMissingIsNamed) {
-  // Long enough for all libraries to want one: two passes at least.
+  // Long enough for an FFT of at least two passes, for which the libraries need a workspace.
   Fft fft(std::size_t{1} << 20);
   if (fft.workspace_bytes() == 0) GTEST_SKIP() << fft.version() << " needs none";
   DeviceCopy data(std::vector<Complex>(std::size_t{1} << 20));
@@ -211,7 +212,7 @@ TEST_F(FftTest, LengthsThatAreNoneAreRefused) {
   EXPECT_THROW(Fft(8, 0), Error);
 }
 
-// Library calls between other work of a graph, in order, as often as it is launched.
+// Captures library calls and other work into a graph, in order, and launches the graph repeatedly.
 TEST_F(FftTest, LibraryCallsAreCaptured) {
   constexpr std::size_t n = 64;
   std::unique_ptr<Blas> blas;
@@ -231,7 +232,7 @@ TEST_F(FftTest, LibraryCallsAreCaptured) {
     copy_async(signal.get(), tripled.get(), n * sizeof(Complex), stream);
   };
   Stream stream;
-  queue(stream);  // libraries make ready at their first call what a capture may not
+  queue(stream);  // the first call of a library initialises it, which a capture may forbid
   stream.synchronize();
   EXPECT_EQ(signal.host()[0], Complex(3 * n, 0));
   const Graph graph(stream, [&] { queue(stream); });
@@ -240,7 +241,7 @@ TEST_F(FftTest, LibraryCallsAreCaptured) {
   EXPECT_EQ(signal.host()[0], Complex(3 * n, 0)) << "it ran while it was captured";
   executable.launch(stream);
   stream.synchronize();
-  // The transform of (3n, 0, 0, …) is 3n everywhere.
+  // All elements of the transform of (3n, 0, 0, …) are 3n, and the product triples them.
   for (const Complex& v : signal.host()) ASSERT_EQ(v, Complex(9 * n, 0));
 }
 
@@ -258,7 +259,7 @@ class ConvolutionsTest : public LibraryTest {
     }
   }
 
-  /// Images one after the other, or the planes of all images side by side.
+  /// Returns `s` with the strides of images one after the other, or of images whose planes are interleaved.
   static ConvolutionShape laid_out(ConvolutionShape s, bool by_image) {
     const std::int64_t in = s.height * s.width, out = s.out_height() * s.out_width();
     s.in_image = by_image ? s.channels * in : in;
@@ -285,8 +286,8 @@ class ConvolutionsTest : public LibraryTest {
     return sum;
   }
 
-  /// Convolves, and compares all numbers with sums in double. What lies between planes stays as it was. A library may
-  /// refuse planes side by side, as MIOpen does, and nothing else.
+  /// Convolves and compares all numbers with sums in double precision. Memory between planes must be unchanged. A
+  /// library may refuse interleaved planes, as MIOpen does, but must accept everything else.
   void expect_right(Convolutions& library, const ConvolutionShape& s, double tolerance) {
     const auto extent = [](std::int64_t images, std::int64_t image, std::int64_t channels, std::int64_t channel,
                            std::int64_t plane) {
@@ -330,7 +331,7 @@ class ConvolutionsTest : public LibraryTest {
     EXPECT_GT(off, 0) << "nothing was rounded, so that nothing was computed";
   }
 
-  std::vector<Convolutions::Chosen> chosen_{};  ///< for shapes that were not refused
+  std::vector<Convolutions::Chosen> chosen_{};  ///< algorithms for the shapes that were not refused
 
   static std::vector<ConvolutionShape> shapes() {
     std::vector<ConvolutionShape> all;
@@ -374,7 +375,8 @@ TEST_F(ConvolutionsTest, AreTheSumsOfTheirDefinition) {
   }
 }
 
-// 144 products of numbers up to 1, of which each factor is off by 2^-11 at most, or by twice as much where it is cut.
+// Sums have 144 products of numbers up to 1. TF32 changes each factor by at most 2^-11, or by twice as much if the
+// library truncates instead of rounding.
 TEST_F(ConvolutionsTest, MayRoundFactors) {
   const auto rounding = library(Math::tf32, Algorithms::products);
   if (!rounding) GTEST_SKIP() << "there is no library";

@@ -1,4 +1,4 @@
-// Links against a false libnvidia-ml.so and a false /sys: runs in every backend's build, needs no GPU.
+// Tests of links against a fake libnvidia-ml.so and a fake /sys. They run in every backend's build and need no GPU.
 
 #include "device/telemetry/link.hpp"
 
@@ -50,7 +50,7 @@ TEST(NvmlLink, CountsAllThatGoToSwitchesAndTakesTheSmallerEnd) {
 
 TEST(NvmlLink, SaysWhenItKnowsOnlyThatNvLinkJoinsThem) {
   expect(ask("GPU-virtual", "GPU-virtual-peer"), "nvlink", 2, 53.124e9,
-         "2 NVLinks of 26.56 GB/s, all that are active: the driver reports that NVLink joins the two, but not which "
+         "2 NVLinks of 26.56 GB/s, all active ones: the driver reports that NVLink connects the two, but not by which "
          "links");
 }
 
@@ -92,8 +92,8 @@ class SysfsLink : public testing::Test {
       root.write(nodes + number + "/properties", properties);
     };
     node("0", "simd_count 0\nlocation_id 0\ndomain 0");
-    node("1", "simd_count 440\nlocation_id 49408\ndomain 0");  // 0xc100
-    node("2", "simd_count 440\nlocation_id 50688\ndomain 0");  // 0xc600
+    node("1", "simd_count 440\nlocation_id 49408\ndomain 0");  // location 0xc100 is c1:00.0
+    node("2", "simd_count 440\nlocation_id 50688\ndomain 0");  // location 0xc600 is c6:00.0
     node("3", "simd_count 440\nlocation_id 50688\ndomain 1");
     const auto pci = [&](const std::string& bus, const char* speed, const char* width) {
       root.write("sys/bus/pci/devices/" + bus + "/current_link_speed", speed);

@@ -1,4 +1,4 @@
-// Convolutions by MIOpen, against a false libMIOpen.so.1.
+// Tests of convolutions by MIOpen against a fake libMIOpen.so.1.
 
 #include "convolutions_test.hpp"
 
@@ -20,7 +20,7 @@ TEST_F(Miopen, TakesPackedImagesOnly) {
   const auto refused = [&](const ConvolutionShape& shape) {
     const auto error = error_of([&] { library.plan(shape); });
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    expect_mentions(error, {"convolutions_plan", "one after the other", "layout=images"});
+    expect_mentions(error, {"convolutions_plan", "contiguous in memory", "layout=images"});
   };
   refused(shape_of(6, false));
   for (const auto distance : {&ConvolutionShape::in_image, &ConvolutionShape::in_channel, &ConvolutionShape::out_image,
@@ -30,7 +30,7 @@ TEST_F(Miopen, TakesPackedImagesOnly) {
     refused(shape);
   }
   EXPECT_EQ(fake().searches, 0);
-  // The distance of what there is one of does not matter.
+  // The stride of a dimension with one element does not matter.
   auto single = shape_of(1, true);
   single.in_image = single.out_image = 100;
   EXPECT_NO_THROW(library.plan(single));
@@ -81,7 +81,7 @@ TEST_F(Miopen, AlgorithmsHaveTheirNames) {
                                                  {5, "IMPLICIT_GEMM", false}}) {
     fake().solutions = {{7, number, 1, 0}};
     Convolutions library(Math::fp32, Algorithms::any);
-    // A shape for each search.
+    // Each case has a different shape, because search results are cached.
     const auto& chosen = library.chosen(library.plan(shape_of(20 + number, true)));
     EXPECT_EQ(chosen.algorithm, std::string(name) + " (solver 7)");
     EXPECT_EQ(chosen.transforms, transforms);
@@ -94,12 +94,12 @@ TEST_F(Miopen, NoneThatSuitsIsSaid) {
     fake().solutions = std::move(solutions);
     const auto error = error_of([&] { library.plan(shape_of(3, true)); });
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    expect_mentions(error, {"convolutions_plan", "MIOpen has no algorithm", "at most 2147483648 bytes"});
+    expect_mentions(error, {"convolutions_plan", "MIOpen has no deterministic algorithm", "at most 2147483648 bytes"});
     expect_mentions(error, words);
   };
   refused({}, {"()"});
   refused({{70, 0, 0.2f, std::size_t{3} << 30}, {71, 3, 0.3f, 0}}, {"70: status 0, 3221225472 bytes", "71: status 0"});
-  // It is not remembered as found.
+  // The failure is not cached as a result.
   fake().solutions = {{72, 1, 0.2f, 0}};
   EXPECT_EQ(library.chosen(library.plan(shape_of(3, true))).algorithm, "DIRECT (solver 72)");
 }
@@ -159,7 +159,7 @@ TEST_F(Miopen, ErrorsAreOfTheirKind) {
 TEST_F(Miopen, Tf32IsRefused) {
   const auto error = error_of([] { Convolutions(Math::tf32, Algorithms::any); });
   EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-  expect_mentions(error, {"convolutions_create", "MIOpen does not say", "fp32"});
+  expect_mentions(error, {"convolutions_create", "MIOpen does not report", "fp32"});
 }
 
 TEST_F(Miopen, VersionsAreOfThreeNumbers) {

@@ -1,4 +1,5 @@
-// device::Convolutions where its library is not in the loader's path, is too old, or is another file of that name.
+// Tests of the errors of device::Convolutions if its library is not in the loader's path, is too old, or is another
+// file of the same name.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A file by the name of a library that it is not: it has none of its functions.
+// Shared library that is given the name of a vendor's library but has none of its functions.
 
 extern "C" int isthmus_no_library() {
   return 0;

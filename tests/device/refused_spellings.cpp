@@ -1,5 +1,5 @@
-// Names of CUDA's that are refused, one at a time: refused_spellings_test.cmake compiles this with REFUSED a number,
-// and with none, which must pass.
+// Uses one refused CUDA name at a time. refused_spellings_test.cmake compiles this file several times: with REFUSED set
+// to the number of a name, compiling must fail; with REFUSED=0, it must succeed.
 
 #include "device/kernel/float16.hpp"
 

@@ -1,17 +1,18 @@
-# Each refused name stops the compiler with its sentence, and what is not refused compiles.
-# COMPILER, OPTIONS: what compiles a kernel source of this build. SOURCE: refused_spellings.cpp. BACKEND: host or hip.
-set(sentence_1 "__activemask: which lanes happen to be together is chance")
-set(sentence_2 "textures are not here")
-set(sentence_3 "cudaTextureObject_t: textures are not here")
-set(sentence_4 "textures are not here")
-set(sentence_5 "this_cluster: clusters of blocks are on Hopper")
-set(sentence_6 "coalesced_threads: which lanes happen to be together is chance")
-set(sentence_7 "__popc takes 32 bits, and masks of lanes have 64: use __popcll")
-set(sentence_8 "a tile has 1, 2, 4, 8, 16 or 32 threads")
-set(sentence_9 "__cluster_dims__: clusters of blocks are on Hopper")
+# Tests that each refused name stops the compiler with its message, and that other names compile.
+# COMPILER and OPTIONS: command that compiles a kernel source of this build. SOURCE: refused_spellings.cpp.
+# BACKEND: host or hip.
+set(sentence_1 "__activemask: which lanes are active together is not defined")
+set(sentence_2 "textures are not supported")
+set(sentence_3 "cudaTextureObject_t: textures are not supported")
+set(sentence_4 "textures are not supported")
+set(sentence_5 "this_cluster: clusters of blocks exist only on Hopper")
+set(sentence_6 "coalesced_threads: which lanes are active together is not defined")
+set(sentence_7 "__popc takes 32 bits, but lane masks have 64: use __popcll")
+set(sentence_8 "a tile must have 1, 2, 4, 8, 16 or 32 threads")
+set(sentence_9 "__cluster_dims__: clusters of blocks exist only on Hopper")
 set(cases 1 2 3 4 5 6 7 8 9)
 if(BACKEND STREQUAL "hip")
-  set(cases 1 2 3 4 5 9)  # the rest is HIP's own, and the emulator's build refuses it
+  set(cases 1 2 3 4 5 9)  # HIP supports the other names, which only the emulator's build refuses
 endif()
 
 foreach(case 0 ${cases})

@@ -1,4 +1,4 @@
-// Strided copies.
+// Tests of strided copies on the emulated device.
 
 #include <numeric>
 
@@ -18,7 +18,7 @@ std::vector<int> numbers(int n) {
 TEST_F(StridedCopyTest, RowsAreGatheredAndScattered) {
   DeviceArray<int> wide(numbers(12)), narrow(std::vector<int>(6, 0)), back(std::vector<int>(12, 0));
   Stream stream;
-  // The first two of the four columns of each of three rows.
+  // Copies the first two of four columns in each of three rows.
   copy_strided_async(narrow.get(), wide.get(), {.row_bytes = 8, .rows = 3, .source_pitch = 16}, stream);
   copy_strided_async(back.get(), narrow.get(), {.row_bytes = 8, .rows = 3, .destination_pitch = 16}, stream);
   stream.synchronize();
@@ -27,7 +27,7 @@ TEST_F(StridedCopyTest, RowsAreGatheredAndScattered) {
 }
 
 TEST_F(StridedCopyTest, PlanesAreGatheredAndScattered) {
-  DeviceArray<int> box(numbers(24));  // 2 planes of 3 rows of 4
+  DeviceArray<int> box(numbers(24));  // 2 planes, each with 3 rows of 4 numbers
   DeviceArray<int> corner(std::vector<int>(8, 0)), back(std::vector<int>(24, 0));
   Stream stream;
   const StridedCopy gather{.row_bytes = 8, .rows = 2, .planes = 2, .source_pitch = 16, .source_rows = 3};
@@ -46,7 +46,7 @@ TEST_F(StridedCopyTest, StridedCopiesAreHeldToTheirAllocations) {
   const auto attempt = [&](const StridedCopy& shape) {
     return error_of([&] { copy_strided_async(narrow.get(), wide.get(), shape, stream); });
   };
-  // The last row ends with its bytes, not with its pitch.
+  // The last row needs only its bytes, not a full pitch.
   EXPECT_EQ(attempt({.row_bytes = 10, .rows = 4, .source_pitch = 30}), "");
   expect_mentions(attempt({.row_bytes = 11, .rows = 4, .source_pitch = 30}), {"source: 101 bytes", "the 100 bytes"});
   expect_mentions(attempt({.row_bytes = 10, .rows = 2, .planes = 2, .destination_pitch = 10, .destination_rows = 9}),
@@ -55,8 +55,8 @@ TEST_F(StridedCopyTest, StridedCopiesAreHeldToTheirAllocations) {
                   {"copy_strided_async: the source's pitch of 9 bytes is less than the 10 of a row"});
   expect_mentions(attempt({.row_bytes = 10, .rows = 2, .destination_pitch = 9}), {"the destination's pitch"});
   expect_mentions(attempt({.row_bytes = 1, .rows = 3, .planes = 2, .source_rows = 2}),
-                  {"the source's 2 rows a plane are fewer than the 3"});
-  expect_mentions(attempt({.row_bytes = 8, .rows = ~std::size_t{0} / 4}), {"more bytes than can be counted"});
+                  {"the source's 2 rows per plane are fewer than the 3"});
+  expect_mentions(attempt({.row_bytes = 8, .rows = ~std::size_t{0} / 4}), {"in bytes overflows"});
   for (const StridedCopy nothing : {StridedCopy{}, StridedCopy{.row_bytes = 1, .rows = 0},
                                     StridedCopy{.row_bytes = 1, .planes = 0, .source_pitch = 9}}) {
     EXPECT_EQ(attempt(nothing), "");

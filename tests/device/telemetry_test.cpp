@@ -1,4 +1,4 @@
-// Telemetry against a false libnvidia-ml.so and a false /sys: runs in every backend's build, needs no GPU.
+// Tests of telemetry against a fake libnvidia-ml.so and a fake /sys. They run in every backend's build and need no GPU.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -182,7 +182,7 @@ TEST(Sysfs, ReadsEveryFact) {
   root.write(device + "current_memory_partition", "NPS1");
   const std::string nodes = "sys/class/kfd/kfd/topology/nodes/";
   root.write(nodes + "0/properties", "simd_count 0\nlocation_id 0\ndomain 0");
-  root.write(nodes + "4/properties", "simd_count 440\nlocation_id 49408\ndomain 0");  // 0xc100
+  root.write(nodes + "4/properties", "simd_count 440\nlocation_id 49408\ndomain 0");  // location 0xc100 is c1:00.0
   root.write(nodes + "4/gpu_id", "51140");
   root.write(nodes + "4/io_links/0/properties", "type 2\nmax_bandwidth 32000");
   root.write(nodes + "4/io_links/1/properties", "type 11\nmax_bandwidth 50000");

@@ -1,7 +1,7 @@
-"""The program as its users meet it: every kind of bad input, every injected failure, signals, resuming.
+"""Tests of the program as users run it: every kind of bad input, every injected failure, signals, resuming.
 
-Runs the binary named by ISTHMUS_BENCH (the harness with the tests' own workloads) and looks at exit codes, at the one
-sentence on stderr, and at what is on disk.
+They run the binary named by ISTHMUS_BENCH (the harness with the tests' workloads) and check exit codes, the error
+message on stderr, and the files on disk.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ class CommandLine(unittest.TestCase):
         return self.run_bench("run", *arguments, "--record", str(self.record), **environment)
 
     def records(self):
-        """All records on disk; each must have what the schema requires of every record."""
+        """Returns all records on disk, after checking that each has the fields that the schema requires."""
         if not self.record.exists():
             return []
         records = [json.loads(line) for line in self.record.read_text().splitlines()]
@@ -49,7 +49,7 @@ class CommandLine(unittest.TestCase):
         return records
 
     def assert_refused(self, done, *parts):
-        """Exit 2 before any work, one sentence, no record."""
+        """Checks that the program refused: exit code 2, a message of one line that contains `parts`, and no record."""
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stdout, "")
         lines = done.stderr.splitlines()
@@ -64,7 +64,7 @@ class CommandLine(unittest.TestCase):
     SHORT = {"ISTHMUS_EMULATOR": "memory=16MiB,workers=1"}
 
     def watchdogs(self):
-        """Processes that watch some run, by the environment that they were started with: of this test's folder."""
+        """Returns the processes that are watchdogs according to their environment and run in this test's folder."""
         found = []
         for process in Path("/proc").iterdir():
             try:
@@ -82,7 +82,7 @@ class CommandLine(unittest.TestCase):
             time.sleep(0.02)
 
     def kept_events(self):
-        """How many entries of 64 bytes each file of events has."""
+        """Returns the number of entries of 64 bytes in each file of events."""
         counts = {}
         for path in self.folder.glob("*.uvm"):
             data = path.read_bytes()
@@ -109,16 +109,19 @@ class CommandLine(unittest.TestCase):
     def test_oversubscription_is_refused_in_a_sentence(self):
         allowed = self.BEYOND[:4]
         refused = {
-            ("can hang the GPU and the host", "never for shared hosts"): self.BEYOND[:3],
-            ("above 1, where all fits, and at most 4",): (*self.BEYOND[:2], "5", "--allow-oversubscription"),
+            ("can hang the GPU and the host", "if nobody else uses this host"): self.BEYOND[:3],
+            ("above 1 and at most 4",): (*self.BEYOND[:2], "5", "--allow-oversubscription"),
             ("takes a ratio such as 1.25, not 'half'",): (*self.BEYOND[:2], "half", "--allow-oversubscription"),
-            ("fixture/saxpy takes no --oversubscribe; choose from fixture/beyond",): ("fixture/saxpy", *allowed[1:]),
+            ("fixture/saxpy does not support --oversubscribe; choose from fixture/beyond",): (
+                "fixture/saxpy",
+                *allowed[1:],
+            ),
             ("has memory=pageable",): (*allowed, "--set", "memory=pageable"),
-            ("--resume cannot tell its cases",): (*allowed, "--resume"),
-            ("leave --processes out",): (*allowed, "--processes", "2"),
-            ("leave --size",): (*allowed, "--size", "tiny"),
-            ("allows nothing without --oversubscribe",): ("fixture/beyond", "--allow-oversubscription"),
-            ("--hang-after is for runs that may hang",): ("fixture/beyond", "--hang-after", "3"),
+            ("--resume cannot recognise its cases",): (*allowed, "--resume"),
+            ("omit --processes",): (*allowed, "--processes", "2"),
+            ("omit --size",): (*allowed, "--size", "tiny"),
+            ("has no effect without --oversubscribe",): ("fixture/beyond", "--allow-oversubscription"),
+            ("--hang-after has no effect",): ("fixture/beyond", "--hang-after", "3"),
             ("--hang-after takes a number of seconds",): (*allowed, "--hang-after", "soon"),
         }
         for parts, arguments in refused.items():
@@ -126,7 +129,7 @@ class CommandLine(unittest.TestCase):
         done = self.measure(*allowed, **self.SHORT, ISTHMUS_HOST_MEMORY="2GiB")
         self.assert_refused(done, "of host memory for 20 MiB", "2 GiB are available", "choose a smaller ratio")
         done = self.measure(*allowed, "--set", "driver_prefetch=off", ISTHMUS_EMULATOR="memory=4GiB")
-        self.assert_refused(done, "driver_prefetch=off is for 2 GiB of managed memory at most")
+        self.assert_refused(done, "driver_prefetch=off supports at most 2 GiB of managed memory")
         done = self.measure(*allowed, ISTHMUS_EMULATOR="memory=16MiB,others=2")
         self.assert_refused(done, "other processes use the GPU (1, 2); wait until they have ended")
         self.assertEqual(self.watchdogs(), [])
@@ -142,7 +145,7 @@ class CommandLine(unittest.TestCase):
             preexec_fn=few_files,
         )  # fmt: skip
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("the process that would end a run that hangs could not be started", done.stderr)
+        self.assertIn("the process that ends a hanging run could not be started", done.stderr)
         self.assertEqual(self.records(), [])
 
     def test_a_run_that_hangs_is_ended_and_what_it_drained_is_kept(self):
@@ -151,7 +154,7 @@ class CommandLine(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
         (sentence,) = done.stderr.splitlines()
-        for part in ("what=hangs showed no progress for 2 s", "SIGKILL after 1 s", str(self.record), "nvidia-smi"):
+        for part in ("what=hangs made no progress for 2 s", "SIGKILL after 1 s", str(self.record), "nvidia-smi"):
             self.assertIn(part, sentence)
         self.assertEqual([record["axes"]["what"] for record in self.records()], ["well"])
         ((path, count),) = self.kept_events().items()
@@ -181,14 +184,14 @@ class CommandLine(unittest.TestCase):
         (watchdog,) = self.watchdogs()
         self.assertEqual(os.stat(f"/proc/{watchdog}").st_uid, os.getuid())
         process.kill()
-        process.communicate(timeout=20)  # which lasts as long as any process has its streams
+        process.communicate(timeout=20)  # returns when no process has the run's output streams open
         self.wait_until(lambda: not self.watchdogs())
 
     def test_a_signal_to_all_of_a_job_leaves_the_watchdog(self):
         process = self.begin_hanging("--hang-after", "3")
         os.killpg(process.pid, signal.SIGTERM)
         _, said = process.communicate(timeout=30)
-        self.assertIn("showed no progress for 3 s", said)
+        self.assertIn("made no progress for 3 s", said)
         self.assertEqual(process.returncode, -signal.SIGTERM, "a second one ends at once")
 
     def test_a_run_without_its_watchdog_does_not_go_on(self):
@@ -226,7 +229,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(self.metrics(record)["kernel"]["timer"], "clock")
             self.assertIn("turn_cost", self.metrics(record))
         skipped = [record["skipped"] for record in self.records() if record["placement"] == "streamed"]
-        self.assertIn("looks at results on the way", skipped[0])
+        self.assertIn("reads results during a pass", skipped[0])
 
     def test_every_kernel_brings_its_geometry_and_traffic(self):
         self.assertEqual(self.measure("fixture/saxpy", "--placement", "pinned").returncode, 0)
@@ -274,18 +277,18 @@ class CommandLine(unittest.TestCase):
             "two_references": "two shared inputs are named serial reference of out",
             "shared_name": "two shared inputs are named number",
             "buffer_name": "two buffers are named out",
-            "verify_scratch": "buffer scratch lies on the device only, so no check sees it",
-            "same_scratch": "buffer scratch lies on the device only, so no check sees it",
-            "host": "a queued body asks for the host's copy of buffer out",
+            "verify_scratch": "buffer scratch is on the device only, so no check can read it",
+            "same_scratch": "buffer scratch is on the device only, so no check can read it",
+            "host": "a queued body requests the host's copy of buffer out",
             "no_exception": "threw something that is not a std::exception",
-            "read_far": "buffer out has 512 bytes, and 8 from byte 512 on are asked for",
+            "read_far": "buffer out has 512 bytes, but 8 from byte 512 on are requested",
             "late_repeats": "repeats() comes before measure()",
             "metric_twice": "two metrics are named pages",
-            "measures_twice": "measure() reports metric kernel itself",
-            "waits_and_awaits": "copies run beside a body only where it waits for nothing",
-            "source_on_device": "buffer source lies on the host only: bring parts of it into a scratch buffer",
-            "source_travels": "buffer source lies on the host only: bring parts of it into a scratch buffer",
-            "brings_into_an_output": "and not from source into out",
+            "measures_twice": "measure() already reports metric kernel",
+            "waits_and_awaits": "concurrent copies need a body that waits for nothing",
+            "source_on_device": "buffer source is on the host only: copy parts of it into a scratch buffer",
+            "source_travels": "buffer source is on the host only: copy parts of it into a scratch buffer",
+            "brings_into_an_output": "not from source into out",
         }
         done = self.measure("misuse/checks", "--placement", "pinned", "--set", "what=all")
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -295,13 +298,13 @@ class CommandLine(unittest.TestCase):
         self.assertIn("1 passed, 0 skipped, 16 failed", done.stdout)
         self.assertEqual(len(self.records()), 17)
 
-    def test_a_case_whose_every_sample_is_spoilt_fails(self):
+    def test_a_case_whose_every_sample_is_invalid_fails(self):
         done = self.measure(
             "fixture/steps", "--placement", "pinned", "--set", "fault=waits", "--latch-timeout", "0.05",
             "--samples", "2",
         )  # fmt: skip
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no sample of", done.stderr)
+        self.assertIn("every sample of", done.stderr)
         self.assertIn("latch_timeout", done.stderr)
         (record,) = self.records()
         for name in ("kernel", "wall", "paper_total"):
@@ -310,16 +313,17 @@ class CommandLine(unittest.TestCase):
     def test_results_that_differ_between_placements_or_runs_fail(self):
         done = self.measure("unequal/results", "--placement", "pinned,pageable")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("out differs from what unequal/results pinned×none left with the same inputs", done.stderr)
+        self.assertIn("out differs from the result of unequal/results pinned×none with the same inputs", done.stderr)
         done = self.measure("unequal/results", "--placement", "pageable")
         self.assertEqual(done.returncode, 1, "the file has a record of pinned")
-        self.assertIn("differs from what the record of", done.stderr)
+        self.assertIn("differs from the result of the record of", done.stderr)
 
     def test_a_dry_run_makes_no_inputs(self):
         done = self.run_bench("run", "fixture/steps", "--placement", "pinned", "--dry-run")
-        self.assertIn("host 1.17 KiB, device 804 B", done.stdout)  # inputs twice, reference; a scratch buffer beside
+        # The host has 400 bytes each of start values, input and reference; the device two buffers of 400 bytes, and 4.
+        self.assertIn("host 1.17 KiB, device 804 B", done.stdout)
         done = self.run_bench("run", "fixture/steps", "--placement", "pinned", "--dry-run", "--set", "fault=peek")
-        self.assertIn("looked at before measure()", done.stdout)
+        self.assertIn("used before measure()", done.stdout)
 
     # --- bad input ---------------------------------------------------------------------------------
 
@@ -344,8 +348,11 @@ class CommandLine(unittest.TestCase):
     def test_several_ranks_of_a_build_without_mpi_are_refused(self):
         for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")):
             with self.subTest(size):
-                self.assert_refused(self.measure("fixture/saxpy", **{rank: "0", size: "2"}), "2 ranks were started")
-                other = self.measure("fixture/saxpy", **{rank: "1", size: "2"})  # the first speaks for all
+                self.assert_refused(
+                    self.measure("fixture/saxpy", **{rank: "0", size: "2"}),
+                    "2 ranks of a build without MPI were started",
+                )
+                other = self.measure("fixture/saxpy", **{rank: "1", size: "2"})  # only rank 0 reports the error
                 self.assertEqual((other.returncode, other.stdout + other.stderr), (0, ""))
                 self.assertEqual(self.records(), [])
                 done = self.measure("fixture/saxpy", "--size", "tiny", **{rank: "0", size: "1"})
@@ -368,7 +375,7 @@ class CommandLine(unittest.TestCase):
             with self.subTest(latch_timeout=value):
                 done = self.measure("fixture/saxpy", f"--latch-timeout={value}")
                 self.assert_refused(done, "--latch-timeout")
-                self.assertLess(len(done.stderr), 120)  # not the largest number that there is
+                self.assertLess(len(done.stderr), 120)  # does not print the largest double with all its digits
         self.assert_refused(self.measure("fixture/saxpy", "--min-time=1", "--samples=3"), "give one of them")
         done = self.measure("fixture/saxpy", "--no-latch", "--latch-timeout=9")
         self.assert_refused(done, "give one of them")
@@ -385,13 +392,13 @@ class CommandLine(unittest.TestCase):
             (["run"], "isthmus-bench --help"),
             (["--version-9"], "isthmus-bench --help"),
             (["measure"], "no command 'measure'; choose one of list, info, run"),
-            (["run", "fixture/saxpy", "--colour"], "no option '--colour'; choose one of --help,"),
+            (["run", "fixture/saxpy", "--colour"], "no option '--colour'; choose one of --size,"),
             (["rum", "fixture/saxpy"], "did you mean 'run'?"),
             (["run", "fixture/saxpy", "--sise", "tiny"], "did you mean '--size'?"),
             (["run", "fixture/saxpy", "--sise=tiny"], "did you mean '--size'?"),
             (["list", "--jsn"], "did you mean '--json'?"),
-            (["run", "fixture/saxpy", "--samples"], "--samples takes a value, and has none"),
-            (["run", "fixture/saxpy", "--seed", "1", "--seed", "2"], "--seed takes one value, and was given several"),
+            (["run", "fixture/saxpy", "--samples"], "--samples takes a value, but has none"),
+            (["run", "fixture/saxpy", "--seed", "1", "--seed", "2"], "--seed takes one value, but was given several"),
         ):
             with self.subTest(arguments):
                 self.assert_refused(self.run_bench(*arguments), answer)
@@ -413,7 +420,7 @@ class CommandLine(unittest.TestCase):
                 with self.subTest(text=text, resume=resume):
                     notes.write_bytes(text)
                     done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(notes), *resume)
-                    self.assert_refused(done, "begins with a line that is no record")
+                    self.assert_refused(done, "begins with a line that is not a record")
                     self.assertEqual(notes.read_bytes(), text)
         self.measure("fixture/saxpy", "--size", "tiny")
         whole = self.record.read_text()
@@ -425,7 +432,7 @@ class CommandLine(unittest.TestCase):
                 self.records()
 
     def run_into(self, stream, mode, *arguments):
-        """A run whose standard output or error goes to the record's file."""
+        """Runs the program with standard output or standard error redirected to the record's file."""
         with self.record.open(mode) as file:
             streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: file}
             words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", *arguments]
@@ -456,7 +463,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([json.loads(line)["workload"] for line in done.stdout.splitlines()], ["fixture/saxpy"])
         done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/stdout")
         self.assert_refused(done, "is also standard output", "--quiet without --table")
-        for stream in ("stdout", "stderr"):  # a device keeps nothing that could be spoilt
+        for stream in ("stdout", "stderr"):  # allowed, because /dev/null keeps no records that could be damaged
             words = [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", "/dev/null"]
             streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: subprocess.DEVNULL}
             done = subprocess.run(words, **streams, cwd=self.folder, timeout=60)
@@ -485,7 +492,7 @@ class CommandLine(unittest.TestCase):
     def test_a_variable_of_one_run_that_it_does_not_use_is_named(self):
         numbers = ("fixture/numbers", "--placement", "pinned", "--samples", "1")
         unread = (
-            "isthmus-bench: ISTHMUS_FIXTURE_NUMBERS is set, and no case of this run has source=file, so that file is "
+            "isthmus-bench: ISTHMUS_FIXTURE_NUMBERS is set, but no case of this run has source=file, so the file is "
             "not read; add --set source=file, or unset the variable\n"
         )
         for more in ([], ["--quiet"], ["--processes", "2"], ["--set", "source=made"]):
@@ -494,7 +501,7 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, unread))
         done = self.measure("fixture/host_loop", ISTHMUS_FIXTURE_NUMBERS="/no/such", ISTHMUS_UVM="force")
         self.assertIn("this run has no workload that reads it (as fixture/numbers does); unset it", done.stderr)
-        self.assertIn("ISTHMUS_UVM is set, and nothing watches page faults in this run", done.stderr)
+        self.assertIn("ISTHMUS_UVM is set, but nothing observes page faults in this run", done.stderr)
         self.assertEqual(self.measure(*numbers, ISTHMUS_FIXTURE_NUMBERS="").stderr, "")
         (self.folder / "numbers.bin").write_bytes(bytes(64))
         both = self.measure(*numbers, "--set", "source=made,file", ISTHMUS_FIXTURE_NUMBERS="numbers.bin")
@@ -507,22 +514,25 @@ class CommandLine(unittest.TestCase):
         run = ("fixture/saxpy", "--size", "tiny")
         done = self.measure(*run, ISTHMUS_INJECT="launch:1000000,malloc_device:500000:oom")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ISTHMUS_INJECT asks for launch:1000000,malloc_device:500000, and this process made", done.stderr)
+        self.assertIn("ISTHMUS_INJECT requests launch:1000000,malloc_device:500000, but this process made", done.stderr)
         self.assertNotIn("made fewer such calls", self.measure(*run, ISTHMUS_INJECT="launch:1").stderr)
 
     def test_an_option_that_nothing_reads_is_named_at_the_end(self):
         for arguments, said in (
-            (["fixture/host_loop", "--seed", "7"], "--seed had no effect, since no case that ran draws from it"),
+            (["fixture/host_loop", "--seed", "7"], "--seed had no effect, because no case that ran uses it"),
             (
                 ["fixture/host_loop", "--no-latch"],
-                "--no-latch had no effect, since no case that ran holds its stream",
+                "--no-latch had no effect, because no case that ran uses the latch",
             ),
             (["fixture/host_loop", "--latch-timeout", "9"], "--latch-timeout had no effect"),
-            (["unused/axis", "--samples", "4"], "--samples had no effect, since no case that ran takes samples"),
+            (["unused/axis", "--samples", "4"], "--samples had no effect, because no case that ran takes samples"),
             (["unused/axis", "--warmups", "1"], "--warmups had no effect"),
             (["fixture/saxpy", "--size", "tiny", "--min-time", "1"], "--min-time had no effect"),
-            (["unused/axis", "--set", "unread=3"], "--set unread=3 had no effect, since no case that ran reads"),
-            (["unused/axis", "--size", "tiny"], "--size had no effect, since the size of unused/axis tiny comes"),
+            (["unused/axis", "--set", "unread=3"], "--set unread=3 had no effect, because no case that ran uses"),
+            (
+                ["unused/axis", "--size", "tiny"],
+                "--size had no effect, because other settings determine the size of unused/axis tiny",
+            ),
         ):
             with self.subTest(arguments):
                 done = self.measure(*arguments)
@@ -549,31 +559,29 @@ class CommandLine(unittest.TestCase):
 
     def test_options_that_would_do_nothing_are_refused_or_noted_before_any_work(self):
         saxpy = ("fixture/saxpy", "--size", "tiny")
-        self.assert_refused(
-            self.run_bench("run", *saxpy, "--resume"), "--resume goes on in the file that --record names"
-        )
+        self.assert_refused(self.run_bench("run", *saxpy, "--resume"), "--resume continues the file of --record")
         self.assert_refused(
             self.measure("unused/device", "--device", "1", ISTHMUS_EMULATOR="devices=2"),
-            "--device chooses 1, and the name of unused/device says which GPUs it uses",
+            "--device chooses 1, but the name of unused/device determines its GPUs",
         )
         done = self.measure("unused/device", "fixture/host_loop", "--device", "1", ISTHMUS_EMULATOR="devices=2")
-        self.assertIn("--device has no effect on 1 of 2 cases, as unused/device", done.stderr)
+        self.assertIn("--device has no effect on 1 of 2 cases, such as unused/device", done.stderr)
         self.assertEqual(self.measure("unused/device", "--device", "0").stderr, "")
         done = self.measure("fixture/host_loop", "--device", "0", "--numa", "0")
-        self.assertIn("--device has no effect, since no case of this run uses a GPU", done.stderr)
+        self.assertIn("--device has no effect, because no case of this run uses a GPU", done.stderr)
         self.record.unlink()
-        self.assert_refused(self.measure(*saxpy, "--min-time", "200"), "--min-time 200 is more than the 120 s")
-        self.assert_refused(
-            self.measure(*saxpy, "--min-time", "3", "--budget", "2"), "more than the 2 s", "by --budget"
-        )
+        self.assert_refused(self.measure(*saxpy, "--min-time", "200"), "--min-time 200 exceeds the 120 s")
+        self.assert_refused(self.measure(*saxpy, "--min-time", "3", "--budget", "2"), "exceeds the 2 s", "by --budget")
         self.assert_refused(
             self.measure("fixture/saxpy", "fixture/stencil", "--preset", "fixture-fig1"),
-            "fixture/stencil has no preset 'fixture-fig1', so it would be left out",
+            "fixture/stencil has no preset 'fixture-fig1'; omit the workload or the preset",
         )
         done = self.run_bench("run", "fixture/s*", "--preset", "fixture-fig1", "--dry-run")
-        self.assertIn("preset fixture-fig1 is of 1 of ", done.stderr)
+        self.assertIn("preset fixture-fig1 exists in 1 of ", done.stderr)
         done = self.run_bench("run", "fixture/saxpy", "--size", "tiny,small", "--set", "n=99", "--dry-run")
-        self.assertIn("--size has no effect on fixture/saxpy, since --set says all that its sizes say", done.stderr)
+        self.assertIn(
+            "--size has no effect on fixture/saxpy, because --set sets everything that its sizes set", done.stderr
+        )
         self.assertEqual(done.stdout.count("fixture/saxpy"), 1)
 
     def test_an_empty_name_of_a_profiler_is_none(self):
@@ -601,7 +609,7 @@ class CommandLine(unittest.TestCase):
                               capture_output=True, text=True, cwd=self.folder, timeout=60)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, "would be skipped: needs .* of host memory")
-        self.assertIn("sysinfo(2) calls free", done.stderr)
+        self.assertIn("sysinfo(2) reports as free", done.stderr)
 
     def test_without_sysfs_no_node_and_core_is_made_up(self):
         apart = ["unshare", "-m", "bash", "-c", 'mount -t tmpfs none /sys && exec "$@"', "bash"]
@@ -613,15 +621,23 @@ class CommandLine(unittest.TestCase):
         done = subprocess.run([*apart, BENCH, "run", "fixture/saxpy", "--numa", "0"],
                               capture_output=True, text=True, cwd=self.folder, timeout=60)  # fmt: skip
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--numa names a node, and the kernel does not say which there are", done.stderr)
+        self.assertIn("--numa names a node, but the kernel does not list nodes", done.stderr)
 
-    # --- what works --------------------------------------------------------------------------------
+    # --- successful runs ---------------------------------------------------------------------------
 
     def test_help_shows_examples(self):
         done = self.run_bench("--help")
         self.assertEqual(done.returncode, 0)
         self.assertIn("isthmus-bench run microbench/saxpy", done.stdout)
-        self.assertEqual(self.run_bench("run", "--help").returncode, 0)
+
+    def test_help_of_run_begins_with_examples_and_groups_its_options(self):
+        done = self.run_bench("run", "--help")
+        self.assertEqual(done.returncode, 0)
+        titles = [line for line in done.stdout.splitlines() if line.endswith(":") and not line.startswith(" ")]
+        groups = ["What to measure:", "Where:", "How long:", "Output:", "Diagnostics:"]
+        self.assertEqual([title for title in titles if title in groups], groups)
+        self.assertLess(titles.index("Examples:"), titles.index("What to measure:"))
+        self.assertNotIn("Options:", titles)
 
     def test_version_says_what_it_was_built_from(self):
         done = self.run_bench("--version")
@@ -640,7 +656,7 @@ class CommandLine(unittest.TestCase):
         axis = next(a for a in saxpy["axes"] if a["name"] == "n")
         self.assertEqual((axis["default"], axis["choices"], axis["minimum"]), (65536, None, 1))
         document = json.loads(self.run_bench("info", "--json").stdout)
-        self.assertIsNone(document["build"]["package"])  # no package manager builds the tests
+        self.assertIsNone(document["build"]["package"])  # the tests are not built by a package manager
         self.assertEqual(document["backend"], "emulator")
         self.assertTrue(document["emulated"])
         self.assertIsNone(document["problem"])
@@ -710,7 +726,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("device memory", self.records()[0]["skipped"])
 
     def test_a_shape_that_fills_the_device_is_skipped_and_one_that_leaves_room_for_the_latch_runs(self):
-        for memory, outcome in (("512KiB", "skipped"), ("576KiB", "pass")):  # x and y are 256 KiB each
+        for memory, outcome in (("512KiB", "skipped"), ("576KiB", "pass")):  # x and y have 256 KiB each
             self.record.unlink(missing_ok=True)
             done = self.measure("fixture/saxpy", "--size", "small", "--mode", "pm", ISTHMUS_EMULATOR=f"memory={memory}")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -746,7 +762,7 @@ class CommandLine(unittest.TestCase):
 
     def test_an_observer_without_what_moved_leaves_it_out(self):
         observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm_batches")
-        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "ask for one of the two")
+        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "choose one of the two")
         done = self.measure(*observed, "--samples", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
         (record,) = self.records()
@@ -757,7 +773,7 @@ class CommandLine(unittest.TestCase):
 
     def test_a_brief_observer_has_all_figures_and_no_table_of_moves(self):
         observed = ("fixture/saxpy", "--size", "tiny", "--placement", "managed_demand", "--observe", "uvm_brief")
-        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "uvm without the table of moves")
+        self.assert_refused(self.measure(*observed, "--observe", "uvm"), "uvm without the table of migrations")
         done = self.measure(*observed, "--samples", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
         (record,) = self.records()
@@ -809,7 +825,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_a_process_that_only_starts_others_asks_no_device_what_it_is(self):
-        # On a GPU that makes a context, which the others would take for a foreign process.
+        # Querying a GPU creates a context on it, so the measuring processes would report this process as foreign.
         done = self.measure("fixture/saxpy", "--size", "tiny", "--processes", "2", ISTHMUS_INJECT="info:1:failure")
         self.assertEqual((done.returncode, done.stderr.count("injected")), (1, 2), done.stderr)
 
@@ -894,7 +910,7 @@ class CommandLine(unittest.TestCase):
             with self.subTest(more=more):
                 done = self.measure(*run, "--resume", *more)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                said = f"2 of the cases done before were measured otherwise than asked now (--samples 2, now {now}"
+                said = f"2 of the cases in the record were measured with other options (--samples 2, now {now}"
                 self.assertIn(said, done.stderr)
         self.assertEqual(len(self.records()), 2)
 
@@ -912,17 +928,17 @@ class CommandLine(unittest.TestCase):
                 done = self.measure(*run, "--resume", "--quiet")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(
-                    "1 of the cases done before was measured elsewhere, or with other software " + said, done.stderr
+                    "1 of the cases in the record was measured elsewhere or with other software " + said, done.stderr
                 )
 
     def test_what_would_choose_nothing_is_refused(self):
         for option, value in (("--placement", "pinned"), ("--staging", "direct"), ("--mode", "pm")):
             with self.subTest(option=option):
                 done = self.measure("fixture/host_loop", option, value)
-                self.assert_refused(done, f"{option} has no effect on fixture/host_loop, which has none to choose from")
+                self.assert_refused(done, f"{option} has no effect on fixture/host_loop, which offers no choice")
         self.assertEqual(self.measure("fixture/host_loop", "--placement", "all").returncode, 0)
         done = self.run_bench("run", "fixture/*", "--placement", "pinned", "--dry-run")
-        self.assertIn("--placement chooses where there is something to choose", done.stderr)
+        self.assertIn("workloads, which offer no choice", done.stderr)
 
     def test_a_slow_reader_of_a_pipe_that_does_not_block_gets_all(self):
         whole = self.run_bench("list", "--json").stdout.encode()
@@ -938,7 +954,7 @@ class CommandLine(unittest.TestCase):
         self.assertGreater(len(whole), 4096)
 
     def test_a_file_that_is_not_used_is_not_hashed(self):
-        """Hashing a file of hundreds of gigabytes takes minutes."""
+        """Skips a case that would use a file. Hashing the file would take minutes if it had hundreds of gigabytes."""
         numbers = self.folder / "numbers.bin"
         numbers.write_bytes(bytes(1024))
         run = ("fixture/numbers", "--set", "source=file", "--placement", "pinned", "--samples", "1")
@@ -952,7 +968,7 @@ class CommandLine(unittest.TestCase):
     def test_settings_that_not_all_take_are_said_once(self):
         done = self.measure("moves/*", "--set", "streams=2", "--processes", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr.count("have none and run as they are"), 1)
+        self.assertEqual(done.stderr.count("workloads, which do not have it"), 1)
         self.assertEqual(self.measure("moves/*", "--set", "streams=2", "--quiet").stderr, "")
 
     def test_a_size_sweep_runs_the_workloads_own_list(self):
@@ -973,12 +989,12 @@ class CommandLine(unittest.TestCase):
     def test_a_broken_driver_does_not_break_the_list(self):
         done = self.run_bench("list", "moves/*", ISTHMUS_INJECT="count:1")
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1), done.stderr)
-        self.assertIn("isthmus-bench: the number of GPUs is not known, so workloads of one GPU only", done.stderr)
+        self.assertIn("isthmus-bench: the number of GPUs is unknown, so only workloads of one GPU", done.stderr)
         self.assertIn("count", done.stderr)
         self.assertIn("moves/gpu0-gpu0/ce", done.stdout)
         self.assertEqual(self.run_bench("list", "moves/*").stderr, "")
 
-    # --- what is on disk stays there -----------------------------------------------------------------
+    # --- records that are already on disk ------------------------------------------------------------
 
     def test_half_a_record_at_the_end_is_taken_back_and_said(self):
         self.measure("fixture/saxpy", "--size", "tiny", "--mode", "pm")
@@ -989,7 +1005,9 @@ class CommandLine(unittest.TestCase):
                 self.record.write_text(whole + half)
                 done = self.measure("fixture/saxpy", "--size", "tiny", "--mode", "uvm", "--processes", processes)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(done.stderr.count(f"ended with half of a line ({len(half)} bytes)"), 1, done.stderr)
+                self.assertEqual(
+                    done.stderr.count(f"ended with an incomplete line ({len(half)} bytes)"), 1, done.stderr
+                )
                 self.assertEqual([r["mode"] for r in self.records()], ["pm"] + ["uvm"] * int(processes))
 
     def test_resume_goes_on_after_half_a_record_and_names_one_in_the_middle(self):
@@ -1000,8 +1018,8 @@ class CommandLine(unittest.TestCase):
         resume = ("fixture/saxpy", "--size", "tiny", "--mode", "pm,uvm", "--resume")
         done = self.measure(*resume)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("ended with half of a line", done.stderr)
-        self.assertIn(f"line 1 of the record {self.record} is no whole record", done.stderr)
+        self.assertIn("ended with an incomplete line", done.stderr)
+        self.assertIn(f"line 1 of the record {self.record} is not a complete record", done.stderr)
         lines = self.record.read_text().splitlines()
         self.assertEqual(lines[:2], [half, whole.strip()])
         self.assertEqual(json.loads(lines[2])["mode"], "uvm")
@@ -1027,9 +1045,9 @@ class CommandLine(unittest.TestCase):
             [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--record", str(self.record)],
             capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
         )  # fmt: skip
-        # What was measured is lost, so this is no bad input that was found before any work.
+        # The exit code is 1 instead of 2 because measured data are lost: the failure was not found before any work.
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("could not be written (File too large); what was in it before is untouched", done.stderr)
+        self.assertIn("could not be written (File too large); its earlier contents are untouched", done.stderr)
         self.assertEqual(self.record.read_text(), before)
         self.assertEqual(self.measure("fixture/saxpy", "--size", "tiny", "--resume").returncode, 0)
 
@@ -1037,7 +1055,7 @@ class CommandLine(unittest.TestCase):
         for name in ("x.jsonl.gz", "x.GZ", "x.bz2", "x.jsonl.Xz", "x.zst"):
             with self.subTest(name=name):
                 done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(self.folder / name))
-                self.assert_refused(done, "plain text under the name of a packed file")
+                self.assert_refused(done, "plain text under the name of a compressed file")
                 self.assertFalse((self.folder / name).exists())
 
     def test_output_that_goes_nowhere_is_an_error(self):
@@ -1060,7 +1078,7 @@ class CommandLine(unittest.TestCase):
                     self.assertIn(why, done.stdout + done.stderr)
                 self.assertIn("would fail", done.stdout)
                 self.assertIn("1 of 1 cases would fail", done.stderr)
-        done = self.run_bench(*numbers, "--dry-run")  # no file is named: a skip, as without --dry-run
+        done = self.run_bench(*numbers, "--dry-run")  # the variable is unset, so the case is skipped as in a real run
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("would be skipped", done.stdout)
 
@@ -1072,7 +1090,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([case.endswith(": done before") for case in cases], [True, False])
         self.assertRegex(last, "^2 cases, .*, 2 done before$")
         lines = self.record.read_text().splitlines(keepends=True)
-        self.record.write_text(lines[0])  # of the first process
+        self.record.write_text(lines[0])  # keeps only the record of the first process
         last = self.measure(*run, "--dry-run", "--resume").stdout.splitlines()[-1]
         self.assertRegex(last, "^3 cases, .*, 1 done before$")
         self.measure(*run, "--resume")
@@ -1082,9 +1100,9 @@ class CommandLine(unittest.TestCase):
     BROKEN_STREAMS = ("full", "closed", "a pipe that nobody reads")
 
     def run_with_broken(self, stream, how, *arguments):
-        """The program with its stdout (1) or stderr (2) broken, and the text of the other one."""
+        """Runs the program with stdout (stream 1) or stderr (2) broken; the result has the text of the other stream."""
 
-        def spoil():
+        def invalidate():
             if how == "full":
                 os.dup2(os.open("/dev/full", os.O_WRONLY), stream)
             elif how == "closed":
@@ -1094,15 +1112,15 @@ class CommandLine(unittest.TestCase):
                 os.dup2(writing, stream)
                 os.close(writing)
                 os.close(reading)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a shell starts a program
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as if a shell had started the program
 
         return subprocess.run(
             [BENCH, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder,
-            timeout=120, preexec_fn=spoil,
+            timeout=120, preexec_fn=invalidate,
         )  # fmt: skip
 
     def test_diagnostics_that_go_nowhere_end_nothing(self):
-        # Skips and wrong results, each of which is told on stderr.
+        # This run reports both skipped cases and wrong results on stderr.
         run = ("run", "fixture/saxpy", "--placement", "all", "--size", "tiny",
                "--set", "fault=wrong", "--record", str(self.record))  # fmt: skip
         usual = self.run_bench(*run)
@@ -1131,10 +1149,10 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual((done.returncode, len(self.records())), (1, count), done.stderr)
                 self.assertIn("standard output could not be written", done.stderr)
 
-    # --- a record file that others touch meanwhile ------------------------------------------------------
+    # --- record files that other programs change during a run -------------------------------------------
 
     def start_slow_run(self, *arguments):
-        """A run of six cases, the first of which is on disk."""
+        """Starts a run of six cases and returns once the first record is on disk."""
         child = subprocess.Popen(
             [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--samples", "200", "--set", "threads=32,64,128",
              "--staging", "none,direct", "--record", str(self.record), *arguments],
@@ -1144,14 +1162,14 @@ class CommandLine(unittest.TestCase):
         return child
 
     def test_a_record_that_is_removed_or_cut_is_whole_at_the_end(self):
-        for spoil in (self.record.unlink, lambda: self.record.write_text("")):
-            with self.subTest(spoil=spoil):
+        for invalidate in (self.record.unlink, lambda: self.record.write_text("")):
+            with self.subTest(invalidate=invalidate):
                 self.record.unlink(missing_ok=True)
                 child = self.start_slow_run()
-                spoil()
+                invalidate()
                 errors = child.communicate(timeout=120)[1]
                 self.assertEqual((child.returncode, len(self.records())), (0, 6), errors)
-                self.assertRegex(errors, "was (removed|cut) while the run went on")
+                self.assertRegex(errors, "was (removed|truncated) during the run")
 
     def test_a_record_that_is_moved_is_named(self):
         child = self.start_slow_run()
@@ -1182,7 +1200,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(child.returncode, 1, errors)
         self.assertIn("3 records of earlier processes are no longer in", errors)
 
-    # --- a signal that comes while a process starts -----------------------------------------------------
+    # --- signals while a process starts -----------------------------------------------------------------
 
     def test_a_signal_that_comes_as_a_process_starts_is_passed_on(self):
         source = self.folder / "raise.c"
@@ -1200,7 +1218,7 @@ class CommandLine(unittest.TestCase):
         if built.returncode != 0:
             self.skipTest("there is no C compiler")
         begin = time.monotonic()
-        # Under ASan, whose runtime wants to be the first library.
+        # Without this option, ASan's runtime refuses to run with another preloaded library.
         environment = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": "verify_asan_link_order=0"}
         done = self.measure("fixture/saxpy", "--samples", "100000", "--processes", "2", **environment)
         self.assertEqual(done.returncode, 3, done.stderr)
@@ -1235,7 +1253,7 @@ class CommandLine(unittest.TestCase):
         os.mkfifo(pipe)
         self.assert_refused(self.run_bench("run", "fixture/saxpy", "--record", str(pipe)), "nobody reads the pipe")
         with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
-            for _ in range(100):  # until cat reads
+            for _ in range(100):  # repeats until cat reads from the pipe
                 done = self.run_bench("run", "fixture/saxpy", "--size", "tiny", "--record", str(pipe))
                 if done.returncode != 2:
                     break
@@ -1248,7 +1266,7 @@ class CommandLine(unittest.TestCase):
             [BENCH, "run", "fixture/saxpy", "--size", "tiny", "--min-time", "2", "--record", str(self.record)],
             stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )  # fmt: skip
-        child.stdout.readline()  # "1 case": signals are caught from here on
+        child.stdout.readline()  # after the line "1 case", the program handles signals
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=60)
         self.assertEqual(child.returncode, 0)
@@ -1261,7 +1279,7 @@ class CommandLine(unittest.TestCase):
              "--processes", processes],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        child.stdout.readline()  # "1 case": signals are caught from here on
+        child.stdout.readline()  # after the line "1 case", the program handles signals
         time.sleep(pause)
         child.send_signal(number)
         child.printed, errors = child.communicate(timeout=60)
@@ -1271,7 +1289,7 @@ class CommandLine(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             for processes in ("1", "2"):
                 with self.subTest(signal=number, processes=processes):
-                    # A busy machine may not have come to the case by then: the signal then comes later.
+                    # On a busy machine the case may not have started yet, so the next attempt sends the signal later.
                     for pause in (0.5, 2, 8):
                         child, errors = self.run_that_is_sent(number, pause, processes)
                         self.assertEqual(child.returncode, 3, errors)
@@ -1313,14 +1331,14 @@ class CommandLine(unittest.TestCase):
             [BENCH, "run", *arguments, "--record", str(self.record)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        child.stdout.readline()  # "1 case": signals are caught from here on
+        child.stdout.readline()  # after the line "1 case", the program handles signals
         time.sleep(1)
         return child
 
     def test_a_signal_that_comes_twice_at_once_ends_as_one_does_and_a_later_one_at_once(self):
         child = self.run_in_its_own_group("fixture/saxpy", "--samples", "100000")
         child.send_signal(signal.SIGINT)
-        os.killpg(child.pid, signal.SIGINT)  # as timeout(1) does
+        os.killpg(child.pid, signal.SIGINT)  # timeout(1) also signals both the process and its group
         errors = child.communicate(timeout=60)[1]
         self.assertEqual((child.returncode, len(self.records())), (3, 1), errors)
         child = self.run_in_its_own_group("fixture/beyond", "--set", "what=slow")
@@ -1349,8 +1367,8 @@ class CommandLine(unittest.TestCase):
                     )
                     self.assertTrue(self.record.read_text().startswith(before))
                     records = self.records()[1:]
-                    beside = ("made fewer such calls", "so workloads of one GPU only are made")
-                    sentences = [s for s in done.stderr.splitlines() if not any(each in s for each in beside)]
+                    usual = ("made fewer such calls", "so only workloads of one GPU are listed")
+                    sentences = [s for s in done.stderr.splitlines() if not any(each in s for each in usual)]
                     for sentence in sentences:
                         self.assertTrue(sentence.startswith("isthmus-bench: "), done.stderr)
                     hurt = [r for r in records if r["error"] or r["skip_kind"] == "unsupported"]
@@ -1358,10 +1376,10 @@ class CommandLine(unittest.TestCase):
                         self.assertIn(call, record["error"] or record["skipped"])
                     if sentences:
                         met.add(call)
-                    if not sentences:  # not called so often, or in cleaning up, where nothing is lost by it
+                    if not sentences:  # the call was made fewer times, or failed in cleaning up, which loses nothing
                         self.assertEqual(done.returncode, 0)
                         self.assertEqual(len(records), 7)
-                    elif not records:  # before the first case
+                    elif not records:  # the call failed before the first case
                         self.assertEqual((done.returncode, len(sentences)), (1, 1), done.stderr)
                     elif kind == "unsupported":
                         self.assertEqual((done.returncode, len(hurt)), (0, 1), done.stderr)
@@ -1371,7 +1389,7 @@ class CommandLine(unittest.TestCase):
                     else:
                         self.assertEqual((done.returncode, len(hurt), len(records)), (1, 1, 7), done.stderr)
         unmet = set(calls) - met
-        # Calls that measuring in these placements does not make, or (synchronize) only in cleaning up.
+        # Measuring in these placements does not make these calls, or makes them only for cleaning up (synchronize).
         for call in (
             "synchronize",
             "register_host",

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// `isthmus` has the same words: its tests read the same file.
+/// Returns the test cases. The tests of the command `isthmus` read the same file, so that both use the same words.
 std::vector<json> cases() {
   std::ifstream file(ISTHMUS_DOUBT_WORDS);
   std::vector<json> list;

@@ -27,7 +27,7 @@ TEST(Estimate, HasAsManyDigitsAsAGuessIsWorth) {
 
 TEST(Estimate, OfOwnReadingsGrowsWithSizeAndSamples) {
   SamplingOptions sampling;
-  // 1 s an operation: two warm-ups and, as they take long, 10 samples; 0.4 s of page-locking.
+  // An operation takes 1 s: two warm-ups, only 10 samples because they take long, and 0.4 s for page-locking.
   EXPECT_NEAR(*estimate_seconds(move_of("1000000000"), sampling), 12.5, 0.2);
   sampling.least_time = 5;
   EXPECT_NEAR(*estimate_seconds(move_of("1000000000"), sampling), 17.5, 0.2);
@@ -55,7 +55,7 @@ TEST(Estimate, TheSumSaysWhatItLeavesOut) {
   all.add(20);
   EXPECT_EQ(all.sentence(), "2 cases, about 20 s without 1 case of unknown length");
   all.add(10, 4);
-  all.add(5, 0);  // was measured before
+  all.add(5, 0);  // already measured, so it adds no time
   EXPECT_EQ(all.sentence(), "6 cases, about 60 s without 1 case of unknown length");
 }
 

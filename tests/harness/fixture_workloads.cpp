@@ -1,4 +1,5 @@
-// Workloads of the tests: small enough for the emulator, one per thing that the harness must get right or notice.
+// Workloads for the tests. Each is small enough for the emulator and exercises one thing that the harness must do
+// correctly or detect.
 
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ __global__ void fixture_saxpy(std::size_t first, std::size_t count, float a, con
     y[first + i] = a * x[first + i] + y[first + i];
 }
 
-// out[i] = in[i-1] + in[i] + in[i+1], zero outside
+// out[i] = in[i-1] + in[i] + in[i+1], where elements outside of `in` are 0
 __global__ void fixture_stencil(std::size_t first, std::size_t count, std::size_t n, const float* in, float* out) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
   for (std::size_t k = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += stride) {
@@ -109,7 +110,7 @@ __global__ void fixture_add_one(std::size_t n, const std::uint32_t* in, std::uin
   if (i < n) out[i] = in[i] + 1;
 }
 
-/// Adds one to the numbers of a file, or to 0, 1, 2, …
+/// Adds one to each number of a file, or to 0, 1, 2, …
 void numbers(Case& c) {
   std::size_t n = 8;
   std::function<std::vector<std::uint32_t>()> make = [n] {
@@ -144,7 +145,7 @@ const Registration numbers_registration =
         .axis(choice_axis("source", "where the numbers are from", {"made", "file"}))
         .with_file("source", "ISTHMUS_FIXTURE_NUMBERS", "a file of 32-bit numbers", 1024);
 
-// Marks that a value has not reached `wanted` yet.
+// Sets `unfinished` to 1 if any value is below `wanted`.
 __global__ void fixture_look(std::size_t n, const std::uint32_t* values, std::uint32_t wanted,
                              std::uint32_t* unfinished) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -165,7 +166,7 @@ struct Table {
   std::vector<std::uint32_t> values;
 };
 
-/// `steps` additions, ping-pong between two buffers; one kind of body per value of the axis.
+/// Does `steps` additions, alternating between two buffers. The axis `body` selects how the workload's body loops.
 void steps(Case& c) {
   const auto n = c.extent("n"), count = c.extent("steps");
   const auto body = c.choice("body"), fault = c.choice("fault");
@@ -240,7 +241,7 @@ const Registration steps_registration =
         .axis(submission_axis())
         .axis(how(choice_axis("fault", "what is wrong", {"none", "reference", "read", "peek", "travel", "waits"})));
 
-// A result that is not the same in every placement, though each passes its own check.
+// Writes results that differ between placements, although every result passes the check.
 void unequal(Case& c) {
   const auto n = c.extent("n");
   auto out = c.output<std::uint32_t>("out", n);
@@ -260,14 +261,15 @@ const Registration unequal_registration = Workload("unequal/results", unequal)
                                               .stagings({Staging::none})
                                               .axis(number_axis("n", "elements", 10));
 
-// What an author may get wrong with checks and shared inputs: each must fail, and alone.
+// Makes one of the mistakes that an author may make with checks and shared inputs. Each must make its case fail without
+// affecting other cases.
 void misuse(Case& c) {
   const std::size_t n = 64;
   const auto what = c.choice("what");
   const std::int64_t base = std::int64_t{1} << 60;
   auto out = c.output<std::int64_t>("out", n);
   auto scratch = c.scratch<std::int64_t>(what == "buffer_name" ? "out" : "scratch", n);
-  const auto source = c.source<std::int64_t>("source", n, [](std::size_t) { return 0; });
+  const auto source = c.host_source<std::int64_t>("source", n, [](std::size_t) { return 0; });
   const auto verify_all = [&](std::int64_t more) {
     c.verify_all(out,
                  [=](std::span<std::int64_t> expected) { std::fill(expected.begin(), expected.end(), base + more); });
@@ -280,14 +282,14 @@ void misuse(Case& c) {
   }
   if (what == "verify_scratch") c.verify(scratch, [](std::size_t) { return 0; }, {});
   if (what == "same_scratch") c.verify_same(scratch);
-  if (what == "measures_twice") c.observe(time_metric("kernel", "event"), 1);
-  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.observe(count_metric("pages"), i);
+  if (what == "measures_twice") c.report(time_metric("kernel", "event"), 1);
+  for (int i = 0; what == "metric_twice" && i < 2; ++i) c.report(count_metric("pages"), i);
   const bool waits = what == "read_far" || what == "waits_and_awaits";
   c.measure(waits ? Control::waits : Control::queued, [=](Run& run) {
     if (what == "waits_and_awaits") run.await(0);
     if (what == "source_on_device") static_cast<void>(source.device());
     if (what == "source_travels") run.to_device(source);
-    if (what == "brings_into_an_output") run.bring<std::int64_t>(0, {source, 0, n, out, 0});
+    if (what == "brings_into_an_output") run.copy_in<std::int64_t>(0, {source, 0, n, out, 0});
     if (what == "host") static_cast<void>(*out.host());
     if (what == "no_exception") throw 42;
     if (what == "read_far") run.read(out, std::size_t{1} << 61);
@@ -326,7 +328,7 @@ const Registration host_registration =
         .cpu_only()
         .preset({.name = "fixture-repeated", .help = "twice, for a while", .processes = 2, .least_time = 0.05});
 
-// Reads none of its axes, and takes no samples.
+// Does not read its axes and takes no samples.
 void unread(Case& c) {
   c.once(time_metric("loop", "clock"), 1);
 }
@@ -348,7 +350,8 @@ void skips(Case&) {
 }
 const Registration skip_registration = Workload("fixture/skips", skips).summary("skips").unverified("it never runs");
 
-// Readings of a workload's own, one kind per value of the axis; values are made up and need no time.
+// Samples its metrics directly instead of measuring passes; the axis `what` selects how. The values are made up, so
+// that they need no time.
 void own_readings(Case& c) {
   const auto what = c.choice("what");
   const auto bytes = c.extent("bytes");
@@ -358,7 +361,7 @@ void own_readings(Case& c) {
   const Metric seconds = time_metric("seconds", "clock");
   const Metric there = rate_metric("there", "B/s", "clock").moving(0, 1e6);
   const Metric back = rate_metric("back", "B/s", "clock", "this test knows none").moving(0, 1e6);
-  if (what == "several") {  // the second settles late
+  if (what == "several") {  // the second metric settles only after ten samples
     c.sampling().sample({there, back}, [&] {
       ++taken;
       return std::vector{1e9, taken < 10 ? 1e9 * taken : 1e9};
@@ -373,7 +376,7 @@ void own_readings(Case& c) {
     });
   } else if (what == "unequal") {
     c.sampling().sample({there, back}, [] { return std::vector{1.0}; });
-  } else if (what == "spoilt") {
+  } else if (what == "invalid") {
     c.sampling().sample(seconds, [&] {
       if (++taken == 4) c.sampling().invalidate("late", "something came in between");
       return taken == 4 ? 100.0 : 1.0;
@@ -390,7 +393,7 @@ void own_readings(Case& c) {
   } else {
     c.sampling().sample(seconds, [] { return 1.0; });
   }
-  c.observe(share_metric("pages", "event"), 12);
+  c.report(share_metric("pages", "event"), 12);
   c.verify("made up", [] { return 0.0; }, 0);
 }
 
@@ -398,14 +401,14 @@ const Registration own_registration =
     Workload("own/readings", own_readings)
         .summary("readings of a workload's own")
         .metrics({"pages"})
-        .observed({"seconds", "there", "back"})
+        .reported({"seconds", "there", "back"})
         .cpu_only()
         .axis({.name = "bytes", .help = "host memory", .default_value = 4096, .minimum = 1, .bytes = true})
         .axis({.name = "what",
                .help = "kind of reading",
                .default_value = "one",
-               .choices = {"one", "several", "unequal", "slow_inputs", "slow_samples", "spoilt", "batched", "unsettled",
-                           "coarse", "unlatched"}});
+               .choices = {"one", "several", "unequal", "slow_inputs", "slow_samples", "invalid", "batched",
+                           "unsettled", "coarse", "unlatched"}});
 
 __global__ void fixture_wait(double seconds) {
   const double begin = device::device_seconds();
@@ -429,7 +432,7 @@ const Registration waiting_registration =
         .metrics({"seconds"})
         .axis({.name = "milliseconds", .help = "how long it waits", .default_value = 1, .minimum = 1});
 
-// Readings in processes of their own.
+// Returns values from a fresh process, or ends the process in one of several ways.
 std::vector<double> in_a_fresh_process(int what) {
   if (what == 1) throw device::Error(device::ErrorKind::unsupported, "count", "there is nothing", "try another");
   if (what == 2) throw std::runtime_error("it went wrong");
@@ -454,7 +457,7 @@ void fresh_process(Case& c) {
     ++processes;
     return now() - begin;
   });
-  c.observe(share_metric("processes", "event"), processes);
+  c.report(share_metric("processes", "event"), processes);
   c.verify("each process told its own", [&] { return right ? 0.0 : 1.0; }, 0);
 }
 
@@ -467,7 +470,7 @@ const Registration fresh_registration =
 
 // --- more managed memory than the device has ----------------------------------------------------------
 
-// Writes the first word of each page.
+// Writes the first word of each of `pages` pages, which have `step` words each.
 __global__ void fixture_touch(std::size_t pages, std::size_t step, std::uint32_t* words) {
   for (std::size_t i = threadIdx.x; i < pages; i += blockDim.x) words[i * step] = 1;
 }
@@ -498,9 +501,9 @@ void beyond(Case& c) {
   c.sampling().sample(time_metric("touch", "clock"), [&] {
     const double begin = now();
     touch();
-    // As a driver that hangs would, it heeds no request to end.
+    // A hanging driver ignores requests to end, so this loop ignores them as well.
     while (what == "hangs") pause();
-    // Longer than a watchdog has patience in the tests, and never without progress for so long.
+    // The sample takes longer than the watchdog's limit in the tests, but makes progress within that limit.
     while (what == "slow" && now() - begin < 5) {
       usleep(300'000);
       touch();
@@ -521,7 +524,7 @@ const Registration beyond_registration =
         .axis(how(choice_axis("driver_prefetch", "as in the catalogue", {"default", "off"})))
         .size("tiny", {{"bytes", 2 << 20}});
 
-// A family: one move for each pair of places, the GPUs first. It never touches a GPU: nothing is moved at all.
+// Stands in for a move between two GPUs or memory nodes, as a member of a family. Moves nothing and does not use a GPU.
 void move(Case& c, int from, int to, int gpus) {
   static_cast<void>(c.integer("node"));
   if (std::max(from, to) >= gpus) throw Skip("there is no gpu" + std::to_string(std::max(from, to)) + " here");

@@ -36,12 +36,12 @@ TEST_P(LanesOnMachines, RunAtOnceAndAreTimedApartAndTogether) {
   EXPECT_STREQ(lanes.timer(), "event");
   auto times = lanes.run();
   ASSERT_EQ(times.lanes.size(), 2u);
-  // Others' work on this machine may hold a lane back, and only that.
-  for (int turn = 0; turn < 50 && (times.spoilt || times.lanes[0] >= times.all); ++turn) times = lanes.run();
-  EXPECT_FALSE(times.spoilt);
+  // Other work on this machine may delay a lane, so the run is repeated until it is undisturbed.
+  for (int turn = 0; turn < 50 && (times.invalid || times.lanes[0] >= times.all); ++turn) times = lanes.run();
+  EXPECT_FALSE(times.invalid);
   EXPECT_GE(times.lanes[0], 10e-3);
   EXPECT_GE(times.lanes[1], 30e-3);
-  EXPECT_GE(times.all, times.lanes[1]);  // from the first start to the last end
+  EXPECT_GE(times.all, times.lanes[1]);  // `all` is the time from the first start to the last end
   EXPECT_LT(times.lanes[0], times.all);
 }
 
@@ -59,7 +59,7 @@ TEST_P(LanesOnMachines, LetGoWhenQueueingFails) {
   Lanes lanes({waiting(0, 1e-3), failing}, true, 30);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(lanes.run(), std::runtime_error);
-  lanes.synchronize();  // what the latch held has gone on
+  lanes.synchronize();  // returns because the latch has released its work
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
@@ -69,12 +69,12 @@ INSTANTIATE_TEST_SUITE_P(Emulators, LanesOnMachines, testing::Values("devices=1"
 TEST(Lanes, SayWhenALatchGaveUp) {
   Lane slow;
   slow.queue = [](device::Stream&) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
-  EXPECT_TRUE(Lanes({slow}, true, 0.01).run().spoilt);
-  EXPECT_FALSE(Lanes({slow}, false, 0.01).run().spoilt);
+  EXPECT_TRUE(Lanes({slow}, true, 0.01).run().invalid);
+  EXPECT_FALSE(Lanes({slow}, false, 0.01).run().invalid);
 }
 
 TEST(Lanes, ThatBlockHaveThreadsOfTheirOwn) {
-  // Each waits for the other: one after the other they would never end.
+  // Each lane waits for the other, so they would never end if they ran one after the other.
   std::barrier meeting(2);
   Lane lane;
   lane.blocking = true;

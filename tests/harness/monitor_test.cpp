@@ -1,4 +1,4 @@
-// What a device's state before and after a case says of its figures.
+// Tests of the warnings that follow from a device's state before and after a case.
 
 #include "harness/measure/watch/monitor.hpp"
 
@@ -82,18 +82,18 @@ TEST(Monitor, WhatTheDriverDoesNotSayIsNoted) {
   device::Telemetry state;
   EXPECT_EQ(note(state), "") << "no source was asked";
   state.source = "nvml";
-  EXPECT_EQ(note(state), "the driver does not say whether others used the device, nor whether it slowed itself down");
+  EXPECT_EQ(note(state), "the driver does not report whether others used the device, or whether it throttled");
   state.throttle.emplace();
-  EXPECT_EQ(note(state), "the driver does not say whether others used the device");
+  EXPECT_EQ(note(state), "the driver does not report whether others used the device");
   state.foreign_processes.emplace();
   EXPECT_EQ(note(state), "");
 }
 
-TEST(Monitor, HeatSpoilsSamplesAndAPowerCapDoesNot) {
+TEST(Monitor, HeatInvalidatesSamplesAndAPowerCapDoesNot) {
   for (const char* reason : {"hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown"})
-    EXPECT_TRUE(spoils_samples(reason)) << reason;
+    EXPECT_TRUE(invalidates_samples(reason)) << reason;
   for (const char* reason : {"sw_power_cap", "applications_clocks_setting", "display_clock_setting", "gpu_idle"})
-    EXPECT_FALSE(spoils_samples(reason)) << reason;
+    EXPECT_FALSE(invalidates_samples(reason)) << reason;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What must not be oversubscribed, each in a sentence; what the footprint is. No test here starts anything.
+// Tests of the requests that --oversubscribe must refuse, of their error messages, and of footprints. They run nothing
+// on a device.
 
 #include "harness/program/oversubscribe.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMi = 1 << 20, kGi = 1 << 30;
 
-/// The sentence of the InputError; empty where there is none.
+/// Returns the message of the InputError that `asked` throws, or "" if it does not throw one.
 std::string refusal(const std::function<void()>& asked) {
   try {
     asked();
@@ -60,17 +61,17 @@ TEST_F(Asked, WhatIsAllowedIsNotRefused) {
 TEST_F(Asked, WithoutTheOperatorsWordItIsRefusedAndSaysWhy) {
   asked.allowed = false;
   const auto sentence = refused();
-  for (const char* part : {"can hang the GPU", "disturb", "never for shared hosts", "--allow-oversubscription"})
+  for (const char* part : {"can hang the GPU", "if nobody else uses this host", "--allow-oversubscription"})
     EXPECT_TRUE(has(sentence, part)) << sentence;
 }
 
 TEST_F(Asked, WordsThatGoWithItMeanNothingAlone) {
   asked.ratio.reset();
-  EXPECT_TRUE(has(refused(), "--allow-oversubscription allows nothing"));
+  EXPECT_TRUE(has(refused(), "--allow-oversubscription has no effect"));
   asked.allowed = false;
   EXPECT_EQ(refused(), "");
   asked.hang_after = 3;
-  EXPECT_TRUE(has(refused(), "--hang-after is for runs that may hang"));
+  EXPECT_TRUE(has(refused(), "--hang-after has no effect"));
 }
 
 TEST_F(Asked, ALimitThatEndsAnyRunIsRefused) {
@@ -80,14 +81,14 @@ TEST_F(Asked, ALimitThatEndsAnyRunIsRefused) {
 
 TEST_F(Asked, SeveralRanksOrProcessesAreRefused) {
   EXPECT_TRUE(has(refused(1, 2), "2 ranks were started"));
-  EXPECT_TRUE(has(refused(3), "leave --processes out"));
+  EXPECT_TRUE(has(refused(3), "omit --processes"));
 }
 
 TEST_F(Asked, OtherWorkloadsAreRefusedByName) {
   request.patterns = {"fixture/saxpy"};
-  EXPECT_TRUE(has(refused(), "fixture/saxpy takes no --oversubscribe; choose from fixture/beyond"));
+  EXPECT_TRUE(has(refused(), "fixture/saxpy does not support --oversubscribe; choose from fixture/beyond"));
   request.patterns = {"fixture/beyond", "fixture/saxpy"};
-  EXPECT_TRUE(has(refused(), "fixture/saxpy takes no --oversubscribe"));
+  EXPECT_TRUE(has(refused(), "fixture/saxpy does not support --oversubscribe"));
 }
 
 TEST_F(Asked, MemoryThatIsNotManagedIsRefused) {
@@ -99,14 +100,14 @@ TEST_F(Asked, MemoryThatIsNotManagedIsRefused) {
 
 TEST_F(Asked, NobodyElseSaysHowManyBytes) {
   request.sizes = {"tiny"};
-  EXPECT_TRUE(has(refused(), "leave --size"));
+  EXPECT_TRUE(has(refused(), "omit --size"));
   request.sizes.clear();
   request.settings = {"bytes=4MiB"};
-  EXPECT_TRUE(has(refused(), "leave --size"));
+  EXPECT_TRUE(has(refused(), "omit --size"));
   request.settings = {"what=well"};
   EXPECT_EQ(refused(), "");
   request = {.patterns = {"fixture/saxpy"}, .preset = "fixture-fig1"};
-  EXPECT_TRUE(has(refused(), "so does preset fixture-fig1"));
+  EXPECT_TRUE(has(refused(), "preset fixture-fig1 both set the bytes"));
 }
 
 DeviceState quiet_gpu() {
@@ -188,7 +189,7 @@ TEST_F(Footprints, AreTheRatioTimesWhatIsFreeInWholeBlocks) {
 
 TEST_F(Footprints, OfMoreThanTheHostHasAreRefused) {
   plan_with({});
-  // 1.25 × 8 GiB are 10 GiB; with a tenth and 2 GiB more, 13.
+  // 1.25 × 8 GiB are 10 GiB. The host must have a tenth more and another 2 GiB, 13 GiB in total.
   EXPECT_TRUE(has(refused(1.25, 8 * kGi, 13 * kGi - 10 * kMi), "13 GiB of host memory")) << refused(1.25, 8 * kGi, 0);
   EXPECT_EQ(refused(1.25, 8 * kGi, 13 * kGi + 10 * kMi), "");
   EXPECT_TRUE(has(refused(1.25, 8 * kGi, std::nullopt), "the amount of available host memory"));
@@ -197,7 +198,7 @@ TEST_F(Footprints, OfMoreThanTheHostHasAreRefused) {
 TEST_F(Footprints, OfMorePiecesThanTheDriverKeepsAreRefused) {
   plan_with({"driver_prefetch=off"});
   EXPECT_EQ(refused(1.25, kGi, 100 * kGi), "");
-  EXPECT_TRUE(has(refused(1.25, 2 * kGi, 100 * kGi), "driver_prefetch=off is for 2 GiB of managed memory at most"))
+  EXPECT_TRUE(has(refused(1.25, 2 * kGi, 100 * kGi), "driver_prefetch=off supports at most 2 GiB of managed memory"))
       << refused(1.25, 2 * kGi, 100 * kGi);
 }
 

@@ -64,7 +64,7 @@ TEST(Plan, AllIsTheWorkloadsOwnProductWithoutRepeats) {
   EXPECT_EQ(labels.size(), 11u * 2 * 3);
 }
 
-// Every workload with a managed placement has the axis; a case has it only where it changes something.
+// Every workload with a managed placement has the axis `driver_prefetch`; a case has it only if it is not the default.
 TEST(Plan, TheDriversPrefetcherIsAnAxisOfManagedPlacements) {
   auto request = of("fixture/saxpy");
   request.placements = {"managed_demand", "pinned"};
@@ -127,7 +127,7 @@ TEST(Plan, PresetsSweepAndBringTheirModes) {
   auto request = of("fixture/*");
   request.preset = "fixture-fig1";
   const auto cases = plan(request);
-  ASSERT_EQ(cases.size(), 4u);  // two modes, two values of the sweep; workloads without the preset are left out
+  ASSERT_EQ(cases.size(), 4u);  // two modes × two values of the sweep; workloads without the preset are left out
   EXPECT_EQ(*cases[0].find("n"), AxisValue(std::int64_t{2048}));
   EXPECT_EQ(*cases[1].find("threads"), *cases[0].find("threads")) << "cases with the same inputs follow one another";
   EXPECT_NE(std::pair(cases[1].placement, cases[1].staging), std::pair(cases[0].placement, cases[0].staging));
@@ -180,7 +180,7 @@ TEST(Plan, RefusalsSayWhatToDo) {
 
 TEST(Plan, SaysWhichWorkloadsHaveNoneOfAllModes) {
   auto request = of("fixture/saxpy");
-  request.patterns.push_back("fixture/st*");  // fixture/steps is staged in no mode's way
+  request.patterns.push_back("fixture/st*");  // matches fixture/steps, whose only staging no mode uses
   request.modes = {"all"};
   const auto notices = parse_request(request).notices;
   ASSERT_EQ(notices.size(), 1u);
@@ -189,7 +189,7 @@ TEST(Plan, SaysWhichWorkloadsHaveNoneOfAllModes) {
   EXPECT_NE(refusal(request).find("no case of fixture/steps"), std::string::npos) << "it was asked for by its name";
 }
 
-/// What an axis is in each case.
+/// Returns each case's value of an axis.
 std::vector<std::int64_t> values(const std::vector<CaseSpec>& cases, std::string_view axis) {
   std::vector<std::int64_t> list;
   for (const auto& spec : cases) list.push_back(spec.integer(axis));
@@ -311,12 +311,12 @@ TEST(Lists, RefusalsSayWhatToDo) {
   refused("bytes=0.1B", "at least 1");
   refused("bytes=all,4096", "not a number of bytes");
   refused("streams=1,3", "choose one of 1, 2");
-  refused("n=all", "'all' names none", "fixture/saxpy");
-  // Two axes in one setting, as by "," or in one word of the shell.
-  refused("bytes=4KiB,streams=2", "; settings are given apart, as --set bytes=… --set streams=2");
-  refused("bytes=4KiB streams=2", "; settings are given apart, as --set bytes=… --set streams=2");
+  refused("n=all", "'all' has no meaning", "fixture/saxpy");
+  // Two axes in one setting, separated by a comma, or by a space in a quoted argument.
+  refused("bytes=4KiB,streams=2", "; pass each setting separately, as --set bytes=… --set streams=2");
+  refused("bytes=4KiB streams=2", "; pass each setting separately, as --set bytes=… --set streams=2");
   refused("streams=2,bytes=4KiB", "'bytes=4KiB' is not an integer");
-  refused("streams=2,bytes=4KiB", "; settings are given apart, as --set streams=… --set bytes=4KiB");
+  refused("streams=2,bytes=4KiB", "; pass each setting separately, as --set streams=… --set bytes=4KiB");
 }
 
 TEST(Family, IsExpandedForThisMachineAndForWhatAPatternNames) {
@@ -402,11 +402,11 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   const auto make = [](const std::string& name) {
     return Workload(name, [](Case&) {}).axis(number_axis("n", "elements", 4)).metrics({"time"});
   };
-  EXPECT_EQ(problem(make("a/b").size("tiny", {{"n", 8}}).observed({"pages"})), "");
+  EXPECT_EQ(problem(make("a/b").size("tiny", {{"n", 8}}).reported({"pages"})), "");
   EXPECT_NE(problem(make("A/b")).find("lower case"), std::string::npos);
   EXPECT_NE(problem(make("alone")).find("family/name"), std::string::npos);
   EXPECT_NE(problem(make("a/b").metrics({"Time"})).find("metric 'Time'"), std::string::npos);
-  EXPECT_NE(problem(make("a/b").observed({"time"})).find("metric time twice"), std::string::npos);
+  EXPECT_NE(problem(make("a/b").reported({"time"})).find("metric time twice"), std::string::npos);
   EXPECT_NE(problem(make("a/b").axis(number_axis("N", "", 1))).find("axis 'N'"), std::string::npos);
   EXPECT_NE(problem(make("a/b").axis(number_axis("n", "", 1))).find("axis n twice"), std::string::npos);
   EXPECT_NE(problem(make("a/b").size("tiny", {{"m", 8}})).find("sets axis m, which is not declared"),
@@ -414,16 +414,16 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 8}}).size("tiny", {{"n", 9}})).find("sets axis n twice"),
             std::string::npos);
   EXPECT_NE(problem(make("a/b").size("tiny", {{"n", 0}})).find("sets axis n to 0"), std::string::npos);
-  EXPECT_NE(problem(make("a/b").preset({.name = "p", .sizes = {"tiny"}})).find("of size tiny, which is none"),
+  EXPECT_NE(problem(make("a/b").preset({.name = "p", .sizes = {"tiny"}})).find("of size tiny, which does not exist"),
             std::string::npos);
   EXPECT_EQ(problem(make("a/b").preset({.name = "p", .modes = {"pm"}})), "");
-  EXPECT_NE(problem(make("a/b").preset({.name = "p", .modes = {"pn"}})).find("of mode pn, which is none"),
+  EXPECT_NE(problem(make("a/b").preset({.name = "p", .modes = {"pn"}})).find("of mode pn, which does not exist"),
             std::string::npos);
   const auto source = choice_axis("source", "where from", {"made", "file"});
   const auto reads = [&](const std::string& axis) { return make("a/b").with_file(axis, "A_FILE", "a file", 1); };
   EXPECT_EQ(problem(reads("source").axis(source)), "");
-  EXPECT_NE(problem(reads("source").axis(how(source))).find("says how the work is done"), std::string::npos);
-  EXPECT_NE(problem(reads("n")).find("axis n is file, which that axis does not take"), std::string::npos);
+  EXPECT_NE(problem(reads("source").axis(how(source))).find("determines how the work is done"), std::string::npos);
+  EXPECT_NE(problem(reads("n")).find("axis n is file, which is not one of its values"), std::string::npos);
   EXPECT_NE(problem(reads("source")).find("axis source is file"), std::string::npos);
   EXPECT_NE(
       problem(reads("source").axis(source).axis(number_axis("input_file", "", 1))).find("declares axis input_file"),
@@ -432,7 +432,7 @@ TEST(Registration, WhatWouldBreakEveryRecordIsRefused) {
   EXPECT_EQ(problem(make("a/b").axis(data).file_phase("data")), "");
   for (const auto& wrong : {make("a/b").axis(how(data)).file_phase("data"), make("a/b").file_phase("data"),
                             make("a/b").axis(source).file_phase("source")})
-    EXPECT_NE(problem(wrong).find("which must say what the input is"), std::string::npos);
+    EXPECT_NE(problem(wrong).find("which must have the values generated and written"), std::string::npos);
 }
 
 }  // namespace

@@ -9,10 +9,10 @@ TEST(TimeLeft, FollowsTheEstimatesAndHowFarTheyWereOff) {
   TimeLeft left({10, 20, 30});
   EXPECT_EQ(left.seconds(), 60);
   left.begin(0);
-  left.measured(5);  // half of what was expected
+  left.measured(5);  // half of the estimate
   left.begin(1);
   EXPECT_EQ(left.seconds(), 25);
-  left.begin(2);  // the second was skipped
+  left.begin(2);  // the second case was skipped
   EXPECT_EQ(left.seconds(), 15);
 }
 
@@ -29,7 +29,7 @@ TEST(TimeLeft, TakesTheMeanWhereThereIsNoEstimate) {
 }
 
 std::string log_of(double every, bool wanted = true) {
-  testing::internal::CaptureStderr();  // no terminal
+  testing::internal::CaptureStderr();  // so stderr is not a terminal
   {
     Progress progress(wanted, {2, 2}, every);
     progress.begin(0, "first");

@@ -1,5 +1,5 @@
-// Ranks without MPI: threads of this process that run one case in step. Whatever happens on one of them, wherever, all
-// of them must come to the case's end with the same outcome.
+// Tests of ranks without MPI: threads of this process run one case together. Whatever happens on one rank, at whatever
+// point, all ranks must end the case with the same outcome.
 
 #include "harness/ranks/ranks.hpp"
 
@@ -55,7 +55,8 @@ class ThreadRanks final : public Ranks {
   int rank_;
 };
 
-/// A case that exchanges before, in and after its samples, and in which rank `on` does `what` when it comes to `point`.
+/// Exchanges values before and during its samples, and passes numbered points. Rank `on` does `what` at the point with
+/// number `point`.
 void steps(Case& c) {
   auto& team = c.team();
   int point = 0;
@@ -82,9 +83,9 @@ void steps(Case& c) {
       const auto all = team.exchange(static_cast<double>(team.rank()));
       c.sampling().end_if_interrupted();
       pass();
-      if (c.choice("what") == "spoil" && team.rank() == c.integer("on") && point > 10)
+      if (c.choice("what") == "invalidate" && team.rank() == c.integer("on") && point > 10)
         c.sampling().invalidate("odd", "it is odd");
-      // Each rank has noise of its own: only an agreement makes them stop together.
+      // Every rank has different noise, so the ranks stop together only if they agree to.
       return 1 + 1e-2 * static_cast<double>(
                             hash(static_cast<std::uint64_t>(team.rank()), 0, static_cast<std::uint64_t>(point)) % 100);
     });
@@ -105,7 +106,7 @@ const Registration registration =
         .axis({.name = "what",
                .help = "what happens there",
                .default_value = "nothing",
-               .choices = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "spoil"}});
+               .choices = {"nothing", "fail", "skip", "wrong", "warn", "interrupt", "diverge", "invalidate"}});
 
 std::vector<CaseResult> run(std::vector<std::string> settings, std::optional<int> samples = 3) {
   RequestTexts request{.patterns = {"several/steps"}};
@@ -133,10 +134,11 @@ std::string at(int point, int rank) {
   return "point " + std::to_string(point) + " on rank " + std::to_string(rank);
 }
 
-// 2 warm-ups and 3 samples of 2 points each, twice, with 3 points before them and 2 after.
+// Number of points: 3 before the samples; for each of two metrics, 2 in each of 2 warm-ups and 3 samples; and 2 at the
+// end.
 constexpr int kPoints = 3 + 2 * 5 * 2 + 2;
 
-/// Nobody knows how such a process ended: that it did well must not be what comes out.
+// A process cannot wait for one that is not its child, and must not report that process's end as success.
 TEST(Process, AnEndThatCannotBeAskedForIsNoSuccess) {
   EXPECT_THROW(wait_for(getppid(), false), std::runtime_error);
 }
@@ -216,8 +218,8 @@ TEST(Ranks, AWarningNamesItsRankUnlessAllGiveIt) {
   }
 }
 
-TEST(Ranks, ASampleSpoiltOnOneCountsOnNone) {
-  const auto results = run({"on=2", "what=spoil"});
+TEST(Ranks, ASampleInvalidOnOneCountsOnNone) {
+  const auto results = run({"on=2", "what=invalidate"});
   for (const auto& result : results) {
     EXPECT_FALSE(result.metrics[1].invalid.empty());
     EXPECT_EQ(result.metrics[1].invalid, results[0].metrics[1].invalid);
@@ -248,7 +250,7 @@ TEST(Ranks, AreInTheRecord) {
   EXPECT_TRUE(record["ranks"]["each"][0]["cpus"].is_null());
   EXPECT_TRUE(record["ranks"]["each"][2]["device"].is_null());
 
-  // As many ranks are part of what the case is.
+  // The number of ranks is part of a case's identity.
   EXPECT_EQ(case_identity(record), case_identity(identity, result.spec, std::nullopt, 0));
   auto fewer = identity;
   fewer.ranks.pop_back();
@@ -268,7 +270,7 @@ TEST(Launched, BelievesTheInnermostLauncher) {
   EXPECT_EQ(with({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), std::pair(1, 4));
   EXPECT_EQ(with({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}), std::pair(2, 3));
   EXPECT_EQ(with({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), std::pair(1, 2));
-  // mpirun -n 1 in a step of several tasks: one process.
+  // One process started by mpirun -n 1 within a Slurm step of two tasks.
   EXPECT_EQ(with({{"OMPI_COMM_WORLD_RANK", "0"},
                   {"OMPI_COMM_WORLD_SIZE", "1"},
                   {"SLURM_PROCID", "1"},

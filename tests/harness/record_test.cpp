@@ -153,7 +153,7 @@ TEST(Record, MetricsFollowThePlacement) {
                            "out_rate", "kernel_rate", "kernel_flop_rate"})
     EXPECT_FALSE(samples(pinned, name).empty()) << name;
   EXPECT_TRUE(samples(pinned, "overlap").empty());
-  EXPECT_EQ(pinned["notes"]["overlap"], "withheld: of a single sample nobody knows how far off it is");
+  EXPECT_EQ(pinned["notes"]["overlap"], "withheld: one sample gives no error estimate");
   RequestTexts request{.patterns = {"fixture/saxpy"}};
   request.placements = {"mapped"};
   request.sizes = {"tiny"};
@@ -182,7 +182,7 @@ TEST(MemoryPeak, IsTheMostOverWhatWasThereBefore) {
 }
 
 TEST(MemoryPeak, OfCopiesIsMoreThanOfOneMemoryByTheDevices) {
-  const double mib = 1 << 20, n = 8 * mib, buffers = 2 * 4 * n;  // two of floats
+  const double mib = 1 << 20, n = 8 * mib, buffers = 2 * 4 * n;  // bytes in two buffers of n floats
   const auto peak = [&](const char* placement) {
     RequestTexts request{.patterns = {"fixture/saxpy"}, .settings = {"n=8388608"}};
     request.placements = {placement};
@@ -190,7 +190,7 @@ TEST(MemoryPeak, OfCopiesIsMoreThanOfOneMemoryByTheDevices) {
     EXPECT_EQ(seen.size(), 1u);
     return seen.empty() ? 0 : seen.front();
   };
-  // The emulated device's memory is the process's, so it is in both counters.
+  // The emulated device's memory is memory of the process, so the counters of host and of device memory include it.
   EXPECT_NEAR(peak("mapped"), buffers, 8 * mib);
   EXPECT_NEAR(peak("pageable"), 3 * buffers, 24 * mib);
 }
@@ -210,7 +210,7 @@ TEST(Record, TotalsAndRatesAreWhatTheirNamesSay) {
     EXPECT_DOUBLE_EQ(samples(record, "in_rate")[i], bytes / samples(record, "in")[i]);
     EXPECT_DOUBLE_EQ(samples(record, "kernel_rate")[i], 1.5 * bytes / samples(record, "kernel")[i]);
   }
-  // wall holds the seven phases by the host's clock, so at least the allocations and frees of its cycle.
+  // `wall` is the host clock's time for all seven phases, so it exceeds the allocations and deallocations of its cycle.
   for (std::size_t i = 0; i < 2; ++i)
     EXPECT_GT(samples(record, "wall")[i], samples(record, "host_alloc")[i] + samples(record, "host_touch")[i] +
                                               samples(record, "device_alloc")[i] + samples(record, "free")[i]);
@@ -264,7 +264,7 @@ TEST(Record, SkipsForMemoryBeforeAllocating) {
 
 TEST(Record, VariablesThatChangeTheRuntimeAreKept) {
   setenv("HSA_XNACK", "1", 1);
-  setenv("HSA_ENABLE_SDMA", "", 1);  // set and empty is not unset
+  setenv("HSA_ENABLE_SDMA", "", 1);  // an empty variable differs from an unset one
   setenv("ISTHMUS_SECRET_TOKEN", "no business of a record's", 1);
   const auto record = record_of(spec_of("fixture/saxpy"));
   for (const char* name : {"HSA_XNACK", "HSA_ENABLE_SDMA", "ISTHMUS_SECRET_TOKEN"}) unsetenv(name);
@@ -331,7 +331,7 @@ TEST(Limits, ShareIsBetterTheNearerOne) {
   EXPECT_FALSE(share(rate, 1));
 }
 
-/// A reading of own/readings, and one of its metrics.
+/// Returns the record of own/readings with `what` as the kind of its samples.
 json own(const std::string& what, const RunContext& c = context()) {
   auto record = record_of(spec_of("own/readings", {"what=" + what}), c);
   expect_valid(record);
@@ -359,10 +359,10 @@ TEST(OwnReadings, OneEventMayYieldSeveralMetrics) {
   EXPECT_NE(own("unequal")["error"].dump().find("there and back"), std::string::npos);
 }
 
-TEST(OwnReadings, ASpoiltSampleDoesNotCount) {
-  const auto record = own("spoilt");
+TEST(OwnReadings, AInvalidSampleDoesNotCount) {
+  const auto record = own("invalid");
   const auto seconds = metric(record, "seconds");
-  EXPECT_EQ(seconds["invalid"], json({1}));  // two warm-ups went before
+  EXPECT_EQ(seconds["invalid"], json({1}));  // the workload invalidates its fourth value; the first two are warm-ups
   EXPECT_EQ(seconds["p95"], 1.0);
   EXPECT_EQ(seconds["samples"].size(), 7u) << "six that count settle it";
   const json late = {{"code", "late"}, {"message", "something came in between"}, {"samples", {1}}};
@@ -420,14 +420,14 @@ TEST(OwnReadings, WhatACaseNeedsIsHeldAgainstWhatThereIs) {
   EXPECT_TRUE(footprint(spec_of("own/readings", {"bytes=4096TiB"}), context()).skipped);
 }
 
-// --- the seconds that a case may take ----------------------------------------------------------------
+// --- budgets of cases --------------------------------------------------------------------------------
 
 TEST(Budget, EndsBetweenTheInputsAndTheFirstSample) {
   auto c = context();
   c.sampling.budget = 0.1;
   const auto record = record_of(spec_of("own/readings", {"what=slow_inputs"}), c);
   EXPECT_EQ(record["skip_kind"], "budget");
-  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.1 s was over after making the inputs"),
+  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.1 s ended after making the inputs"),
             std::string::npos)
       << record["skipped"];
   EXPECT_FALSE(is_settled(record)) << "--resume measures it with more seconds";
@@ -468,7 +468,7 @@ TEST(Budget, EndsAKernelOfTheEmulator) {
   const auto record = record_of(spec_of("own/kernel", {"milliseconds=50000"}), c);
   EXPECT_TRUE(record["error"].is_null()) << record["error"];
   EXPECT_EQ(record["skip_kind"], "budget");
-  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.3 s was over while a kernel"), std::string::npos)
+  EXPECT_NE(record["skipped"].get<std::string>().find("the budget of 0.3 s ended while a kernel"), std::string::npos)
       << record["skipped"];
   c.sampling.budget = 30;
   EXPECT_TRUE(record_of(spec_of("own/kernel"), c)["skipped"].is_null());
@@ -512,7 +512,7 @@ TEST(HostSpeed, IsProbedOnceAndInTheRecord) {
   EXPECT_TRUE(record["run"].contains("stolen_share"));
 }
 
-/// A file of numbers that fixture/numbers reads.
+/// Fixture with a file of numbers for fixture/numbers.
 class InputFiles : public testing::Test {
  protected:
   void SetUp() override {
@@ -553,7 +553,7 @@ TEST_F(InputFiles, AreInTheRecordAndKeepCasesApart) {
   write("abcdefgh");
   const auto first = measured();
   EXPECT_EQ(first["verify"]["status"], "pass") << first["error"];
-  // What sha256sum says of it.
+  // Hash that sha256sum prints for the file.
   const std::string hash = "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab";
   EXPECT_EQ(first["input_file"], json({{"name", "numbers.bin"}, {"bytes", 8}, {"sha256", hash}}));
   EXPECT_EQ(first["axes"]["input_file"], hash.substr(0, 12));
@@ -601,7 +601,7 @@ TEST_F(InputFiles, ThatCannotBeReadAreAnErrorOfTheirCase) {
   EXPECT_FALSE(gone.contains("input_file"));
   unsetenv("ISTHMUS_FIXTURE_NUMBERS");
   EXPECT_EQ(measured()["skipped"],
-            "source=file reads a file, and none is named: set ISTHMUS_FIXTURE_NUMBERS to a file of 32-bit numbers");
+            "source=file reads a file, but none is named; set ISTHMUS_FIXTURE_NUMBERS to a file of 32-bit numbers");
 }
 
 TEST_F(InputFiles, ThatBecomeShorterAreNoticed) {
@@ -644,14 +644,15 @@ TEST_F(RecordFiles, TakeBackHalfARecordAndLeaveWhatIsAnothers) {
   struct Tail {
     std::string left, kept;
   };
-  // Any cut of a record; one without its end; and another program's text, which a reader then names.
+  // Tails of a file: a truncated record is dropped, a record without its line end gets one, and text of another program
+  // is kept and is reported when the file is read.
   for (const auto& [left, kept] :
        {Tail{whole.substr(0, 1), ""}, Tail{whole.substr(0, 9), ""}, Tail{whole.substr(0, whole.size() - 1), ""},
         Tail{whole, whole + "\n"}, Tail{"notes", "notes\n"}, Tail{"{\"x\":", "{\"x\":\n"}}) {
     std::ofstream(path_) << before << left;
     RecordFile file(path_);
     EXPECT_EQ(broken_line(path_), kept == whole + "\n" ? 0u : 2u) << left;
-    EXPECT_EQ(file.take_back_half_a_record(), kept.empty() ? left.size() : 0u);
+    EXPECT_EQ(file.discard_half_record(), kept.empty() ? left.size() : 0u);
     EXPECT_EQ(text(), before + (kept.empty() ? "" : left));
     std::ofstream(path_) << before << left;
     file.append(next);
@@ -661,7 +662,7 @@ TEST_F(RecordFiles, TakeBackHalfARecordAndLeaveWhatIsAnothers) {
 
 TEST_F(RecordFiles, TakeBackALineThatGoesThroughManyBlocks) {
   std::ofstream(path_) << "{}\n{\"axes\":" << std::string(200'000, ' ');
-  EXPECT_EQ(RecordFile(path_).take_back_half_a_record(), 200'008u);
+  EXPECT_EQ(RecordFile(path_).discard_half_record(), 200'008u);
   EXPECT_EQ(text(), "{}\n");
 }
 
@@ -682,7 +683,7 @@ TEST_F(RecordFiles, AFileThatMayNotGrowKeepsNoHalfLine) {
   }
   setrlimit(RLIMIT_FSIZE, &old);
   signal(SIGXFSZ, handler);
-  EXPECT_NE(said.find("(File too large); what was in it before is untouched; free some space"), std::string::npos)
+  EXPECT_NE(said.find("(File too large); its earlier contents are untouched; free some space"), std::string::npos)
       << said;
   EXPECT_EQ(text(), before);
 }
@@ -704,12 +705,12 @@ TEST_F(RecordFiles, CheckingAPathLeavesALinkToWhatIsNotMadeYet) {
   std::filesystem::remove(link);
 }
 
-// Each as a program begins: checks, opens, appends.
+// Each writer does what the program does: it checks the path, opens the file and appends a record.
 TEST_F(RecordFiles, WritersOfOneNewFileLoseNothing) {
   constexpr int writers = 8, trials = 40;
   for (int trial = 0; trial < trials; ++trial) {
     std::filesystem::remove(path_);
-    int start[2];  // its end is the start of all
+    int start[2];  // pipe; closing it starts all writers at once
     ASSERT_EQ(pipe(start), 0);
     std::vector<pid_t> children;
     for (int i = 0; i < writers; ++i) {
@@ -736,10 +737,10 @@ TEST_F(RecordFiles, WritersOfOneNewFileLoseNothing) {
   }
 }
 
-// --- what others do to a record file while a run appends to it -------------------------------------
+// --- record files that other programs change during a run -----------------------------------------
 
 TEST_F(RecordFiles, AFileThatIsRemovedIsWrittenAgainWhole) {
-  std::ofstream(path_) << "{\"axes\":0}\n";  // an earlier run's
+  std::ofstream(path_) << "{\"axes\":0}\n";  // record of an earlier run
   RecordFile file(path_);
   file.append("{\"axes\":1}");
   std::filesystem::remove(path_);
@@ -795,18 +796,18 @@ TEST_F(RecordFiles, AFileThatIsCutOrReplacedIsMended) {
   RecordFile file(path_);
   file.append("{\"axes\":1}");
   file.append("{\"axes\":2}");
-  std::filesystem::resize_file(path_, 13);  // after an editor that knew the first line only
+  std::filesystem::resize_file(path_, 13);  // inside the second line
   file.append("{\"axes\":3}");
   EXPECT_EQ(text(), "{\"axes\":1}\n{\"axes\":2}\n{\"axes\":3}\n");
-  const std::string beside = path_ + ".new";
-  std::ofstream(beside) << "{\"axes\":7}\n{\"axes\":2}\n";
-  std::filesystem::rename(beside, path_);
+  const std::string replacement = path_ + ".new";
+  std::ofstream(replacement) << "{\"axes\":7}\n{\"axes\":2}\n";
+  std::filesystem::rename(replacement, path_);
   file.settle();
   EXPECT_EQ(text(), "{\"axes\":7}\n{\"axes\":2}\n{\"axes\":1}\n{\"axes\":3}\n");
   EXPECT_EQ(file.take_notices().size(), 2u);
 }
 
-// --- files that are no records -----------------------------------------------------------------------
+// --- lines that are not records ----------------------------------------------------------------------
 
 TEST_F(RecordFiles, LinesThatAreNoRecordsAreReadOver) {
   const auto c = context();
@@ -833,11 +834,11 @@ TEST_F(RecordFiles, LinesThatAreNoRecordsAreReadOver) {
   for_each_valid_record(path_, "", [&](const nlohmann::json&) { ++valid; });
   EXPECT_EQ(valid, 1);
   std::ofstream(path_, std::ios::app) << "{\"axes\":" << deep;
-  EXPECT_EQ(RecordFile(path_).take_back_half_a_record(), std::string_view("{\"axes\":").size() + deep.size());
+  EXPECT_EQ(RecordFile(path_).discard_half_record(), std::string_view("{\"axes\":").size() + deep.size());
 }
 
-// Any change of a record's bytes is a record, a line that is none, or another record: nothing else happens.
-TEST_F(RecordFiles, SpoiltRecordsAreReadOver) {
+// A record with changed bytes is read as a record, as another record, or as an invalid line. Reading never fails.
+TEST_F(RecordFiles, InvalidRecordsAreReadOver) {
   const auto c = context();
   const auto whole = record_json({.id = "0123456789", .command = {}, .process = 1, .seed = c.seed},
                                  run_case(spec_of("fixture/saxpy"), c))
@@ -857,7 +858,8 @@ TEST_F(RecordFiles, SpoiltRecordsAreReadOver) {
   EXPECT_GT(broken_line(path_), 0u);
 }
 
-/// An unreadable file is no empty one: --resume would measure all of it again, and a table would show nothing.
+// An unreadable file must not be treated as empty, because --resume would measure everything again, and a table would
+// be empty.
 TEST_F(RecordFiles, AFileThatCannotBeReadIsNotTakenForAnEmptyOne) {
   const auto lines_of = [](const std::string& path) {
     int count = 0;
@@ -865,7 +867,7 @@ TEST_F(RecordFiles, AFileThatCannotBeReadIsNotTakenForAnEmptyOne) {
     return count;
   };
   EXPECT_EQ(lines_of(path_), 0) << "there is none";
-  const std::string unreadable = "/proc/self/mem";  // a regular file whose first byte is no memory: EIO
+  const std::string unreadable = "/proc/self/mem";  // regular file; reading its unmapped first byte fails with EIO
   EXPECT_THROW(lines_of(unreadable), RecordError);
   EXPECT_THROW(settled_cases(unreadable), RecordError);
   EXPECT_THROW(broken_line(unreadable), RecordError);
@@ -886,13 +888,13 @@ TEST(HostFacts, AGovernorIsThatOfAllProcessors) {
     std::filesystem::create_directories(file_of(cpu).parent_path());
     std::ofstream(file_of(cpu)) << "performance\n";
   }
-  std::filesystem::create_directories(folder / "cpu3");  // offline
+  std::filesystem::create_directories(folder / "cpu3");  // like a processor that is offline
   std::filesystem::create_directories(folder / "cpufreq");
   EXPECT_EQ(governor_of(folder), "performance");
   std::ofstream(file_of(2)) << "powersave\n";
   EXPECT_EQ(governor_of(folder), "performance,powersave");
   std::filesystem::remove(file_of(1));
-  std::filesystem::create_directory(file_of(1));  // reading fails
+  std::filesystem::create_directory(file_of(1));  // a folder, so that reading it fails
   EXPECT_EQ(governor_of(folder), std::nullopt);
   std::filesystem::remove_all(folder);
 }
@@ -935,7 +937,7 @@ TEST_F(RecordFiles, ResumeKnowsWhatIsSettled) {
   EXPECT_FALSE(settled.contains(case_identity(other, good, c.device, 16)));
 }
 
-// The identities of the cases that a file settles.
+// Returns the identities of the cases that --resume would not measure again, according to a record file.
 std::set<std::string> settled_by(const std::string& path) {
   std::set<std::string> identities;
   for (const auto& [identity, warnings] : settled_cases(path)) identities.insert(identity);

@@ -1,5 +1,5 @@
-// What a user may type, at random: a sentence that says what is wrong, or a plan. Part of the tests of the harness and,
-// with other workloads, of those of the catalogue.
+// Tests of random requests that a user may type: each results in a plan or in an error message. This file is compiled
+// into the tests of the harness and, with other workloads, into those of the catalogue.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class Typist {
     if (below(4) == 0 && !description.presets.empty()) texts.preset = any(description.presets).name;
     texts.size_sweep = below(6) == 0;
     for (std::size_t i = below(4); i > 0; --i) texts.settings.push_back(setting(*workload));
-    if (below(20) == 0) spoil(*any(std::vector{&texts.patterns, &texts.modes, &texts.sizes, &texts.settings}));
+    if (below(20) == 0) invalidate(*any(std::vector{&texts.patterns, &texts.modes, &texts.sizes, &texts.settings}));
     return texts;
   }
 
@@ -72,7 +72,7 @@ class Typist {
     return axis.choices.empty() ? std::to_string(axis.minimum + static_cast<std::int64_t>(below(5000)))
                                 : to_text(any(axis.choices));
   }
-  void spoil(std::vector<std::string>& texts) {
+  void invalidate(std::vector<std::string>& texts) {
     if (texts.empty()) texts.emplace_back();
     auto& text = texts.back();
     text.insert(below(text.size() + 1), 1, static_cast<char>(1 + below(255)));
@@ -82,7 +82,7 @@ class Typist {
   std::vector<const Workload*> workloads_;
 };
 
-/// What is wrong with a case; empty where it can run.
+/// Returns the problem with a case, or "" if the case can run.
 std::string problem(const CaseSpec& spec) {
   static_cast<void>(reads_file(spec) || writes_input(spec) || estimate_seconds(spec, {}));
   if (spec.label().empty()) return "no label";

@@ -16,7 +16,7 @@ TEST(Statistics, KnownAnswers) {
   EXPECT_DOUBLE_EQ(median(even), 2.5);
   EXPECT_DOUBLE_EQ(median(std::vector<double>{7}), 7);
   EXPECT_DOUBLE_EQ(median_absolute_deviation(std::vector<double>{1, 1, 2, 2, 4, 6, 9}), 1);
-  // numpy.quantile([1..5], 0.05) and 0.95
+  // Expected values are from numpy.quantile([1, 2, 3, 4, 5], 0.05) and 0.95.
   const std::vector<double> five{1, 2, 3, 4, 5};
   EXPECT_DOUBLE_EQ(quantile(five, 0.05), 1.2);
   EXPECT_DOUBLE_EQ(quantile(five, 0.95), 4.8);
@@ -42,7 +42,7 @@ TEST(Statistics, OrderStatisticRanksAreThoseOfTheBinomial) {
     return order_statistic_interval(values);
   };
   for (const std::size_t count : {0, 1, 2, 5}) EXPECT_FALSE(ranks(count)) << count;
-  // Tables of the sign test: largest k with 2 P(B < k) <= 0.05.
+  // Table of the sign test: for each number of samples, the largest k with 2 P(B < k) <= 0.05.
   const std::pair<std::size_t, double> table[] = {{6, 1}, {8, 1}, {9, 2}, {10, 2}, {11, 2}, {12, 3}, {20, 6}, {30, 10}};
   for (const auto& [count, rank] : table) {
     const auto interval = ranks(count);
@@ -54,7 +54,7 @@ TEST(Statistics, OrderStatisticRanksAreThoseOfTheBinomial) {
 
 TEST(Statistics, OrderStatisticIntervalCoversTheMedian) {
   std::mt19937 random(3);
-  std::lognormal_distribution<double> distribution(0, 1);  // its median is 1
+  std::lognormal_distribution<double> distribution(0, 1);  // with median 1
   for (const int count : {6, 10, 30}) {
     int covered = 0;
     constexpr int kTrials = 4000;
@@ -64,7 +64,7 @@ TEST(Statistics, OrderStatisticIntervalCoversTheMedian) {
       const auto interval = *order_statistic_interval(samples);
       covered += interval.first <= 1 && 1 <= interval.second ? 1 : 0;
     }
-    EXPECT_GE(covered, 0.94 * kTrials) << count;  // Monte Carlo error 0.4%
+    EXPECT_GE(covered, 0.94 * kTrials) << count;  // the Monte Carlo error is 0.4%
   }
 }
 
@@ -86,7 +86,7 @@ TEST(Statistics, BootstrapIsSeededAndCovers) {
 }
 
 TEST(Statistics, SettlesOnlyWhenTheIntervalIsNarrow) {
-  EXPECT_FALSE(median_is_settled(std::vector<double>{1, 1, 1, 1, 1}));  // five are too few, however equal
+  EXPECT_FALSE(median_is_settled(std::vector<double>{1, 1, 1, 1, 1}));  // five samples are too few, even if equal
   EXPECT_TRUE(median_is_settled(std::vector<double>{1, 1, 1, 1, 1, 1}));
   EXPECT_TRUE(median_is_settled(std::vector<double>{0.995, 1, 1, 1, 1, 1.005}));
   EXPECT_FALSE(median_is_settled(std::vector<double>{0.98, 1, 1, 1, 1, 1}));

@@ -27,7 +27,7 @@ class EndWhenSettled : public testing::Test {
                              .series = {&series, 1}});
   }
   SamplingOptions sampling;
-  Series series = series_of({1, 2, 3, 4});  // far apart: not settled
+  Series series = series_of({1, 2, 3, 4});  // samples differ too much for the median to be settled
 };
 
 TEST_F(EndWhenSettled, GoesOnUntilTheMedianIsSettledOrSamplesAreUsedUp) {
@@ -36,7 +36,7 @@ TEST_F(EndWhenSettled, GoesOnUntilTheMedianIsSettledOrSamplesAreUsedUp) {
   series = series_of(std::vector<double>(12, 1.0));
   EXPECT_EQ(after(12), Stop::interval);
   series.invalid = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  EXPECT_EQ(after(12), std::nullopt);  // one that counts settles nothing
+  EXPECT_EQ(after(12), std::nullopt);  // one valid sample is not enough
 }
 
 TEST_F(EndWhenSettled, TakesFewerOfWhatTakesLongAndMoreWhereSecondsAreAsked) {

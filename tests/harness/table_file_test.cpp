@@ -72,7 +72,7 @@ TEST_F(TableFiles, AreReadBackByGunzip) {
 
 TEST_F(TableFiles, HashIsOfTheFile) {
   const auto written = write_table(table_, record_, "batches");
-  // What sha256sum says of the file.
+  // Hash that sha256sum prints for the file.
   FILE* sum = popen(("sha256sum " + (folder_ / written.file).string()).c_str(), "r");
   ASSERT_NE(sum, nullptr);
   char digits[65] = {};
@@ -119,16 +119,16 @@ TEST_F(TableFiles, LieBesideARecordOfAnyName) {
 TEST_F(TableFiles, WhatIsNoTableIsRefused) {
   EXPECT_EQ(refused({"x", {}, {}}), "the table 'x' has no columns");
   EXPECT_EQ(refused({"", {"a"}, {{1}}}), "the table '' has no name");
-  EXPECT_EQ(refused({"x", {"a"}, {{1}, {2}}}), "the table 'x' has not one name for each column");
-  EXPECT_EQ(refused({"x", {"a", "a"}, {{1}, {2}}}), "the table 'x' has two columns of one name");
-  EXPECT_EQ(refused({"x", {"a", "b"}, {{1}, {}}}), "the table 'x' has columns of several lengths");
+  EXPECT_EQ(refused({"x", {"a"}, {{1}, {2}}}), "the table 'x' needs one name per column");
+  EXPECT_EQ(refused({"x", {"a", "a"}, {{1}, {2}}}), "the table 'x' has two columns with the same name");
+  EXPECT_EQ(refused({"x", {"a", "b"}, {{1}, {}}}), "the table 'x' has columns of different lengths");
   EXPECT_THROW(write_table({"x", {}, {}}, record_, "x"), std::invalid_argument);
 }
 
 TEST_F(TableFiles, AFolderThatCannotBeIsASentence) {
   std::ofstream(folder_ / "r.tables") << "in the way";
   EXPECT_THROW(write_table(table_, record_, "x"), RecordError);
-  EXPECT_NE(refused(table_).find("r.tables for tables cannot be made (Not a directory)"), std::string::npos)
+  EXPECT_NE(refused(table_).find("r.tables for tables cannot be created (Not a directory)"), std::string::npos)
       << refused(table_);
 }
 
@@ -141,7 +141,7 @@ TEST_F(TableFiles, AFolderThatMayNotBeWrittenIsASentence) {
 }
 
 TEST_F(TableFiles, ADiskThatFillsLeavesNothing) {
-  // No file of this process may grow beyond 64 bytes: what a quota does to it.
+  // Limits every file of this process to 64 bytes, as a quota would.
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = signal(SIGXFSZ, SIG_IGN);

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A record as far as tables read it.
+/// Returns a record with the fields that tables read.
 json record(const std::string& workload, std::int64_t bytes, const std::string& metric, const std::string& unit,
             double median, std::optional<double> limit = std::nullopt) {
   json entry = {{"name", metric},    {"unit", unit},     {"median", median},
@@ -45,7 +45,7 @@ json without_figures(json record, const std::string& field, const std::string& r
   return record;
 }
 
-/// What a machine with so many GPUs would measure of a family, at three sizes.
+/// Returns the records that a machine with `gpus` GPUs would write for the family transfer/*, at three sizes.
 std::vector<json> machine(int gpus) {
   constexpr std::int64_t kSizes[] = {4 << 10, 1 << 20, 1 << 30};
   std::vector<json> records;
@@ -91,7 +91,7 @@ bool has_line(const std::string& text, const std::string& wanted) {
   return std::find(lines.begin(), lines.end(), wanted) != lines.end();
 }
 
-/// Lines with one blank where there are several.
+/// Returns `text` with each run of spaces replaced by one space.
 std::string squeezed(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -100,7 +100,7 @@ std::string squeezed(const std::string& text) {
   return result;
 }
 
-/// A case with phases.
+/// Returns a record of a case with phases.
 json phased(const std::string& placement, const std::string& mode, std::int64_t threads) {
   auto made = record("microbench/saxpy", 1 << 20, "kernel", "s", 1e-3);
   made.update({{"placement", placement},
@@ -141,7 +141,7 @@ json with_warning(json record, const std::string& code) {
   return record;
 }
 
-/// Another process copied: the record had the warning, and the table said "pass" alone.
+// If a record has a warning that another process used the GPU, the table must show it below the figure.
 TEST(Doubts, StandNextToTheirFigures) {
   auto slow = record("transfer/pinned-gpu0/ce", 1 << 30, "rate", "B/s", 29.1e9, 63e9);
   slow["metrics"][0]["limit"]["source"] = "PCIe 5 x16";
@@ -191,7 +191,7 @@ TEST(Readings, NameOnlyTheAxesInWhichAWorkloadsRecordsDiffer) {
   EXPECT_NE(text.find("FAILED"), std::string::npos);
 }
 
-/// `isthmus` spells them alike: its tests read the same file.
+// The command `isthmus` must spell quantities in the same way; its tests read the same file.
 TEST(Quantity, IsSpeltAsByTheOtherProgram) {
   std::ifstream file(ISTHMUS_QUANTITIES);
   std::string line;

@@ -1,4 +1,4 @@
-// Which events the observer takes for which sample, and what it says of samples that are not whole.
+// Tests of how the observer assigns events to samples, and of its warnings about incomplete samples.
 
 #include "harness/measure/watch/uvm_observer.hpp"
 
@@ -16,12 +16,12 @@ namespace {
 
 using namespace trace::uvm;
 
-/// Gives what the test has laid ready; nothing is nothing.
+/// Source that returns the events which the test has prepared, or no events if none are left.
 class Script final : public Source {
  public:
   Taken take() override {
     ++asked;
-    if (fails) throw Unavailable("the driver does not hand out what it still holds");
+    if (fails) throw Unavailable("the driver does not deliver its remaining events");
     if (next.empty()) return {};
     Taken taken = std::move(next.front());
     next.pop_front();
@@ -47,7 +47,7 @@ Taken faults(std::size_t count) {
 
 class UvmObserverTest : public testing::Test {
  protected:
-  /// A pass of measure(), which finds `taken`.
+  /// Simulates a pass of measure() during which the events `taken` occur.
   void pass(Part part, std::size_t sample, Taken taken) {
     script.next = {{}, std::move(taken)};
     observer.begin("", part, sample);
@@ -74,13 +74,13 @@ class UvmObserverTest : public testing::Test {
 using Values = std::vector<double>;
 
 TEST_F(UvmObserverTest, APassIsASampleAndNothingElseIs) {
-  observer.begin("some/workload", Part::inputs, 0);  // pieces nest
+  observer.begin("some/workload", Part::inputs, 0);  // encloses all pieces below
   pass(Part::warmups, 0, faults(9));
   piece("host_alloc", Part::samples, 0, faults(9));
   pass(Part::samples, 0, faults(3));
   pass(Part::samples, 1, faults(4));
   piece("overlapped", Part::samples, 0, faults(9));
-  piece("", Part::samples, 0, faults(9));  // what waiting for nothing takes
+  piece("", Part::samples, 0, faults(9));  // measures the cost of an empty wait
   observer.end();
   EXPECT_EQ(values("uvm_faults"), (Values{3, 4}));
   EXPECT_EQ(values("uvm_pages"), (Values{3, 4}));
@@ -98,10 +98,10 @@ TEST_F(UvmObserverTest, WhatCameBeforeASampleIsNotInIt) {
 TEST_F(UvmObserverTest, APassBeforeTheSamplesIsOverwritten) {
   auto torn = faults(7);
   torn.dropped = 1;
-  pass(Part::samples, 0, torn);  // of a cycle of allocation
+  pass(Part::samples, 0, torn);  // pass of an allocation cycle
   pass(Part::samples, 0, faults(3));
   EXPECT_EQ(values("uvm_faults"), Values{3});
-  EXPECT_TRUE(observer.spoilt(0, true).empty()) << "and so is what was wrong with it";
+  EXPECT_TRUE(observer.invalid(0, true).empty()) << "and so is what was wrong with it";
 }
 
 TEST_F(UvmObserverTest, ASecondCallOfSampleHasNamesOfItsOwn) {
@@ -114,16 +114,16 @@ TEST_F(UvmObserverTest, ASecondCallOfSampleHasNamesOfItsOwn) {
 
 TEST_F(UvmObserverTest, DroppedEventsSpoilTheirSample) {
   pass(Part::samples, 0, faults(3));
-  EXPECT_TRUE(observer.spoilt(0, false).empty());
+  EXPECT_TRUE(observer.invalid(0, false).empty());
   auto torn = faults(2);
   torn.dropped = 12;
   pass(Part::samples, 1, torn);
-  const auto warnings = observer.spoilt(1, true);
+  const auto warnings = observer.invalid(1, true);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0].code, "uvm_dropped");
   EXPECT_EQ(warnings[0].samples, std::vector<std::size_t>{1});
   EXPECT_NE(warnings[0].message.find("12 events"), std::string::npos);
-  EXPECT_TRUE(observer.spoilt(1, true).empty()) << "it is told once";
+  EXPECT_TRUE(observer.invalid(1, true).empty()) << "it is told once";
   for (const auto& series : observer.metrics()) EXPECT_EQ(series.invalid, std::vector<std::size_t>{1}) << series.name;
 }
 
@@ -132,7 +132,7 @@ TEST_F(UvmObserverTest, AClockThatJumpsCostsTimesAndNoSample) {
   std::get<Replay>(jumped.events.back()).time = 1;
   pass(Part::samples, 0, faults(2));
   pass(Part::samples, 1, jumped);
-  const auto warnings = observer.spoilt(1, true);
+  const auto warnings = observer.invalid(1, true);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0].code, "uvm_clock");
   EXPECT_TRUE(warnings[0].samples.empty());
@@ -140,16 +140,16 @@ TEST_F(UvmObserverTest, AClockThatJumpsCostsTimesAndNoSample) {
   EXPECT_EQ(values("uvm_service_time"), Values{}) << "a series has a value for every sample or is left out";
 }
 
-// A piece ends in a destructor, which must not throw.
+// end() must not throw, because a destructor calls it.
 TEST_F(UvmObserverTest, ADriverThatFailsInASampleFailsTheCase) {
   observer.begin("sample", Part::samples, 0);
   script.fails = true;
   EXPECT_NO_THROW(observer.end());
-  EXPECT_THROW(observer.spoilt(0, true), std::runtime_error);
+  EXPECT_THROW(observer.invalid(0, true), std::runtime_error);
 }
 
 TEST_F(UvmObserverTest, FaultsOfABlockHaveTheirDeviationLeastAndMost) {
-  auto taken = faults(3);  // of one block, in a batch with another that has one
+  auto taken = faults(3);  // 3 page faults in one block; the next line adds 1 in another block of the same batch
   taken.events.emplace_back(GpuFault{.gpu = 1, .address = 5 * kBlockBytes, .time = 110, .gpu_time = 60, .batch = 1});
   pass(Part::samples, 0, taken);
   pass(Part::samples, 1, faults(2));
@@ -218,7 +218,7 @@ TEST_F(UvmObserverTest, ABatchSaysWhatMovedInItWithoutATableOfMoves) {
       const auto found = std::find(tables[0].columns.begin(), tables[0].columns.end(), name);
       return tables[0].values.at(static_cast<std::size_t>(found - tables[0].columns.begin())).at(0);
     };
-    if (watched == Watched::batches) {  // the driver was not asked
+    if (watched == Watched::batches) {  // moves were not requested from the driver
       for (const char* name : {"moves", "bytes", "transfer"}) EXPECT_TRUE(std::isnan(value(name))) << name;
     } else {
       EXPECT_EQ(value("moves"), 1);

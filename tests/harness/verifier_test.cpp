@@ -42,11 +42,12 @@ TEST(ElementsToCheck, AllWhenFewElseFromEveryStratumWithEdges) {
     ASSERT_NE(found, chosen.end());
     EXPECT_LT(*found, (stratum + 1) * (elements / limit));
   }
-  EXPECT_TRUE(std::any_of(chosen.begin(), chosen.end(), [](auto i) { return i % 1000 == 999; }));  // an end of a row
+  // The chosen elements include ends of rows.
+  EXPECT_TRUE(std::any_of(chosen.begin(), chosen.end(), [](auto i) { return i % 1000 == 999; }));
   EXPECT_EQ(chosen, elements_to_check(elements, 1000, limit));
 }
 
-/// A buffer of host memory whose elements are their index.
+/// Buffer in host memory in which each element's value is its index.
 class Buffer {
  public:
   explicit Buffer(std::size_t rows, std::size_t columns, std::size_t pitch)
@@ -66,7 +67,7 @@ class Buffer {
                   },
               .tolerance = {.relative = 1e-6},
               .method = "index"};
-    std::memset(set_.host(0), 0xff, rows * pitch * sizeof(float));  // padding stays poison
+    std::memset(set_.host(0), 0xff, rows * pitch * sizeof(float));  // poison, which the padding keeps
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t column = 0; column < columns; ++column)
         at(row * pitch + column) = static_cast<float>(row * columns + column);
@@ -129,7 +130,7 @@ TEST(Verifier, OwnErrorThatIsNoNumberFails) {
   EXPECT_FALSE(verifier.outcome().error);
 }
 
-// Far more elements than are compared: only the scan for poison sees each of them.
+// The buffer has far more elements than are compared, so that only the scan for poison reads every element.
 TEST(Verifier, AnIntegerThatNobodyWroteIsFoundWhereverItLies) {
   constexpr std::size_t elements = std::size_t{5} << 20, unwritten = 3'333'333;
   memory::BufferSet set(*memory::parse_placement("pageable"), {{"b", memory::Role::output, elements * sizeof(int)}},
@@ -138,7 +139,7 @@ TEST(Verifier, AnIntegerThatNobodyWroteIsFoundWhereverItLies) {
   int* values = reinterpret_cast<int*>(set.host(0));
   const auto verdict = [&](int expected_there) {
     for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<int>(i);
-    values[unwritten] = -1;  // as poison leaves it
+    values[unwritten] = -1;  // all bytes are 0xff, as in poisoned memory
     Verifier verifier;
     verifier.add(ElementCheck{.buffer_name = "b",
                               .element_bytes = sizeof(int),
@@ -182,7 +183,7 @@ TEST(Checksum, TellsResultsApartAndPassesOverPadding) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
   const auto sum = [&] { return checksum(bytes.data(), 100, 128, 3); };
   const auto before = sum();
-  bytes[2 * 128 + 100] ^= std::byte{1};  // padding
+  bytes[2 * 128 + 100] ^= std::byte{1};  // a byte of the padding
   EXPECT_EQ(sum(), before);
   for (const std::size_t at : {0u, 99u, 128u, 2 * 128 + 99u}) {
     bytes[at] ^= std::byte{1};

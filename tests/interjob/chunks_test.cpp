@@ -1,4 +1,4 @@
-// The chunked allocator by itself: growing, shrinking, its limit, its failures, and what it wastes.
+// Tests of the chunked allocator by itself: growing, shrinking, its limit, failures, and how much memory it wastes.
 
 #include "interjob/chunks.hpp"
 
@@ -46,12 +46,12 @@ TEST_F(Chunks, ABlockKeepsItsAddressesAndContentsWhileItGrows) {
     void* const where = second.data();
     std::vector<unsigned char> pattern(4 * unit_, 0x5a), back(4 * unit_);
     device::copy(where, pattern.data(), 2 * unit_);
-    first.shrink(6 * unit_);  // the last chunk only
+    first.shrink(6 * unit_);  // frees only the last chunk
     EXPECT_EQ(first.mapped(), 6 * unit_);
     ASSERT_TRUE(second.grow());
     EXPECT_EQ(second.data(), where);
     device::copy(static_cast<std::byte*>(where) + 2 * unit_, pattern.data(), 2 * unit_);
-    device::copy(back.data(), where, 4 * unit_);  // over the border of two chunks
+    device::copy(back.data(), where, 4 * unit_);  // crosses the boundary between two chunks
     EXPECT_EQ(back, pattern);
     EXPECT_EQ(pool.usage().peak, 10 * unit_);
     EXPECT_EQ(device::memory_info().free, free_ - 10 * unit_);
@@ -81,8 +81,8 @@ TEST_F(Chunks, WhatTheDeviceRefusesIsAnErrorAndChangesNothing) {
   EXPECT_THROW(ChunkPool{unit_}, device::Error);
 }
 
-/// Threads grow and shrink blocks of all sizes at random. Whatever they did before, what the limit leaves can be had to
-/// the last chunk, and no more than a chunk a block is taken beyond what was asked for: nothing is fragmented.
+// Threads grow and shrink blocks of all sizes at random. Afterwards memory is not fragmented: blocks can use every
+// chunk up to the limit, and a block exceeds its requested size by less than a chunk.
 TEST_F(Chunks, NothingIsFragmentedWhateverWasDoneBefore) {
   constexpr std::size_t kThreads = 4, kBlocks = 5, kRounds = 150, kLimit = 64;
   for (const unsigned seed : {1u, 2u, 3u}) {
@@ -110,7 +110,7 @@ TEST_F(Chunks, NothingIsFragmentedWhateverWasDoneBefore) {
             default:
               if (block) block->grow();
           }
-          // What is mapped is this block's alone: both ends keep what is written there.
+          // The mapped memory is not shared with another block: both ends keep what this thread writes.
           if (block && block->mapped() > 0) {
             const std::uint64_t word = (std::uint64_t{which} << 32) | round;
             std::uint64_t first = 0, last = 0;
@@ -172,7 +172,8 @@ TEST_F(Chunks, WhateverCallFailsBlocksStayAsTheyWere) {
     device::set_injection("");
     EXPECT_EQ(block.mapped(), unit_);
     EXPECT_THROW(block.grow(), device::Error) << "nobody knows what is mapped there";
-    device::unmap_memory(static_cast<std::byte*>(block.data()) + unit_, 3 * unit_);  // as the driver would, some day
+    // Unmaps the memory in place of the driver, which might do so later.
+    device::unmap_memory(static_cast<std::byte*>(block.data()) + unit_, 3 * unit_);
   }
   EXPECT_EQ(pool.usage().used, 3 * unit_) << "what was lost stays counted";
   pool.trim();

@@ -1,4 +1,5 @@
-// What is computed from the phases of a job alone: the ideal of each mode, and whether overlapping is worth it.
+// Tests of computations that use only the durations of a job's phases: the ideal time of each mode, and whether
+// overlapping is worth it.
 
 #include "interjob/costs.hpp"
 
@@ -40,7 +41,7 @@ TEST(Ideal, MemoryThatIsSlowToGetIsTheAllocatingThreads) {
   EXPECT_EQ(ideal(slow, Mode::overlap_all, 16, 3, 1).busiest, "allocating");
   EXPECT_DOUBLE_EQ(ideal(slow, Mode::overlap_all, 16, 3, 1).seconds, (33 + 15 * 24) * kMs);
   EXPECT_DOUBLE_EQ(ideal(slow, Mode::overlap_all, 16, 3, 4).seconds, (33 + 15 * 6) * kMs);
-  // The memory of three jobs is got, and given back, once.
+  // Only the first three jobs allocate memory, which later jobs use again, so allocating is not the busiest resource.
   EXPECT_DOUBLE_EQ(ideal(slow, Mode::recycled, 64, 3, 1).seconds, (33 + 63 * 4) * kMs);
   EXPECT_EQ(ideal(slow, Mode::recycled, 4, 3, 1).busiest, "allocating");
   EXPECT_DOUBLE_EQ(ideal(slow, Mode::recycled, 4, 3, 1).seconds, (3 * 24 + 9 + 2 * 1) * kMs);
@@ -76,7 +77,7 @@ TEST(Judging, WeighsTheGainAgainstWhatThreadsCost) {
 }
 
 TEST(Judging, CallsOfTheDriverWaitForEachOther) {
-  // An eighth of a job to allocate, as much to free: in theory half of the batch could be hidden.
+  // Allocating and freeing take two sevenths of a job each. In theory, overlap could hide half of the batch's time.
   const Options all{.mode = Mode::overlap_all};
   const Costs calls{.allocate = 1 * kMs,
                     .submit = 0.1 * kMs,
@@ -103,7 +104,7 @@ TEST(Judging, FreeingThatWaitsLetsNothingOverlapIt) {
   EXPECT_TRUE(judge(job, {}, alloc, 64).overlap);
   job.memory.freeing_waits = true;
   EXPECT_FALSE(judge(job, {}, alloc, 64).overlap) << "only the calls could have been hidden";
-  EXPECT_TRUE(judge(job, {}, all, 64).overlap) << "copies run beside kernels all the same";
+  EXPECT_TRUE(judge(job, {}, all, 64).overlap) << "copies run concurrently with kernels all the same";
   job.memory.faults = true;
   EXPECT_FALSE(judge(job, {}, all, 64).overlap);
 }
@@ -128,7 +129,7 @@ TEST(Judging, WhatWasSeenBeatsWhatIsExpected) {
   EXPECT_TRUE(judge(seen, {}, {.mode = Mode::recycled}, 16).overlap) << "of another mode nothing was seen";
   seen.overlapped[Mode::overlap_all].job = 5 * kMs;
   EXPECT_TRUE(judge(seen, {.wake = 1, .start = 1}, all, 16).overlap);
-  // The least of overlapped batches is held against the least of serial ones, not against a slow one.
+  // The best overlapped batch is compared with the best serial batch, not with a slow one.
   seen.least = 4.9 * kMs;
   EXPECT_FALSE(judge(seen, {}, all, 16).overlap);
 }

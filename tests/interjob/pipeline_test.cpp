@@ -1,4 +1,4 @@
-// Batches of jobs on the emulator: every mode gives right results, whatever fails on the way.
+// Tests of batches of jobs on the emulator: every mode produces correct results, whatever call fails.
 
 #include "interjob/pipeline.hpp"
 
@@ -21,20 +21,20 @@ namespace {
 
 constexpr Source kDeviceSources[] = {Kind::device, Kind::pool, Kind::managed, Kind::vmm, kChunked};
 
-// Few threads: under TSan each costs.
+// Launch shape with few threads, because each is expensive under TSan.
 constexpr device::LaunchShape kShape{.grid = 2, .block = 32};
 
 __global__ void add(unsigned* to, std::size_t count, unsigned what) {
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] += what;
 }
 
-/// From both ends of what is read, so that all of it must be there.
+/// Adds elements from both ends of the input, so that results are correct only if all of it is on the device.
 __global__ void add_ends(const unsigned* from, std::size_t count, unsigned* to, std::size_t kept, unsigned what) {
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kept; i += gridDim.x * blockDim.x)
     to[i] = from[i] + from[count - 1 - i] + what;
 }
 
-/// Jobs that send numbers to the device, add their own index there and fetch the sum.
+/// Jobs that copy numbers to the device, add the job's index to each and copy the sums back.
 class Jobs {
  public:
   explicit Jobs(std::size_t count, Source source = Kind::device, std::size_t bytes = 4096) : results_(count) {
@@ -64,8 +64,9 @@ class Jobs {
     jobs_.push_back(std::move(job));
   }
 
-  /// Adds its index to numbers and stores the sums apart: inputs of `bytes`, which the kernel reads last, and results
-  /// of `results`, no more than that, which it writes first.
+  /// Adds a job that adds its index to sums of its inputs. The inputs have `bytes` bytes, and the kernel is the last
+  /// phase to read them. The results have `results` bytes, at most `bytes`, and the kernel is the first phase to write
+  /// them.
   void add_chunked_job(std::size_t bytes, std::size_t results) {
     results = std::min(results, bytes);
     const std::size_t i = jobs_.size(), count = bytes / sizeof(unsigned), kept = results / sizeof(unsigned);
@@ -103,9 +104,9 @@ class Jobs {
   std::vector<Seen> results_;
 };
 
-/// A batch that hangs ends the test program, with what it was doing in the message.
+/// Runs a batch. If it hangs, aborts the test program with a message that names the batch.
 Result run_watched(const Jobs& jobs, Options options, const std::string& what = {}) {
-  options.force = true;  // emulated times say nothing about what pays
+  options.force = true;  // emulated times do not show whether overlap is worth it
   auto running = std::async(std::launch::async, [&] { return run(jobs.all(), options); });
   if (running.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
     std::fprintf(stderr, "the batch hangs: %s %s\n", std::string(name(options.mode)).c_str(), what.c_str());
@@ -217,7 +218,7 @@ TEST_F(Pipeline, KeptMemoryMakesRoomForJobsThatAskForOther) {
 }
 
 TEST_F(Pipeline, AJobThatFailsCancelsNothingButItself) {
-  // What it has queued by then still runs, so its memory may not go before.
+  // Work queued before the failure still runs, so the job's memory may not be freed earlier.
   const auto fail_after = [](const auto& body) {
     return [body](const auto& argument) {
       body(argument);
@@ -247,7 +248,7 @@ TEST_F(Pipeline, JobsWaitForRoomOrFailByChoice) {
   constexpr std::size_t kBytes = 64 << 10;
   for (const Mode mode : {Mode::overlap_alloc, Mode::overlap_all, Mode::recycled}) {
     Jobs jobs(10, Kind::device, kBytes);
-    jobs[4].memory[0].bytes = 8 * kBytes;  // more than all may hold: it alone fails
+    jobs[4].memory[0].bytes = 8 * kBytes;  // exceeds the limit for all jobs, so only this job fails
     Options options{.mode = mode, .depth = 6, .allocating_threads = 2, .device_limit = 2 * kBytes};
     auto result = run_watched(jobs, options);
     for (std::size_t i = 0; i < 10; ++i) {
@@ -265,7 +266,7 @@ TEST_F(Pipeline, JobsWaitForRoomOrFailByChoice) {
   expect_nothing_held();
 }
 
-// The second job fails as soon as it asks, so the fourth begins while the first still holds its memory.
+// The second job fails when it requests memory, so the fourth begins while the first still has its memory.
 TEST_F(Pipeline, JobsThatHoldMemoryAtOnceNeverShareASlot) {
   constexpr std::size_t kBytes = 64 << 10, kDepth = 3;
   for (const Mode mode : kModes) {
@@ -301,7 +302,7 @@ TEST_F(Pipeline, WhatTheDeviceRefusesIsWaitedFor) {
     for (const int threads : {1, 2, 4}) {
       Jobs jobs(0);
       for (std::size_t i = 0; i < 24; ++i) jobs.add_job(Kind::device, (1 + i * 7 % 8) << 16);
-      jobs.add_job(Kind::device, 2 << 20);  // never fits
+      jobs.add_job(Kind::device, 2 << 20);  // larger than the device's memory
       const auto result = run_watched(jobs, {.mode = mode, .depth = 8, .allocating_threads = threads});
       for (std::size_t i = 0; i < 24; ++i) {
         EXPECT_EQ(result.jobs[i].error, "") << name(mode) << " " << threads << " " << i;
@@ -318,7 +319,7 @@ TEST_F(Pipeline, ALaterJobGivesWayToAnEarlierOne) {
   constexpr std::size_t kUnit = 64 << 10;
   Jobs jobs(0);
   for (int round = 0; round < 20; ++round) {
-    // While the first holds 4 of 10, the second is refused 8 and the third gets 5, which the second then needs.
+    // The first job has 4 of 10 units, so the second is refused its 8. The third gets 5, which the second then needs.
     for (const std::size_t units : {4, 8, 5}) jobs.add_job(Kind::device, units * kUnit);
     const auto i = 3 * static_cast<std::size_t>(round);
     jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
@@ -347,12 +348,12 @@ TEST_F(Pipeline, JobsThatNeverFitDoNotWaitForEachOther) {
 TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
   for (const auto call : device::injectable_calls()) {
     for (const Mode mode : kModes) {
-      bool made = true;  // by a batch: most calls are not
+      bool made = true;  // becomes false if the batch does not make this call, as with most calls
       for (const std::string kind : {"", ":oom", ":lost"}) {
         for (const int nth : {1, 2, 5, 9}) {
           if (!made) continue;
           const std::string injection = std::string(call) + ":" + std::to_string(nth) + kind;
-          Jobs jobs(0);  // chunks have a test of their own
+          Jobs jobs(0);  // without chunks, which another test covers
           for (std::size_t i = 0; i < 5; ++i) jobs.add_job(i % 2 == 0 ? Kind::device : Kind::pool, 4096);
           device::set_injection(injection);
           try {
@@ -368,10 +369,10 @@ TEST_F(Pipeline, WhateverCallFailsNothingHangsOrLeaks) {
                 EXPECT_TRUE(result.jobs[i].failure);
               }
             }
-          } catch (const device::Error&) {  // before any job: no stream, no event, no device
+          } catch (const device::Error&) {  // thrown before any job, because a stream, event or device was missing
             device::set_injection("");
           }
-          // A free that is made to fail keeps its block; all others must be back.
+          // If a deallocation is made to fail, its memory is lost; in all other cases all memory must be free again.
           if (call.find("free") == std::string_view::npos) {
             EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
           }
@@ -398,7 +399,8 @@ TEST_F(Pipeline, JobsAskForMemoryOfAnyKindButTheirOwn) {
 }
 
 TEST_F(Pipeline, ChunkedJobsShareAMemoryThatHoldsNoTwoOfThem) {
-  // Inputs go after the kernel, results come before it: 4 of 6 units a job at first, under a cap of 8.
+  // Inputs are freed after the kernel, and results are needed only from the kernel on. So a job needs 4 of its 6 units
+  // at first, with a limit of 8 units for all jobs.
   constexpr std::size_t kUnit = 256 << 10;
   for (const Mode mode : kModes) {
     for (const int threads : {1, 3}) {
@@ -413,7 +415,7 @@ TEST_F(Pipeline, ChunkedJobsShareAMemoryThatHoldsNoTwoOfThem) {
       }
       EXPECT_LE(result.peak_device_bytes, options.device_limit);
       EXPECT_GE(result.peak_device_bytes, 6 * kUnit);
-      if (mode != Mode::serial) {  // the next job had begun to allocate before this one was released
+      if (mode != Mode::serial) {  // at least one job begins to allocate before its predecessor is released
         int early = 0;
         for (std::size_t i = 1; i < 12; ++i)
           early += result.jobs[i].allocate.begin < result.jobs[i - 1].release.begin ? 1 : 0;
@@ -432,7 +434,7 @@ TEST_F(Pipeline, ACapThatPlainOverlapCannotKeepIsRefusedAndChunksFinish) {
       jobs.add_chunked_job(4 * kUnit, 2 * kUnit);
       for (auto& request : jobs[i].memory)
         if (!chunked && request.source == kChunked) request.source = Kind::device;
-      // So that the next one finds the first still there.
+      // Pauses, so that the next job starts while this one still has its memory.
       jobs[i].finish = [before = jobs[i].finish](std::span<void* const> memory) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         before(memory);
@@ -449,7 +451,7 @@ TEST_F(Pipeline, ACapThatPlainOverlapCannotKeepIsRefusedAndChunksFinish) {
       EXPECT_EQ(jobs.seen(i) == Jobs::Seen::right, error.empty());
       if (error.empty()) continue;
       ++failed;
-      EXPECT_NE(error.find("where jobs may hold 2097152"), std::string::npos) << error;
+      EXPECT_NE(error.find("but jobs may use at most 2097152"), std::string::npos) << error;
     }
     EXPECT_EQ(failed > 0, !chunked);
     expect_nothing_held();
@@ -469,7 +471,7 @@ TEST_F(Pipeline, ChunkedJobsAndOthersWaitForEachOther) {
             jobs.add_chunked_job((2 + i * 5 % 16) << 16, (1 + i * 3 % 8) << 16);
           }
         }
-        jobs.add_chunked_job(4 << 20, 1 << 16);  // never fits
+        jobs.add_chunked_job(4 << 20, 1 << 16);  // larger than the device's memory
         const auto result = run_watched(
             jobs, {.mode = mode, .depth = 6, .allocating_threads = threads, .device_limit = limit, .chunk_bytes = 1});
         for (std::size_t i = 0; i < 24; ++i) {
@@ -513,7 +515,7 @@ TEST_F(Pipeline, WhateverCallFailsWithChunksNothingHangsOrLeaks) {
           } catch (const device::Error&) {
             device::set_injection("");
           }
-          // What could not be unmapped, released or freed is lost; all else must be back.
+          // Memory that could not be unmapped or released is lost; in all other cases all memory must be free again.
           const bool gives_back = call == "unmap_memory" || call.starts_with("release");
           if (!gives_back) {
             EXPECT_EQ(device::memory_info().free, free_) << injection << " " << name(mode);
@@ -527,7 +529,7 @@ TEST_F(Pipeline, WhateverCallFailsWithChunksNothingHangsOrLeaks) {
 }
 
 TEST_F(Pipeline, OverlapsOnlyWhatPays) {
-  // Jobs that sleep on the host while they allocate nothing: there is nothing that overlap could hide.
+  // These jobs are so quick that overlap cannot hide anything.
   Jobs quick(8);
   Costs costs;
   auto result = run(quick.all(), {.mode = Mode::overlap_all, .costs = &costs});
@@ -535,7 +537,7 @@ TEST_F(Pipeline, OverlapsOnlyWhatPays) {
   EXPECT_TRUE(costs.known());
   EXPECT_FALSE(result.reason.empty());
 
-  // finish and in, both long and of different threads, can hide behind each other.
+  // In these jobs `in` and `finish` are both long and run on different threads, so each can hide behind the other.
   Jobs slow(8);
   for (std::size_t i = 0; i < 8; ++i) {
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(15)); };
@@ -547,13 +549,13 @@ TEST_F(Pipeline, OverlapsOnlyWhatPays) {
   EXPECT_EQ(result.mode, Mode::overlap_all) << result.reason;
   EXPECT_TRUE(slow_costs.overlapped.contains(Mode::overlap_all));
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(slow.seen(i), Jobs::Seen::right);
-  // Only the first two of the first batch ran alone.
+  // Only the first two jobs of the first batch ran alone.
   EXPECT_LE(result.jobs[0].release.end, result.jobs[1].allocate.begin);
   EXPECT_LT(result.jobs[3].allocate.begin, result.jobs[2].release.end);
   result = run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs});
   EXPECT_LT(result.jobs[1].allocate.begin, result.jobs[0].release.end);
 
-  // Where a batch before was slower than jobs one after the other, the next one is not overlapped, but where forced.
+  // A batch is not overlapped if an earlier one was slower than serial jobs, unless it is forced.
   slow_costs.overlapped[Mode::overlap_all] = {.job = 1.0, .batches = 2};
   EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .costs = &slow_costs}).mode, Mode::serial);
   EXPECT_EQ(run(slow.all(), {.mode = Mode::overlap_all, .force = true, .costs = &slow_costs}).mode, Mode::overlap_all);

@@ -27,12 +27,12 @@ TEST_P(Blocks, AreWhatWasAskedForAndHoldWhatIsWritten) {
   EXPECT_EQ(std::to_integer<int>(block.data()[bytes - 1]), 0x5a);
   block.free();
   EXPECT_EQ(block.data(), nullptr);
-  block.free();  // nothing is left to free
+  block.free();  // does nothing the second time
 }
 
 TEST_P(Blocks, LieOnTheNodeAskedFor) {
   const int node = highest_numa_node();
-  if (node < 0) GTEST_SKIP() << "the kernel knows no NUMA nodes";
+  if (node < 0) GTEST_SKIP() << "the kernel reports no NUMA nodes";
   Block block(GetParam(), bytes, {.numa_node = node});
   block.touch();
   EXPECT_TRUE(block.disagreements("it").empty());
@@ -62,10 +62,10 @@ TEST(Block, ThatCannotBePageLockedLeavesNothingBehind) {
 }
 
 TEST(Pages, AreAbsentUntilTouched) {
-  // Mapped by hand: a sanitizer's malloc touches what it gives.
+  // Uses mmap because a sanitizer's malloc touches the memory that it returns.
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  madvise(mapped, bytes, MADV_NOHUGEPAGE);  // a kernel without huge pages has nothing to refuse
+  madvise(mapped, bytes, MADV_NOHUGEPAGE);  // may fail without harm on a kernel without huge pages
   auto* begin = static_cast<std::byte*>(mapped);
   const auto before = present_pages(begin, bytes);
   if (!before) GTEST_SKIP() << "the kernel does not tell which pages are there";

@@ -1,5 +1,5 @@
-// Bytes must survive the way host → device → host in every placement and every cutting into chunks. "Kernels" are
-// copies on the device here: this room knows no kernels.
+// Tests that bytes survive the path host → device → host in every placement and with every division into chunks. Copies
+// on the device stand in for kernels, because this module does not depend on kernels.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ void PrintTo(Placement placement, std::ostream* out) {
 
 namespace {
 
-// docs/adding-a-placement.md shows it.
+// Registration shown in docs/adding-a-placement.md.
 const PlacementRegistration row({.name = "combined",
                                  .host = Kind::write_combined,
                                  .device = Kind::device,
@@ -33,7 +33,7 @@ void fill_pattern(std::byte* begin, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) begin[i] = pattern(i);
 }
 
-/// Stands for a kernel that copies `bytes` from `offset` on.
+/// Stands in for a kernel that copies `bytes` bytes starting at `offset`.
 void copy_on_device(BufferSet& set, std::size_t from, std::size_t to, std::size_t offset, std::size_t bytes,
                     device::Stream& stream) {
   device::copy_async(set.device(to) + offset, set.device(from) + offset, bytes, stream);
@@ -85,7 +85,7 @@ TEST_P(Placements, ResetPoisonsWhatAKernelMustWrite) {
   set.allocate_device(stream);
   set.reset(stream);
   set.copy_in(stream);
-  set.copy_out(stream);  // no kernel in between
+  set.copy_out(stream);  // without a kernel between the copies
   stream.synchronize();
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(set.host(1)[i], std::byte{0xff}) << i;
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(set.host(0)[i], pattern(i)) << i;
@@ -106,7 +106,7 @@ TEST_P(Placements, BytesAskedForAreCounted) {
 TEST_P(Placements, OnDemandAPartTravelsAndNothingElse) {
   constexpr std::size_t kBytes = 10000, kFirst = 1000, kCount = 300;
   device::Stream stream;
-  BufferSet set(GetParam(), {{"part", Role::on_demand, kBytes}, {"out", Role::output, kBytes}}, {});
+  BufferSet set(GetParam(), {{"part", Role::partial, kBytes}, {"out", Role::output, kBytes}}, {});
   set.allocate_host();
   set.touch_host();
   set.allocate_device(stream);
@@ -121,7 +121,7 @@ TEST_P(Placements, OnDemandAPartTravelsAndNothingElse) {
     const bool came = !GetParam()->two_memories() || (i >= kFirst && i < kFirst + kCount);
     ASSERT_EQ(set.host(1)[i], came ? pattern(i) : std::byte{0xff}) << i;
   }
-  // What the device has comes back, and no more of it.
+  // Only the requested part of the device's contents is copied out.
   for (std::size_t i = 0; i < kBytes; ++i) set.host(0)[i] = std::byte{1};
   EXPECT_EQ(set.copy_out(stream, 0, {kFirst, kCount / 2}), GetParam()->out == Travel::none ? 0u : kCount / 2);
   stream.synchronize();
@@ -139,8 +139,8 @@ TEST_P(Placements, ASourceIsBroughtPartByPart) {
   if (!GetParam()->two_memories()) GTEST_SKIP() << "nothing is copied";
   constexpr std::size_t kBytes = 10000, kFirst = 1000, kCount = 300, kPlace = 64;
   device::Stream stream;
-  BufferSet set(GetParam(), {{"all", Role::source, kBytes}, {"part", Role::scratch, 1024}, {"out", Role::output, 1024}},
-                {});
+  BufferSet set(GetParam(),
+                {{"all", Role::host_source, kBytes}, {"part", Role::scratch, 1024}, {"out", Role::output, 1024}}, {});
   EXPECT_EQ(set.host_bytes(), kBytes + 1024);
   EXPECT_EQ(set.device_bytes(), 2 * 1024u);
   set.allocate_host();
@@ -150,7 +150,7 @@ TEST_P(Placements, ASourceIsBroughtPartByPart) {
   EXPECT_EQ(set.device(0), nullptr);
   set.reset(stream);
   EXPECT_EQ(set.copy_in(stream), 0u);
-  EXPECT_EQ(set.bring(stream, 0, {kFirst, kCount}, 1, kPlace), kCount);
+  EXPECT_EQ(set.copy_in(stream, 0, {kFirst, kCount}, 1, kPlace), kCount);
   copy_on_device(set, 1, 2, 0, 1024, stream);
   set.copy_out(stream);
   stream.synchronize();
@@ -159,11 +159,11 @@ TEST_P(Placements, ASourceIsBroughtPartByPart) {
     ASSERT_EQ(set.host(2)[i], came ? pattern(i - kPlace + kFirst) : std::byte{0xff}) << i;
   }
   EXPECT_TRUE(set.disagreements().empty()) << set.disagreements().front();
-  EXPECT_THROW(set.bring(stream, 0, {kBytes, 1}, 1, 0), std::out_of_range);
-  EXPECT_THROW(set.bring(stream, 0, {0, 1025}, 1, 0), std::out_of_range);
-  EXPECT_THROW(set.bring(stream, 0, {0, 1}, 1, 1024), std::out_of_range);
-  EXPECT_THROW(set.bring(stream, 1, {0, 1}, 2, 0), std::logic_error);
-  EXPECT_THROW(set.bring(stream, 0, {0, 1}, 2, 0), std::logic_error);
+  EXPECT_THROW(set.copy_in(stream, 0, {kBytes, 1}, 1, 0), std::out_of_range);
+  EXPECT_THROW(set.copy_in(stream, 0, {0, 1025}, 1, 0), std::out_of_range);
+  EXPECT_THROW(set.copy_in(stream, 0, {0, 1}, 1, 1024), std::out_of_range);
+  EXPECT_THROW(set.copy_in(stream, 1, {0, 1}, 2, 0), std::logic_error);
+  EXPECT_THROW(set.copy_in(stream, 0, {0, 1}, 2, 0), std::logic_error);
   EXPECT_THROW(set.copy_in(stream, 0, {0, 1}), std::logic_error);
   EXPECT_THROW(set.copy_out(stream, 0, {0, 1}), std::logic_error);
   EXPECT_THROW(set.fill(stream, 0, 0), std::logic_error);
@@ -211,7 +211,7 @@ TEST_P(Placements, AFailureLeavesNothingBehind) {
     }
     device::set_injection("");
     device::synchronize();
-    // A free that fails may lose what it was to free, as on a GPU; everything else must be back.
+    // If a deallocation fails, its memory may be lost, as on a GPU; in all other cases all memory must be free again.
     if (call.rfind("free", 0) != 0) {
       EXPECT_EQ(device::memory_info().free, free_before) << call;
     }
@@ -221,14 +221,14 @@ TEST_P(Placements, AFailureLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(All, Placements, testing::ValuesIn(all_placements().begin(), all_placements().end()),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
-/// Random shapes, chunk counts and halos: the copies in cover what each chunk needs, bring each byte once, and the
-/// copies out bring everything back.
+// For random shapes, numbers of chunks and halos: the copies in cover the data that each chunk needs and copy each byte
+// once, and the copies out return all bytes.
 TEST(Chunks, HaloChunksCoverExactly) {
   std::mt19937 random(1);
   for (int round = 0; round < 60; ++round) {
     const std::size_t units = 1 + random() % 40, unit = 1 + random() % 300, halo = random() % 4;
     const std::size_t chunks = 1 + random() % 12;
-    const std::size_t short_by = unit > 1 ? random() % unit : 0;  // the last unit may be cut short
+    const std::size_t short_by = unit > 1 ? random() % unit : 0;  // bytes missing from the last unit
     const std::size_t bytes = units * unit - short_by;
     SCOPED_TRACE("units " + std::to_string(units) + " unit " + std::to_string(unit) + " halo " + std::to_string(halo) +
                  " chunks " + std::to_string(chunks));
@@ -250,7 +250,7 @@ TEST(Chunks, HaloChunksCoverExactly) {
     for (std::size_t k = 0; k < ranges.size(); ++k) {
       const auto& chunk = ranges[k];
       brought += set.copy_in(stream, chunk, k == 0);
-      // What this chunk needs is on the device now: fetch it and look.
+      // Copies out and compares the data that this chunk needs, which must be on the device now.
       const std::size_t first = chunk.first > halo ? chunk.first - halo : 0;
       const std::size_t begin = std::min(first * unit, bytes);
       const std::size_t end = std::min((chunk.first + chunk.count + halo) * unit, bytes);
@@ -287,7 +287,7 @@ TEST(BufferSet, CountsWhatItHolds) {
 }
 
 TEST(BufferSet, SaysWhenPagesLieElsewhere) {
-  // A node that does not exist cannot be bound to, so the pages lie where they lie.
+  // Binding to a node that does not exist fails, so the pages are on another node.
   device::Stream stream;
   BufferSet set(*parse_placement("pageable"), {{"a", Role::input, 1 << 16}}, {.numa_node = 999});
   set.allocate_host();

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A machine's /proc and control groups, as a folder.
+/// Fixture with a folder that stands in for a machine's /proc and control groups.
 class ControlGroups : public testing::Test {
  protected:
   void SetUp() override { root_ = temporary_path("control-groups"); }
@@ -124,9 +124,11 @@ TEST_F(ControlGroups, AFileThatSaysNoNumberIsNotTakenForNoLimit) {
   EXPECT_EQ(control_group_memory(root_).unknown, "");
   for (const auto& [limit, used] : {std::pair{"", "100"}, {"many", "100"}, {"-1", "100"}, {"700 ", ""}, {"700", "x"}}) {
     group_1("/a", limit, used);
-    EXPECT_NE(control_group_memory(root_).unknown.find("_in_bytes says no number"), std::string::npos) << limit << used;
+    EXPECT_NE(control_group_memory(root_).unknown.find("_in_bytes does not contain a number"), std::string::npos)
+        << limit << used;
   }
-  EXPECT_NE(machine_memory(root_, 1000).doubt.find("memory.usage_in_bytes says no number"), std::string::npos);
+  EXPECT_NE(machine_memory(root_, 1000).doubt.find("memory.usage_in_bytes does not contain a number"),
+            std::string::npos);
   fs::remove_all(root_ / "sys");
   EXPECT_EQ(control_group_memory(root_).unknown, "");
 }

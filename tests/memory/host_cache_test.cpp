@@ -8,7 +8,7 @@ namespace isthmus::memory {
 namespace {
 
 TEST(HostCache, FlushingChangesNoByteOfAnyRange) {
-  std::vector<std::byte> bytes((std::size_t{3} << 20) + 5);  // enough for two threads
+  std::vector<std::byte> bytes((std::size_t{3} << 20) + 5);  // enough bytes for the flush to use two threads
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
   const auto before = bytes;
   for (const std::size_t first : {0, 1, 63, 64, 65}) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kKi = 1024, kGi = std::size_t{1} << 30;
 
-/// A machine's /proc and control groups, as a folder.
+/// Fixture with a folder that stands in for a machine's /proc and control groups.
 class MachineMemory : public testing::Test {
  protected:
   void SetUp() override { root_ = temporary_path("host-memory"); }
@@ -49,12 +49,12 @@ TEST_F(MachineMemory, IsWhatMeminfoCallsAvailableWithoutADoubt) {
 }
 
 TEST_F(MachineMemory, WithoutMeminfoIsWhatTheSystemCallsFreeAndSaysSo) {
-  for (const char* text : {"", "MemTotal: 900 kB\nMemFree: 100 kB\n"}) {  // unreadable; of a kernel before 3.14
+  for (const char* text : {"", "MemTotal: 900 kB\nMemFree: 100 kB\n"}) {  // unreadable; from a kernel before 3.14
     write("/proc/meminfo", text);
     const auto found = memory(3 * kGi);
     EXPECT_EQ(found.bytes, 3 * kGi);
     EXPECT_TRUE(found.known);
-    EXPECT_NE(found.doubt.find("only the 3 GiB that sysinfo(2) calls free"), std::string::npos) << found.doubt;
+    EXPECT_NE(found.doubt.find("only the 3 GiB that sysinfo(2) reports as free"), std::string::npos) << found.doubt;
     EXPECT_NE(found.doubt.find("ISTHMUS_HOST_MEMORY"), std::string::npos) << found.doubt;
   }
 }
@@ -74,7 +74,7 @@ TEST_F(MachineMemory, IsLimitedByGroupsOfBothVersionsAlsoWithoutMeminfo) {
     EXPECT_EQ(memory(system).bytes, 6000u);
     limit_group_2("max\n");
     EXPECT_EQ(memory(system).bytes, system.value_or(kGi));
-    limit_group_1("9223372036854771712\n");  // no limit
+    limit_group_1("9223372036854771712\n");  // value that version 1 reports if there is no limit
     EXPECT_EQ(memory(system).bytes, system.value_or(kGi));
   }
 }

@@ -29,7 +29,7 @@ class Kinds : public testing::Test {
 TEST_F(Kinds, GiveMemoryThatCopiesReach) {
   configure("pageable_access=1");
   for (const Kind each : kinds()) {
-    ASSERT_EQ(obstacle(each, Reader::gpu, device::info(0)), std::nullopt) << name(each);
+    ASSERT_EQ(unsupported_reason(each, Reader::gpu, device::info(0)), std::nullopt) << name(each);
     const auto before = device::memory_info().free;
     {
       const Block block(each, 8192);
@@ -39,7 +39,7 @@ TEST_F(Kinds, GiveMemoryThatCopiesReach) {
       device::copy(read.data(), block.data(), read.size());
       EXPECT_EQ(read, written) << name(each);
       EXPECT_TRUE(block.disagreements("it").empty()) << name(each);
-      if (!obstacle(each, Reader::cpu, device::info(0))) {
+      if (!unsupported_reason(each, Reader::cpu, device::info(0))) {
         EXPECT_EQ(block.data()[8191], std::byte{7}) << name(each);
       }
     }
@@ -58,12 +58,13 @@ TEST_F(Kinds, TakeBackOnlyTheirOwnMemory) {
   std::vector<std::byte> spare(3 * page);
   const auto address = reinterpret_cast<std::uintptr_t>(spare.data());
   const Request request{.bytes = page, .stream = &stream, .memory = spare.data() + ((page - address % page) % page)};
-  const auto own_call = [](const KindFacts& kind) {  // others of its kind to the driver go back by one
+  // Kinds that the driver does not distinguish are freed by the same call, except for these.
+  const auto own_call = [](const KindFacts& kind) {
     return kind.pointer_kind == device::PointerKind::device || kind.kind == Kind::registered;
   };
   std::size_t refused = 0;
   for (const auto& giver : all_kinds()) {
-    if (!giver.asks_device) continue;  // malloc has nobody to refuse a stranger: sanitizers do
+    if (!giver.asks_device) continue;  // free() does not refuse foreign memory; only sanitizers do
     for (const auto& taker : all_kinds()) {
       if (!taker.asks_device) continue;
       void* pointer = allocate(giver.kind, request);
@@ -94,7 +95,7 @@ TEST_F(Kinds, ThatADeviceLacksAreNamed) {
         Lack{"memory_pools=0", Kind::pool, "stream-ordered"},
         Lack{"pageable_access=0", Kind::pageable, "pageable memory"}}) {
     configure(machine);
-    const auto found = obstacle(kind, Reader::gpu, device::info(0));
+    const auto found = unsupported_reason(kind, Reader::gpu, device::info(0));
     ASSERT_TRUE(found) << machine;
     EXPECT_NE(found->find(reason), std::string::npos) << *found;
   }
@@ -103,12 +104,12 @@ TEST_F(Kinds, ThatADeviceLacksAreNamed) {
 TEST_F(Kinds, AreReachedAsTheDeviceCan) {
   device::DeviceInfo info;
   info.managed = info.memory_pools = info.can_map_host = info.virtual_memory = true;
-  const auto reaches = [&](Kind kind, Reader reader) { return !obstacle(kind, reader, info); };
+  const auto reaches = [&](Kind kind, Reader reader) { return !unsupported_reason(kind, reader, info); };
   for (const auto kind : kinds()) {
     EXPECT_EQ(reaches(kind, Reader::cpu), !on_device(kind)) << name(kind);
     EXPECT_EQ(reaches(kind, Reader::gpu), kind != Kind::pageable) << name(kind);
   }
-  info.integrated = info.pageable_access = true;  // an APU
+  info.integrated = info.pageable_access = true;  // as on an APU
   for (const auto kind : kinds()) {
     EXPECT_TRUE(reaches(kind, Reader::cpu)) << name(kind);
     EXPECT_TRUE(reaches(kind, Reader::gpu)) << name(kind);
@@ -123,7 +124,7 @@ TEST_F(Kinds, AreReachedAsTheDeviceCan) {
 TEST_F(Kinds, AreSharedWhereTheDeviceSaysSo) {
   configure("concurrent_managed=0");
   EXPECT_FALSE(shared_at_once(Kind::managed, device::info(0)));
-  EXPECT_TRUE(obstacle(Kind::device, Reader::cpu, device::info(0)));
+  EXPECT_TRUE(unsupported_reason(Kind::device, Reader::cpu, device::info(0)));
   configure("integrated=1");
   EXPECT_TRUE(shared_at_once(Kind::managed, device::info(0)));
   EXPECT_TRUE(shared_at_once(Kind::device, device::info(0)));

@@ -27,10 +27,10 @@ std::optional<std::size_t> field_of(std::uintptr_t begin, std::size_t bytes, con
 
 TEST(Mapping, IsThatOfTheRangeAndNoOther) {
   EXPECT_EQ(field_of(0x1000, 0x1000, "Rss"), 8u << 10);
-  EXPECT_EQ(field_of(0x2fff, 2, "Rss"), 12u << 10);  // two that meet
+  EXPECT_EQ(field_of(0x2fff, 2, "Rss"), 12u << 10);  // the range is in two adjacent mappings
   EXPECT_EQ(field_of(0x1000, 0x9000, "Rss"), 14u << 10);
-  EXPECT_EQ(field_of(0x1000, 0x1000, "Pss"), 6u << 10);  // and not Pss_Anon
-  EXPECT_EQ(field_of(0x5000, 0x1000, "Rss"), 0u);        // between two
+  EXPECT_EQ(field_of(0x1000, 0x1000, "Pss"), 6u << 10);  // Pss_Anon is not added
+  EXPECT_EQ(field_of(0x5000, 0x1000, "Rss"), 0u);        // the range is in a gap between two mappings
   EXPECT_EQ(field_of(0x9000, 0x1000, "Pss"), std::nullopt);
 }
 

@@ -15,7 +15,7 @@ TEST(Placement, NamesAreUniqueAndParseBack) {
     EXPECT_TRUE(names.insert(name(placement)).second) << name(placement);
     EXPECT_EQ(parse_placement(name(placement)), placement);
   }
-  EXPECT_EQ(names.size(), 12u);  // and that of buffer_set_test.cpp
+  EXPECT_EQ(names.size(), 12u);  // includes the placement that buffer_set_test.cpp registers
   EXPECT_FALSE(parse_placement("pinnd"));
   EXPECT_FALSE(parse_placement(""));
 }

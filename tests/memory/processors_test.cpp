@@ -29,7 +29,7 @@ TEST(Processors, AreThoseThisProcessMayUse) {
   EXPECT_TRUE(usable_processors(100000).empty());
 }
 
-/// The cores and NUMA nodes that hwloc finds where one of its variables is set.
+/// Returns the numbers of cores and NUMA nodes that hwloc finds when one of its environment variables is set.
 std::pair<int, int> found_with(const char* variable, const std::string& value) {
   if (variable != nullptr) setenv(variable, value.c_str(), 1);
   const auto topology = load_topology();
@@ -112,7 +112,7 @@ TEST(Processors, OfAMachineWithTwoNodesAndTwoThreadsACore) {
   EXPECT_EQ(machine.last_level_cache_bytes, std::size_t{4} * (8 << 20));
   const auto all = places(machine.cores, 0, Binding::close);
   EXPECT_EQ(all, first_processors(machine.cores));
-  // A thread a core before any core has two.
+  // Each core gets one thread before any core gets two.
   const auto more = places(machine.cores, 13, Binding::close);
   ASSERT_EQ(more.size(), 13u);
   EXPECT_EQ(more.back(), machine.cores[0].processors[1]);

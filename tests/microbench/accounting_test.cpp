@@ -1,4 +1,5 @@
-// Accounting: what is counted, that a GPU is no NUMA node, and that memory which is said to be touched is.
+// Tests of accounting/*: the counters, that a GPU is not treated as a NUMA node, and that memory reported as touched
+// has been touched.
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@
 #include "memory/pages.hpp"
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 
 namespace isthmus::microbench::accounting {
 namespace {
@@ -51,7 +52,7 @@ TEST(Counters, GrowWithWhatIsUsedWhicheverWayTheyCount) {
   void* memory = device::malloc_device(bytes);
   const auto grown = growth(before, read_all({.device = 0}));
   device::free_device(memory);
-  EXPECT_EQ(of(grown, "device_free"), static_cast<double>(bytes));  // counts what is free
+  EXPECT_EQ(of(grown, "device_free"), static_cast<double>(bytes));  // growth is positive although free memory shrinks
   const auto unknown = growth({std::nullopt, 1.0}, {2.0, std::nullopt});
   EXPECT_FALSE(unknown[0] || unknown[1]);
 }
@@ -71,12 +72,12 @@ TEST(Touching, IsMissedWhereOnePageIs) {
   host.data()[100 * page] ^= std::byte{1};
   EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 1u);
   touch_on_cpu(host.data(), bytes - page, page);
-  EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 0u);  // the last one was right before
+  EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 0u);  // the last page is still right from the earlier touch
   *reinterpret_cast<std::uint64_t*>(host.data() + bytes - page) = 0;
   touch_on_cpu(host.data(), bytes - page, page);
   EXPECT_EQ(wrong_pages(host.data(), bytes, page, true), 1u);
 
-  const std::size_t many = 4097 * page + page;  // through the host in several pieces
+  const std::size_t many = 4097 * page + page;  // enough pages to be copied to the host in several pieces
   const memory::Block there(Kind::device, many);
   device::Stream stream;
   queue_touch_on_gpu(stream, there.data(), many - page, page);
@@ -87,7 +88,7 @@ TEST(Touching, IsMissedWhereOnePageIs) {
 
 class Accounting : public device::OnEmulatedMachine {};
 
-TEST_P(Accounting, CountsEveryWayByEveryToucher) {
+TEST_P(Accounting, CountsEveryWayByAllWorkers) {
   std::size_t measured = 0;
   for (const auto* workload : harness::find_workloads("accounting/*")) {
     for (const auto& result : run_cases(workload->name(), {}, {}, {"bytes=4MiB"})) {
@@ -103,7 +104,8 @@ TEST_P(Accounting, CountsEveryWayByEveryToucher) {
         EXPECT_DOUBLE_EQ(median(result, "device_free_allocated"), device_memory ? 1 : 0) << result.spec.label();
       }
       if (name.find("/registered/") != std::string::npos) {
-        // It is touched before it is page-locked; a sanitizer's malloc keeps what was freed in the same mapping.
+        // Memory is touched before it is page-locked. The share may be below 1, because a sanitizer's malloc keeps
+        // freed memory in the same mapping.
         EXPECT_GT(median(result, "mapping_rss_allocated"), 0.99);
       }
     }
@@ -124,7 +126,7 @@ TEST(Account, OfThisProcessSeesMallocWhenItIsTouched) {
     EXPECT_EQ(results[0].find("latency"), nullptr);
     EXPECT_NEAR(median(results[0], "mapping_rss_allocated"), 0, 0.01) << pages;
     EXPECT_NEAR(median(results[0], "mapping_rss_touched"), 1, 0.01) << pages;
-    EXPECT_GT(median(results[0], "rollup_rss_touched"), 0.9) << pages;  // a sanitizer has pages beside them
+    EXPECT_GT(median(results[0], "rollup_rss_touched"), 0.9) << pages;  // tolerates the pages of a sanitizer
     EXPECT_NEAR(median(results[0], "rollup_rss_allocated"), 0, 0.1) << pages;
   }
   EXPECT_FALSE(harness::is_emulated(*harness::find_workloads("accounting/pageable/cpu").at(0)));
@@ -137,9 +139,9 @@ TEST(Account, ThatMeansNothingIsSkippedWithTheReason) {
     const char* reason;
   };
   for (const auto& [machine, name, settings, reason] :
-       {Refused{"devices=1", "accounting/pageable/cpu", {"bytes=1048577"}, "no whole pages"},
+       {Refused{"devices=1", "accounting/pageable/cpu", {"bytes=1048577"}, "not a multiple"},
         Refused{"devices=1", "accounting/pageable/cpu", {"node=77"}, "NUMA node 77"},
-        Refused{"devices=1", "accounting/device/gpu9", {}, "gpu9 is not there"},
+        Refused{"devices=1", "accounting/device/gpu9", {}, "gpu9 does not exist"},
         Refused{"devices=1", "accounting/device/gpu0", {"touch=cpu"}, "does not share its memory"},
         Refused{"managed=0", "accounting/managed/gpu0", {"touch=cpu"}, "no managed memory"},
         Refused{"memory_pools=0", "accounting/pool/gpu0", {}, "stream-ordered"},

@@ -1,4 +1,5 @@
-// Allocators that are not what they say, in the real sources: the case must notice.
+// Tests of mutants of alloc/*, compiled from the real sources: the checks must detect allocators that return wrong
+// memory.
 
 #include "catalogue.hpp"
 
@@ -16,7 +17,7 @@ TEST(AllocMutants, MemoryOfAnotherKindIsNoticed) {
   const auto results = run_cases("alloc/managed*", {}, {}, {"bytes=4KiB", "at_once=2"}, {}, 1);
   ASSERT_EQ(results.size(), 3u);
   for (const auto& result : results) {
-    // The emulator refuses a kernel's or fill's use of page-locked memory that is not mapped: that is noticed, too.
+    // The emulator refuses a kernel or fill on page-locked memory that is not mapped, which also counts as detected.
     EXPECT_TRUE(result.verification.verdict == harness::Verdict::fail || result.error) << result.spec.label();
   }
 }

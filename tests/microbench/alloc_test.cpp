@@ -1,4 +1,4 @@
-// What allocators' calls cost: every allocator, whose memory goes back by the call that belongs to it.
+// Tests of alloc/*: every allocator deallocates memory with the matching call.
 
 #include <algorithm>
 #include <csignal>
@@ -20,7 +20,7 @@ TEST_P(Allocators, GiveAndTakeBackEverySize) {
   std::set<std::string> seen;
   for (const auto* workload : harness::find_workloads("alloc/*")) {
     for (const auto& result : run_cases(workload->name(), {}, {}, {"bytes=2,4KiB,100001,2MiB", "at_once=1,3"}, {}, 2)) {
-      if (result.skipped) {  // a page is no huge page, and not every machine has NUMA nodes
+      if (result.skipped) {  // some sizes are smaller than a huge page, and some machines have no NUMA nodes
         EXPECT_TRUE(result.skipped->find("huge page") != std::string::npos ||
                     result.skipped->find("NUMA") != std::string::npos)
             << *result.skipped;
@@ -77,9 +77,9 @@ TEST(Allocator, ThatFailsLeavesNothingBehind) {
   }
 }
 
-/// alloc/pinned with 10 blocks of 64 MiB and what is injected, such as a SIGINT.
+/// Runs alloc/pinned with 10 blocks of 64 MiB and an injected event such as an interrupt (SIGINT).
 harness::CaseResult run_injected(const std::string& injection) {
-  static_cast<void>(std::signal(SIGINT, SIG_DFL));  // a shell's & has it ignored
+  static_cast<void>(std::signal(SIGINT, SIG_DFL));  // a shell makes background commands ignore SIGINT
   harness::catch_interrupts();
   device::set_injection(injection);
   const auto results = run_cases("alloc/pinned", {}, {}, {"bytes=64MiB", "at_once=10"}, {}, 5);
@@ -91,7 +91,7 @@ harness::CaseResult run_injected(const std::string& injection) {
 
 TEST(Allocator, IsInterruptedBetweenTwoCalls) {
   const auto before = device::memory_info().free;
-  // Call 1 is `first`; 2 to 11 are those of the first sample, 28 is in the third.
+  // Call 1 measures `first`, the first sample makes calls 2 to 11, and call 28 is in the third sample.
   const auto result = run_injected("malloc_pinned:28:interrupt");
   EXPECT_EQ(complaint(result), "");
   EXPECT_TRUE(result.interrupted);
@@ -115,7 +115,7 @@ TEST(Allocator, InterruptedAtOnceKeepsItsFirstCall) {
 }
 
 TEST(Allocator, InterruptedMakesNoFurtherCalls) {
-  // The third call after the interrupt would fail the case: two blocks are what its check looks at.
+  // After the interrupt, only the check allocates, and it needs only two blocks. A third call would make the case fail.
   const auto result = run_injected("malloc_pinned:12:interrupt,malloc_pinned:14");
   EXPECT_EQ(complaint(result), "");
   EXPECT_EQ(result.find("alloc")->samples.size(), 1u);
@@ -163,11 +163,11 @@ TEST(Allocator, OfTheHostNeedsNoDevice) {
 }
 
 TEST(Allocator, TouchesCostMoreThanNothing) {
-  // On the machine itself: the first touch of a page is a fault, the second an access.
+  // This is real memory, even on the emulator: the first touch of a page causes a page fault, the second does not.
   const auto results = run_cases("alloc/mmap-touched", {}, {}, {"bytes=4MiB", "at_once=4"}, {}, 5);
   ASSERT_EQ(results.size(), 1u);
   ASSERT_EQ(complaint(results[0]), "");
-  // The least of each: others' work only adds time.
+  // Compares minima, because interference from other work only adds time.
   const auto least = [&](const char* metric) { return std::ranges::min(results[0].find(metric)->samples); };
   EXPECT_GT(least("touch"), least("touch_again"));
 }

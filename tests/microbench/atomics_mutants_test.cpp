@@ -1,4 +1,4 @@
-// Updates that get lost and answers that are wrong, compiled from the real sources: every one of them must be noticed.
+// Tests of mutants of atomics/*, compiled from the real sources: each lost update and wrong answer must be detected.
 
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"

@@ -1,4 +1,4 @@
-// Atomic updates and a line that goes to and fro, on emulated machines of one and two GPUs and on this machine's CPU.
+// Tests of atomics/* on emulated machines with one and two GPUs, and on this machine's CPU.
 
 #include <algorithm>
 #include <set>
@@ -62,19 +62,19 @@ INSTANTIATE_TEST_SUITE_P(Emulators, Atomics,
 
 TEST(Atomic, UpdatesWithoutSupportAreSkippedWithTheReason) {
   const std::string shared = "atomics/gpu0/shared-histogram";
-  expect_skip(shared, {"type=u64", "elements=1", "memory=mapped"}, "does no atomics on host memory");
+  expect_skip(shared, {"type=u64", "elements=1", "memory=mapped"}, "has no atomics on host memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=device"}, "cannot share device memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=pageable"}, "pageable memory");
-  expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "whole pages of it move");
+  expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "whole pages migrate");
   emulator::configure(emulator::parse("concurrent_managed=0"));
   expect_skip(shared, {"type=u64", "elements=1", "memory=managed"}, "at the same time");
   emulator::configure({});
   emulator::reset();
-  expect_skip("atomics/gpu9/histogram", {"type=u64", "elements=1", "scope=device"}, "gpu9 is not there");
+  expect_skip("atomics/gpu9/histogram", {"type=u64", "elements=1", "scope=device"}, "gpu9 does not exist");
   expect_skip("atomics/gpu0/histogram", {"type=u64", "elements=1", "scope=device", "block=5000"}, "at most");
-  expect_skip("atomics/cpu/histogram", {"type=u64", "elements=100", "threads=1"}, "no power of two");
+  expect_skip("atomics/cpu/histogram", {"type=u64", "elements=100", "threads=1"}, "not a power of two");
   expect_skip("atomics/cpu/histogram", {"type=u64", "elements=1", "threads=100000"}, "as many processors");
-  expect_skip("atomics/cpu/ping-pong", {"first=100000"}, "is not there");
+  expect_skip("atomics/cpu/ping-pong", {"first=100000"}, "does not exist");
 }
 
 TEST(Atomic, MemoryThatBothShareIsUpdatedByBoth) {
@@ -86,7 +86,8 @@ TEST(Atomic, MemoryThatBothShareIsUpdatedByBoth) {
 }
 
 TEST(Atomic, UpdatesOfTheCpuAreCountedExactly) {
-  // One bin and 2^17 updates a sample: an f32 bin is checked and set to zero before it is full.
+  // With one element, a bin receives 2^17 updates per sample. An f32 bin is checked and cleared before its count is too
+  // large to be exact.
   const auto results = run_cases("atomics/cpu/histogram", {}, {},
                                  {"type=all", "elements=1,1024,65536", "threads=1,0", "updates=131072"});
   EXPECT_EQ(results.size(), 24u);
@@ -112,7 +113,7 @@ TEST(Atomic, FailuresLeaveNothingBehind) {
 TEST(Instruction, IsReadFromTheMachineCode) {
   for (const auto type : {Type::u32, Type::u64, Type::f32, Type::f64}) {
     const auto found = host_instruction(type);
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // which makes calls of its own of them
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // ThreadSanitizer replaces atomic additions by function calls
     // x86 has no atomic addition of floating-point numbers.
     const bool integer = type == Type::u32 || type == Type::u64;
     EXPECT_TRUE(found.starts_with(integer ? "native add (lock " : "compare-and-swap loop (lock cmpxchg") ||
@@ -164,7 +165,7 @@ TEST(ExpectedBins, AreThoseOfCountingOneByOne) {
     const auto right = compare(expected, counted.data(), 0, bins);
     EXPECT_EQ(right.wrong, 0u) << bits;
     EXPECT_EQ(right.sum, static_cast<double>(total));
-    // One update too many is found, and one that went to another bin.
+    // An extra update and an update of the wrong bin are both detected.
     ++counted[bins - 1];
     EXPECT_EQ(compare(expected, counted.data(), 0, bins).wrong, 1u);
     if (bins > 1) {

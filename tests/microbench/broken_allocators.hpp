@@ -1,6 +1,7 @@
 #pragma once
 
-// Included before everything else in the sources of test_alloc_mutants: allocators that give what they should not.
+// Planted bugs: allocators that return wrong memory. Included before everything else in the sources of
+// test_alloc_mutants.
 
 #include <sys/mman.h>
 
@@ -10,7 +11,7 @@
 
 namespace isthmus::broken {
 
-/// Each block begins in the last byte of the one before.
+/// Returns a block that begins at the last byte of the previous block.
 inline void* overlapping(std::size_t bytes) {
   static auto* arena = static_cast<std::byte*>(
       ::mmap(nullptr, std::size_t{64} << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -27,6 +28,6 @@ inline void kept(void*, std::size_t) {}
 
 #define mmap(address, bytes, ...) isthmus::broken::overlapping(bytes)
 #define munmap(pointer, bytes) isthmus::broken::kept(pointer, bytes)
-// One kind of memory under the name of another.
+// Calls for managed memory use pinned memory.
 #define malloc_managed(bytes) malloc_pinned(bytes)
 #define free_managed(pointer) free_pinned(pointer)

@@ -1,7 +1,7 @@
 #pragma once
 
-// Included before everything else in the sources of test_atomics_mutants: every second update goes to the bin of the
-// one before it, and what goes with a line is not what was agreed.
+// Planted bugs: every second update goes to the bin of the previous update, and a cache line's payload differs from the
+// expected one. Included before everything else in the sources of test_atomics_mutants.
 
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/host_updates.hpp"

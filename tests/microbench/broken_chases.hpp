@@ -1,11 +1,12 @@
 #pragma once
 
-// Included before everything else in the sources of test_latency_mutants: chases that stop short, on either side.
+// Planted bugs: chases that stop too early, on CPU and GPU. Included before everything else in the sources of
+// test_latency_mutants.
 
 #include "microbench/latency/follow.hpp"
 #include "workload/workload.hpp"
 
-// The CPU goes one hop less than it was asked to.
+// The CPU makes one hop too few.
 #define follow(from, hops) follow(from, (hops) - 1)
-// No kernel runs.
+// Kernels are not launched.
 #define launch(...) static_cast<void>(__LINE__)

@@ -1,10 +1,11 @@
 #pragma once
 
-// Included before everything else in the sources of test_transfer_mutants: every way to move bytes loses some of them.
+// Planted bugs: every method of moving bytes loses some bytes. Included before everything else in the sources of
+// test_transfer_mutants.
 
 #include <cstring>
 
-#include "memory/crew.hpp"
+#include "memory/thread_pool.hpp"
 #include "workload/workload.hpp"
 
 #define copy_async(to, from, bytes, stream) copy_async(to, from, (bytes) > 8 ? (bytes) - 8 : 0, stream)
@@ -14,7 +15,7 @@
 #define prefetch(pointer, bytes, to, stream) pointer_info(pointer)
 #define prefetch_batch(...) count()
 #define discard_and_prefetch_batch(...) pointer_info(nullptr)
-// The last byte of a memcpy and the last page of a touch are forgotten.
+// The last byte of a memcpy and the last page of a touch are left out.
 #define part_of(count, parts, index) part_of((count) - 1, parts, index)
-// No kernel runs.
+// Kernels are not launched.
 #define launch(...) static_cast<void>(__LINE__)

@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs cases of the seven workloads as the program does, with small shapes.
+// Functions that run cases as the program does, for tests with small shapes.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace isthmus::microbench {
 
-/// All cases of one workload with these settings ("axis=value"); what each came to.
+/// Runs all cases of the workloads that match `workload`, with these settings ("axis=value"). Returns their results.
 inline std::vector<harness::CaseResult> run_cases(const std::string& workload, const std::vector<std::string>& stagings,
                                                   const std::vector<std::string>& placements,
                                                   std::vector<std::string> settings,
@@ -36,7 +36,7 @@ inline std::vector<harness::CaseResult> run_cases(const std::string& workload, c
   return results;
 }
 
-/// A case that neither passed nor was skipped, in words; empty when all is well.
+/// Returns why a case did not pass: its error, skip reason or verification failure. Returns "" if it passed.
 inline std::string complaint(const harness::CaseResult& result) {
   if (result.error) return *result.error;
   if (result.skipped) return "skipped: " + *result.skipped;

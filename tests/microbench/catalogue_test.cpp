@@ -1,4 +1,5 @@
-// The seven workloads at odd small shapes, in every staging, tile and depth, at both warp sizes and fiber orders.
+// Tests of the seven workloads of microbench/* at small, odd shapes: every staging, tile and depth, with both warp
+// sizes and fiber orders.
 
 #include "catalogue.hpp"
 #include "../emulated_machine.hpp"
@@ -21,7 +22,7 @@ class Catalogue : public device::OnEmulatedMachine {
       EXPECT_EQ(complaint(result), "") << result.spec.label() << all;
     }
   }
-  /// Every compiled depth, with a tile that makes the ring go round.
+  /// Expects every compiled depth to pass. The tile must be small enough that the ring of buffers wraps around.
   static void expect_depths(const std::string& workload, std::vector<std::string> settings) {
     settings.emplace_back();
     for (const char* depth : {"depth=2", "depth=4"}) {

@@ -1,4 +1,5 @@
-// The driver costs, sampled as on a real device: an emulated one takes single readings, which no batch is in.
+// Tests of driver/*, sampled as on a real device. On an emulated device, the harness would take only one sample,
+// without batches.
 
 #include <algorithm>
 
@@ -13,7 +14,8 @@ namespace {
 
 using namespace harness;
 
-/// The cases of a pattern at their usual points. Not driver/context: it would start this test anew.
+/// Returns the default case of each workload that matches `pattern`, except driver/context, which would start this test
+/// program again.
 std::vector<CaseSpec> cases_of(const std::string& pattern) {
   RequestTexts request;
   request.patterns = {pattern};

@@ -1,4 +1,4 @@
-// Batches of jobs: every kind of job, memory and mode, with results that are looked at, and caps that are kept.
+// Tests of interjob/*: every kind of job, memory and mode. Results are checked, and memory caps must be kept.
 
 #include <algorithm>
 
@@ -83,13 +83,13 @@ TEST_P(InterJob, AWrongResultIsFound) {
   auto recipe = interjob::recipe("gemv", 64, 7);
   recipe.queue = [queue = recipe.queue](device::Stream& stream, std::span<void* const> on) {
     queue(stream, on);
-    device::fill_async(on[2], 0, sizeof(float), stream);  // the first element
+    device::fill_async(on[2], 0, sizeof(float), stream);  // overwrites the first element of the result
   };
   interjob::JobBatch batch({.recipes = {recipe}, .jobs = 3, .seed = 7});
   batch.run(memory::Kind::device, {.force = true});
   EXPECT_GT(batch.worst(), 1);
 
-  // Every job's input differs from its neighbour's.
+  // A job whose kernel does not run is detected, because its input differs from that of the previous job.
   auto stale = interjob::recipe("conv2d", 64, 7);
   stale.queue = [queue = stale.queue, calls = 0](device::Stream& stream, std::span<void* const> on) mutable {
     if (calls++ != 1) queue(stream, on);
@@ -104,14 +104,14 @@ TEST_P(InterJob, ABatchThatLostJobsDoesNotCount) {
       run_cases("interjob/conv2d", {}, {},
                 {"n=512", "jobs=6", "cap=90", "room=fail,wait", "mode=overlap_all", "allocation=pool"});
   ASSERT_EQ(results.size(), 2u);
-  for (const auto& result : results) {  // no job ever fits
+  for (const auto& result : results) {  // the cap is too small for any job
     EXPECT_NE(complaint(result), "");
     const auto* time = result.find("overlap_all_time");
     if (result.spec.choice("room") == "wait") continue;
     ASSERT_NE(time, nullptr);
     EXPECT_FALSE(time->samples.empty());
     EXPECT_TRUE(time->valid().empty());
-    EXPECT_NE(complaint(result).find("no sample of"), std::string::npos) << complaint(result);
+    EXPECT_NE(complaint(result).find("every sample of"), std::string::npos) << complaint(result);
     EXPECT_TRUE(std::ranges::any_of(result.warnings, [](const auto& each) { return each.code == "jobs_failed"; }));
   }
 }

@@ -1,4 +1,5 @@
-// Chases that stop short, compiled from the real sources: every one of them must be noticed.
+// Tests of mutants of latency/* and accounting/*, compiled from the real sources: chases that stop too early and memory
+// that is not touched must be detected.
 
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
@@ -9,7 +10,8 @@ namespace {
 TEST(LatencyMutants, AreAllCaught) {
   std::size_t checked = 0;
   for (const auto* workload : harness::find_workloads("latency/*")) {
-    // As many hops as places, half of them and any number: none may end where it began.
+    // Some numbers of hops equal the number of places in a chain, or half of it. Even then, a chase must not end where
+    // it began, because a missing chase would end there as well.
     for (const auto& result : run_cases(workload->name(), {}, {}, {"bytes=4KiB", "hops=16,32,64,1000"})) {
       if (result.skipped) continue;
       ++checked;

@@ -1,4 +1,4 @@
-// Latency: chains, who reaches what, and the order of this machine's own levels.
+// Tests of latency/*: chains, routes, and that latencies grow from one cache level of this machine to the next.
 
 #include <algorithm>
 #include <functional>
@@ -44,7 +44,7 @@ TEST(Chain, FollowsFromTheSeedAndGoesNowhereInOrder) {
     neighbours += one.next(i) == i + 1 || one.next(i) + 1 == i;
   }
   EXPECT_LT(equal, 16u);
-  EXPECT_LT(neighbours, 16u);  // two are expected, and a prefetcher lives on neighbours
+  EXPECT_LT(neighbours, 16u);  // few, because prefetchers exploit hops to neighbours; about two are expected
 }
 
 TEST(Chain, RefusesWhatIsNone) {
@@ -52,7 +52,7 @@ TEST(Chain, RefusesWhatIsNone) {
   EXPECT_THROW(Chain((std::size_t{1} << 32) + 1, 0), std::invalid_argument);
 }
 
-/// The offsets that a reader of `memory` comes by, until it is back.
+/// Returns the offsets that a reader of `memory` visits until it is back at the start.
 std::vector<std::size_t> walk(const std::vector<std::byte>& memory, std::size_t first, std::uint64_t base) {
   std::vector<std::size_t> offsets;
   std::size_t at = first;
@@ -91,12 +91,12 @@ TEST(Links, OfALargeStrideUseAllSetsOfACache) {
   const Places places{.stride = 4096, .line = kLine, .seed = 3};
   std::vector<std::size_t> uses(4096 / kLine);
   for (std::size_t i = 0; i < 6400; ++i) ++uses[places.offset(i) % 4096 / kLine];
-  EXPECT_GT(*std::ranges::min_element(uses), 50u);  // 100 are expected of each
+  EXPECT_GT(*std::ranges::min_element(uses), 50u);  // about 100 are expected for each set
   EXPECT_LT(*std::ranges::max_element(uses), 160u);
 }
 
 TEST(Links, ReachMemoryThatTheHostDoesNot) {
-  const std::size_t slots = 3 * 4096 + 5, stride = 4096;  // through the host in several pieces
+  const std::size_t slots = 3 * 4096 + 5, stride = 4096;  // enough to be copied from the host in several pieces
   const Places places{.stride = stride, .line = kLine, .seed = 5};
   const Chain chain(slots, 5);
   const memory::Block block(Kind::device, slots * stride);
@@ -123,8 +123,8 @@ namespace latency_names {
 using latency::reading_processor;
 using latency::routes;
 
-// A machine is imitated by what is said of it: two sockets, a GPU's memory as a node without processors (Grace), and a
-// node that has processors only, which is none of memory.
+// Uses the description of a machine with two sockets, a GPU's memory as a node without processors (as on Grace), and a
+// node with only processors, which is not a memory node.
 TEST(Routes, NameEveryMemoryOfAMachineAndEveryReader) {
   std::set<std::string> names;
   const auto list = routes({2, {0, 1, 8}});
@@ -148,7 +148,7 @@ TEST(Routes, WithoutAGpuInThemAreMeasuredOnAnyMachine) {
 
 TEST(Routes, ReadFromTheMemorysNodeWhereItHasProcessors) {
   EXPECT_EQ(reading_processor({4, 5}, {0, 1, 4, 5}), 4);
-  EXPECT_EQ(reading_processor({}, {2, 3}), 2);  // a node of memory only
+  EXPECT_EQ(reading_processor({}, {2, 3}), 2);  // the node has memory but no processors
   EXPECT_EQ(reading_processor({}, {}), -1);
 }
 
@@ -184,9 +184,9 @@ TEST_P(Latencies, OfEveryMemoryToEveryReader) {
     if (to_cpu && route.from.kind == Kind::device && !shared) {
       expect_skip(name, {"bytes=8KiB"}, "does not share its memory");
     } else if (!to_cpu && route.from.kind == Kind::pinned) {
-      expect_skip(name, {"bytes=8KiB"}, "unless it is asked to map it");  // the emulated driver
+      expect_skip(name, {"bytes=8KiB"}, "only if it is mapped");  // a property of the emulated driver
     } else {
-      // Chains within a GPU's first-level cache and beyond, hops that go around and that do not.
+      // Some chains fit in a GPU's first-level cache and others do not; some hops go around the whole chain.
       expect_latency(name, {"bytes=1KiB,48KiB,2MiB", "hops=8,1001"}, 6);
       ++measured;
     }
@@ -203,7 +203,7 @@ TEST_P(Latencies, TakePagesStridesAndColdCaches) {
 
 TEST_P(Latencies, ThatMeanNothingAreSkippedWithTheReason) {
   expect_skip("latency/pageable-cpu/chase", {"bytes=64"}, "two places");
-  expect_skip("latency/pageable-cpu/chase", {"bytes=1000"}, "whole strides");
+  expect_skip("latency/pageable-cpu/chase", {"bytes=1000"}, "a size that is a multiple");
   expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "stride=40"}, "share lines");
   expect_skip("latency/gpu0-gpu0/chase", {"bytes=64KiB", "stride=64"}, "share lines");
   expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "hops=3000000000"}, "2^31");
@@ -211,8 +211,8 @@ TEST_P(Latencies, ThatMeanNothingAreSkippedWithTheReason) {
   expect_skip("latency/pageable-cpu/chase", {"bytes=64KiB", "processor=1000"}, "processor 1000");
   expect_skip("latency/node9-node0/chase", {"bytes=64KiB"}, "NUMA node 9");
   expect_skip("latency/node0-node9/chase", {"bytes=64KiB"}, "NUMA node 9");
-  expect_skip("latency/pageable-gpu9/chase", {"bytes=64KiB"}, "gpu9 is not there");
-  expect_skip("latency/gpu9-gpu0/chase", {"bytes=64KiB"}, "gpu9 is not there");
+  expect_skip("latency/pageable-gpu9/chase", {"bytes=64KiB"}, "gpu9 does not exist");
+  expect_skip("latency/gpu9-gpu0/chase", {"bytes=64KiB"}, "gpu9 does not exist");
   expect_skip("latency/pageable-cpu/chase", {"bytes=64TiB"}, "");
 }
 
@@ -269,13 +269,13 @@ TEST(Latency, OfTheCpuIsNoEmulation) {
   EXPECT_TRUE(harness::is_emulated(*harness::find_workloads("latency/pinned-cpu/chase").at(0)));
 }
 
-// This machine's own: whatever its times are, what lies further away takes longer.
+// Cache levels further from the core have longer latencies, on every machine.
 TEST(Latency, OfThisMachineGrowsFromLevelToLevel) {
   std::vector<std::size_t> sizes;
   std::size_t largest = 0;
   for (const auto& cache : harness::host_facts().caches) {
     if (cache.instructions) continue;
-    // Well within this cache and well beyond the one before it, where both can be.
+    // Chooses a size that is much smaller than this cache and much larger than the previous one, if possible.
     const std::size_t size = std::max(cache.bytes / 2, std::min(3 * largest, cache.bytes * 3 / 4));
     if (size > largest) sizes.push_back(size / 4096 * 4096);
     largest = std::max(largest, cache.bytes);
@@ -283,7 +283,7 @@ TEST(Latency, OfThisMachineGrowsFromLevelToLevel) {
   if (sizes.size() < 2) GTEST_SKIP() << "this machine tells nothing of its caches";
   sizes.push_back(std::min(8 * largest, std::size_t{512} << 20));
   if (sizes.back() <= largest) sizes.pop_back();
-  // Others may disturb any of them, but only for the worse: the best of as many readings as it takes counts.
+  // Interference from other work only adds time, so the test uses the best of as many samples as it needs.
   std::vector<double> best(sizes.size(), 1);
   const auto grows = [&] { return std::ranges::adjacent_find(best, std::ranges::greater_equal()) == best.end(); };
   for (int round = 0; round < 3 || (round < 30 && !grows()); ++round) {

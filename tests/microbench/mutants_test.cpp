@@ -1,4 +1,4 @@
-// Kernels that are wrong, compiled from the real sources: the catalogue's checks must see it.
+// Tests of mutants of the kernels, compiled from the real sources: the workloads' checks must detect the bugs.
 
 #include "catalogue.hpp"
 
@@ -9,7 +9,8 @@ void expect_caught(const std::string& workload, const std::vector<std::string>& 
   const auto results = run_cases(workload, {"direct", "async", "bulk"}, {"pinned"}, settings);
   ASSERT_EQ(results.size(), 3u);
   for (const auto& result : results) {
-    // A wrong result, or a copy barrier that a thread used before another had initialised it.
+    // The bug shows as a wrong result, or as an error because a thread used a copy barrier before another thread had
+    // initialised it.
     EXPECT_TRUE(result.verification.verdict == harness::Verdict::fail ||
                 complaint(result).find("barrier") != std::string::npos)
         << result.spec.label() << " without its barriers: " << complaint(result);

@@ -1,6 +1,6 @@
 #pragma once
 
-// One case whose page faults are watched, as the program does with --observe uvm.
+// Functions that run one case while observing its page faults, as the program does with --observe uvm.
 
 #include <memory>
 #include <optional>
@@ -30,7 +30,7 @@ inline harness::CaseResult observed(const std::string& workload, std::vector<std
   return harness::run_case(harness::plan(harness::parse_request(request)).front(), context);
 }
 
-/// The case of `workload` that the UVM-batch paper's Table 3 names: the driver's prefetcher is off.
+/// Returns the case of `workload` for Table 3 of the UVM-batch paper, with the driver's prefetcher off.
 inline harness::CaseSpec case_of_table3(const std::string& workload) {
   harness::RequestTexts request;
   request.patterns = {workload};
@@ -41,14 +41,14 @@ inline harness::CaseSpec case_of_table3(const std::string& workload) {
   return cases.at(0);
 }
 
-/// The latest sample of a metric.
+/// Returns the last sample of a metric.
 inline double value(const harness::CaseResult& result, const std::string& metric) {
   const auto* series = result.find(metric);
   EXPECT_NE(series, nullptr) << metric;
   return series != nullptr ? series->samples.back() : -1;
 }
 
-/// What Table 3 has of a program, by its preset at a size for tests.
+/// Runs a program with the preset of Table 3, at a small size, and expects the quantities that Table 3 lists.
 inline void expect_table3(const std::string& workload, const std::string& size,
                           std::vector<std::string> placements = {}) {
   const auto result = observed(workload, {size}, 1, std::move(placements), "paper-table3");

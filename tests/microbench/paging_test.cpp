@@ -1,4 +1,4 @@
-// paging/*: every access, eviction and way, with pages that are not whole, at both warp sizes.
+// Tests of paging/*: every access, eviction policy and method, with partial pages, and with both warp sizes.
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ TEST_P(Paging, SeveralPassesStandBesideTheirOptimum) {
   ASSERT_EQ(results.size(), 6u);
   for (const auto& result : results) {
     ASSERT_EQ(complaint(result), "") << result.spec.label();
-    // 74 pages, of which 37 have room.
+    // There are 74 pages and 37 frames.
     EXPECT_EQ(result.find("optimal_fetches")->samples.at(0), 74 + 3 * 37);
     EXPECT_LE(result.find("fetches")->samples.at(0), 4 * 74);
   }
@@ -86,7 +86,7 @@ TEST(PagingPreset, HasThePagesOfBothRivals) {
   request.patterns = {"paging/*"};
   request.preset = "paper-gpuvm-fig8";
   const auto cases = harness::plan(harness::parse_request(request));
-  ASSERT_EQ(cases.size(), 20u);  // ten sizes of a page, paged and copied
+  ASSERT_EQ(cases.size(), 20u);  // ten page sizes, each with paging and with copies
   for (const auto& spec : cases) EXPECT_EQ(spec.integer("bytes"), std::int64_t{12} << 30) << spec.label();
 }
 
@@ -96,9 +96,9 @@ TEST_P(Paging, APatternIsWhatWasAskedFor) {
                 {"bytes=296KiB", "use=1KiB", "order=scattered", "density=50", "passes=3", "frames=50", "way=paged"});
   ASSERT_EQ(results.size(), 1u);
   const auto value = [&](const char* name) { return results[0].find(name)->samples.at(0); };
-  EXPECT_EQ(value("pages_touched"), 37);  // of 74
+  EXPECT_EQ(value("pages_touched"), 37);  // half of the 74 pages
   EXPECT_EQ(value("useful"), 37 * 1024);
-  EXPECT_GE(value("fetches"), 37 + 2 * 18);  // 19 have room
+  EXPECT_GE(value("fetches"), 37 + 2 * 18);  // 19 frames keep at most 19 of 37 pages until the next pass
   EXPECT_LE(value("fetches"), 3 * 37);
   EXPECT_EQ(value("moved"), value("fetches") * 4096);
 }
@@ -111,8 +111,8 @@ TEST_P(Paging, APatternThatAWayCannotHaveIsSkipped) {
   };
   EXPECT_NE(skipped({"way=streamed", "density=50"}).find("only all pages in order"), std::string::npos);
   EXPECT_NE(skipped({"way=streamed", "order=scattered"}).find("only all pages in order"), std::string::npos);
-  EXPECT_NE(skipped({"way=copy", "frames=50"}).find("needs room for all"), std::string::npos);
-  EXPECT_NE(skipped({"way=managed", "frames=50"}).find("needs room for all"), std::string::npos);
+  EXPECT_NE(skipped({"way=copy", "frames=50"}).find("needs memory for the whole array"), std::string::npos);
+  EXPECT_NE(skipped({"way=managed", "frames=50"}).find("needs memory for the whole array"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, Paging, testing::Values("warp=32", "warp=64,order=reverse"));

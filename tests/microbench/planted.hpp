@@ -1,7 +1,6 @@
 #pragma once
 
-// For sources with several bugs planted in them: the environment variable MUTANT says which of them is there, so that
-// one program serves for all.
+// Selects one of several bugs planted in a program: the environment variable MUTANT names the active bug.
 
 #include <cstdlib>
 #include <string_view>

@@ -1,4 +1,4 @@
-# What read_instructions.cmake makes of listings. READER: that file. FOLDER: where to write.
+# Tests read_instructions.cmake with the listings below. READER: path of read_instructions.cmake. FOLDER: output folder.
 set(cpu ${FOLDER}/cpu.txt)
 set(gpu ${FOLDER}/gpu.txt)
 set(found ${FOLDER}/found.cpp)

@@ -1,4 +1,4 @@
-// Operations that leave work undone, compiled from the real sources: every one of them must be noticed.
+// Tests of mutants of stream/*, compiled from the real sources: operations that leave work undone must be detected.
 
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"

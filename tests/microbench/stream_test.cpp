@@ -1,4 +1,4 @@
-// Bandwidth by operation, on emulated machines of one and of two GPUs and on this machine's CPU.
+// Tests of stream/* on emulated machines with one and two GPUs, and on this machine's CPU.
 
 #include <cmath>
 #include <numeric>
@@ -43,7 +43,7 @@ void expect_skip(const std::string& pattern, const std::vector<std::string>& set
 class Streams : public device::OnEmulatedMachine {};
 
 TEST_P(Streams, OfEveryGpuWorkInEveryWayOfAllocating) {
-  const auto kinds = axis_kinds().size() - 1;  // all but `pinned`
+  const auto kinds = axis_kinds().size() - 1;  // all except `pinned`
   for (int gpu = 0; gpu < device::count(); ++gpu) {
     const std::string name = "stream/gpu" + std::to_string(gpu) + "/";
     for (const auto& each : kOperations)
@@ -52,7 +52,7 @@ TEST_P(Streams, OfEveryGpuWorkInEveryWayOfAllocating) {
 }
 
 TEST_P(Streams, WorkWithAnyShapeAndSize) {
-  // 64 bytes are one piece; 41 pieces leave threads without work.
+  // A work item has 64 bytes. With 41 work items (2624 bytes), some threads have no work.
   for (const auto& each : kOperations)
     expect_pass("stream/gpu0/" + std::string(each.name),
                 {"bytes=64,2624", "memory=device", "grid=0,1,3", "block=32,100,1024"}, 18);
@@ -102,7 +102,8 @@ TEST(Stream, CountsThePageFaultsOfTheCpu) {
   EXPECT_LT(count("first_pass_page_faults"), kPages / 10) << "the pages are there";
   EXPECT_LT(count("page_faults_per_pass"), kPages / 10);
   if (complaint(results[1]).empty() && results[1].warnings.empty()) {
-    // One a huge page. The kernel gives as many of them as its memory is whole enough for.
+    // A huge page causes only one page fault. How many huge pages the kernel provides depends on how fragmented its
+    // memory is.
     EXPECT_LT(metric_of(results[1], "init_page_faults").samples.at(0), kPages);
   }
 }
@@ -119,11 +120,11 @@ TEST(Stream, WithoutSupportIsSkippedWithTheReason) {
   }
   emulator::configure({});
   emulator::reset();
-  expect_skip("stream/gpu9/copy", {"bytes=8KiB", "memory=device"}, "gpu9 is not there");
+  expect_skip("stream/gpu9/copy", {"bytes=8KiB", "memory=device"}, "gpu9 does not exist");
   expect_skip("stream/gpu0/cpu-copy", {"bytes=8KiB", "memory=device"}, "does not share its memory with the CPU");
   expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=1", "node=77"}, "NUMA node 77");
   expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=1", "cores=77"}, "NUMA node 77");
-  expect_skip("stream/cpu/triad", {"bytes=100", "stores=standard", "threads=1"}, "no whole pieces");
+  expect_skip("stream/cpu/triad", {"bytes=100", "stores=standard", "threads=1"}, "not a multiple");
   expect_skip("stream/cpu/triad", {"bytes=8KiB", "stores=standard", "threads=100000"}, "as many processors");
 }
 
@@ -169,7 +170,7 @@ TEST(CpuStream, CountsAsStreamDoesAndWhatPassesTheMemoryApart) {
   EXPECT_EQ(metric_of(read.at(0), "rate").bytes_moved, kMi);
 }
 
-// So that records of two machines have a case in common, whatever their caches.
+// Sizes do not depend on the machine's caches, so that the records of any two machines have a case in common.
 TEST(CpuStream, TakesArraysOfTheSameSizeOnEveryMachine) {
   const auto sizes = [](std::optional<std::string> preset) {
     harness::RequestTexts request;
@@ -196,13 +197,14 @@ TEST(CpuStream, SaysHowItsArraysCompareWithTheCaches) {
 }
 
 TEST(CpuStream, TimesWhatItsThreadsTakeTogether) {
-  // Twice the work takes longer than once, by the same clock; a forgotten repetition would not.
+  // The same clock must show that more repetitions take longer. If repetitions were left out, they would not.
   constexpr std::size_t kCount = std::size_t{1} << 20;
   std::vector<double> a(kCount), b(kCount), c(kCount);
   const Arrays arrays{a.data(), b.data(), c.data(), kCount};
   HostTeam team(memory::places(memory::processors().cores, 0, memory::Binding::close), -1);
   team.write_inputs(arrays, 1);
-  // Others' work only adds time. So both take turns, and the shortest of each counts, until it shows or never will.
+  // Interference from other work only adds time. Therefore the loop alternates between few and many repetitions and
+  // keeps the shortest time of each, until the difference shows or 500 turns have passed.
   double seldom = 1e9, often = 1e9;
   for (int turn = 0; turn < 5 || (turn < 500 && often <= 3 * seldom); ++turn) {
     seldom = std::min(seldom, team.run(Operation::triad, Stores::standard, arrays, 2));

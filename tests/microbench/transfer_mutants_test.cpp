@@ -1,4 +1,4 @@
-// Transfers that lose bytes, compiled from the real sources: every one of them must be noticed.
+// Tests of mutants of transfer/*, compiled from the real sources: each transfer that loses bytes must be detected.
 
 #include "catalogue.hpp"
 #include "harness/plan/registry.hpp"
@@ -9,7 +9,8 @@ namespace {
 TEST(TransferMutants, AreAllCaught) {
   std::size_t checked = 0;
   for (const auto* workload : harness::find_workloads("transfer/*")) {
-    // The runtime's own blocking copy is what checks the others, and the host follows a chain with nothing to lose.
+    // Two workloads are exempt: the runtime's blocking copy, because it is used to check the others, and the host's
+    // chase, because it does not move a given number of bytes.
     if (workload->name().ends_with("/runtime") || workload->name() == "transfer/gpu0-managed/fault-latency") continue;
     for (const auto& result : run_cases(workload->name(), {}, {}, {}, {"tiny"})) {
       if (result.skipped) continue;

@@ -1,4 +1,4 @@
-// Every way to move bytes, on emulated machines of one and of several GPUs.
+// Tests of every method of moving bytes, on emulated machines with one and with several GPUs.
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ bool has_axis(const std::string& workload, std::string_view axis) {
 TEST_P(Transfers, MoveEveryByteEveryWay) {
   for (const auto& name : names(paths({device::count(), {0}}))) {
     std::vector<std::string> settings{"bytes=64KiB"};
-    // The thread sanitizer takes 8128 fibers, and from all to all run as many kernels at once as there are pairs.
+    // ThreadSanitizer supports at most 8128 fibers, and all-to-all runs a kernel for each pair of GPUs at once.
     if (device::count() > 2 && has_axis(name, "block")) settings.emplace_back("block=256");
     expect_pass(name, settings);
   }
@@ -65,7 +65,7 @@ TEST_P(Transfers, TakeEveryOrderWidthAndGeometry) {
   expect_pass("transfer/gpu0-pinned/pack", {"bytes=96KiB", "row=16,512", "planes=1,4"}, 4);
   expect_pass("transfer/pinned-gpu0/pack", {"bytes=96KiB", "row=16,512", "planes=1,4"}, 4);
   expect_pass("transfer/gpu0-pinned/ce-batch", {"bytes=64KiB", "pieces=1,2,128"}, 3);
-  expect_pass("transfer/managed-gpu0/ce", {"bytes=1,1000,4KiB"}, 3);  // no whole pages needed: nothing is migrated
+  expect_pass("transfer/managed-gpu0/ce", {"bytes=1,1000,4KiB"}, 3);  // copies do not migrate, so partial pages work
   expect_pass("transfer/managed-managed/runtime", {"bytes=1,1000,4KiB"}, 3);
   expect_pass("transfer/managed-gpu0/prefetch-batch", {"bytes=96KiB", "pieces=1,7,1000"}, 3);
 }
@@ -100,13 +100,13 @@ TEST_P(Transfers, ThatMeanNothingAreSkippedWithTheReason) {
     ASSERT_TRUE(results[0].skipped) << name;
     EXPECT_NE(results[0].skipped->find(reason), std::string::npos) << *results[0].skipped;
   };
-  expect_skip("transfer/managed-gpu0/prefetch", {"bytes=1000"}, "no whole pages");
+  expect_skip("transfer/managed-gpu0/prefetch", {"bytes=1000"}, "not a multiple");
   expect_skip("transfer/mapped-gpu0/sm-read", {"bytes=1000"}, "access width");
   expect_skip("transfer/mapped-gpu0/sm-read", {"bytes=1024", "order=strided", "stride=24"}, "stride");
   expect_skip("transfer/pinned-gpu0/ce-strided", {"bytes=1000"}, "rows");
   expect_skip("transfer/pinned-gpu0/ce-batch", {"bytes=1000"}, "pieces");
-  expect_skip("transfer/pinned-gpu9/ce", {"bytes=4096"}, "gpu9 is not there");
-  expect_skip("transfer/gpu0-gpu9/ce", {"bytes=4096"}, "gpu9 is not there");
+  expect_skip("transfer/pinned-gpu9/ce", {"bytes=4096"}, "gpu9 does not exist");
+  expect_skip("transfer/gpu0-gpu9/ce", {"bytes=4096"}, "gpu9 does not exist");
   expect_skip("transfer/node0-node9/cpu", {"bytes=4096"}, "NUMA node 9");
   expect_skip("transfer/pinned-gpu0/ce", {"bytes=4096", "node=77"}, "NUMA node 77");
   expect_skip("transfer/gpu0-gpu0/chase", {"bytes=100"}, "chain");
@@ -177,11 +177,11 @@ TEST(Blocks, SeeOneWrongByte) {
 TEST(Limits, OfTransfersAtOnceAreThoseOfTheEndsTheyShare) {
   const End host{Kind::pinned};
   EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}}), 63);
-  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {gpu(0), host, 63}}), 126);        // both ways
-  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {host, gpu(0), 63}}), 63);         // twice the same way
-  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {host, gpu(1), 32}}), 95);         // a link each
-  EXPECT_DOUBLE_EQ(combined_rate({{gpu(0), gpu(1), 450}, {gpu(0), gpu(2), 450}}), 450);  // one to all
-  EXPECT_DOUBLE_EQ(combined_rate({{gpu(1), gpu(0), 450}, {gpu(2), gpu(0), 450}}), 450);  // all to one
+  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {gpu(0), host, 63}}), 126);        // both directions of a link
+  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {host, gpu(0), 63}}), 63);         // the same direction twice
+  EXPECT_DOUBLE_EQ(combined_rate({{host, gpu(0), 63}, {host, gpu(1), 32}}), 95);         // separate links
+  EXPECT_DOUBLE_EQ(combined_rate({{gpu(0), gpu(1), 450}, {gpu(0), gpu(2), 450}}), 450);  // one GPU to all others
+  EXPECT_DOUBLE_EQ(combined_rate({{gpu(1), gpu(0), 450}, {gpu(2), gpu(0), 450}}), 450);  // all other GPUs to one
   std::vector<Flow> all;
   for (int from = 0; from < 4; ++from) {
     for (int to = 0; to < 4; ++to) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// Included before everything else in the sources of test_microbench_mutants: kernels lose their block barriers.
+// Planted bug: kernels have no block barriers. Included before everything else in the sources of
+// test_microbench_mutants.
 
 #include "device/kernel/kernel.hpp"
 

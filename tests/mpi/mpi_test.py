@@ -1,7 +1,8 @@
-"""Several ranks of the program, started by mpirun: one file of valid records, and whatever goes wrong on one rank ends
-the case on all of them, in time.
+"""Tests of the program with several ranks, started by mpirun.
 
-ISTHMUS_BENCH is the program, ISTHMUS_MUTANT the same with wrong messages, MPIEXEC the launcher of its MPI.
+The ranks must write one file of valid records, and any failure on one rank must end the case on all ranks in time.
+
+ISTHMUS_BENCH is the program, ISTHMUS_MUTANT the same program with wrong messages, MPIEXEC the launcher of its MPI.
 """
 
 import itertools
@@ -16,7 +17,8 @@ from pathlib import Path
 
 BENCH, MUTANT, MPIEXEC = (os.environ[name] for name in ("ISTHMUS_BENCH", "ISTHMUS_MUTANT", "MPIEXEC"))
 
-# Open MPI refuses root and more ranks than cores unless told otherwise; several ranks on few cores must yield.
+# Without these settings, Open MPI refuses to run as root or with more ranks than cores. Ranks that share few cores must
+# yield to each other.
 ENVIRONMENT = {
     **os.environ,
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -24,14 +26,14 @@ ENVIRONMENT = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
-TIME = 60  # seconds until ranks that wait for each other count as hung
+TIME = 60  # seconds after which ranks that wait for each other count as hung
 
 MESSAGES = [f"mpi/{m}-{m}/send{duplex}" for m in ("host", "pinned", "gpu", "managed") for duplex in ("", "-duplex")]
 COPIES = ["mpi/pinned-gpus/ce", "mpi/gpus-pinned/ce", "mpi/pinned-gpus/ce-duplex"]
 
 
 def problem(record):
-    """Why the record breaks the schema; only what the schema requires where no validator is installed."""
+    """Returns how the record breaks the schema, or None. Checks only required fields if no validator is installed."""
     from isthmus.records import validate
 
     try:
@@ -48,7 +50,7 @@ class Mpi(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def command(self, ranks, *arguments, bench=BENCH, odd_rank=None, **odd):
-        """`odd` are environment variables of rank `odd_rank` alone."""
+        """Returns the command; only rank `odd_rank` has the environment variables `odd`."""
         program = [bench, "run", *arguments, "--size", "tiny", "--record", "record.jsonl"]
         parts = []
         for rank in range(ranks):
@@ -67,7 +69,7 @@ class Mpi(unittest.TestCase):
         return done
 
     def records(self):
-        """All that is on disk: one file, every record valid."""
+        """Returns all records on disk, after checking that they are valid and in one file."""
         files = sorted(path.name for path in self.folder.iterdir())
         self.assertLessEqual(set(files), {"record.jsonl"})
         records = [json.loads(line) for path in files for line in (self.folder / path).read_text().splitlines()]
@@ -94,7 +96,7 @@ class Mpi(unittest.TestCase):
         self.assertIn("MPI", record["ranks"]["library"])
         self.assertEqual(record["emulated"], "host" not in name)
         if "gpu-" in name or "managed" in name:
-            self.assertIn("out of reach of MPI", record["skipped"])
+            self.assertIn("MPI cannot access", record["skipped"])
             self.assertEqual(record["skip_kind"], "unsupported")
             return
         self.assertEqual(record["verify"]["status"], "pass")
@@ -127,7 +129,7 @@ class Mpi(unittest.TestCase):
                 call = fault.partition(":")[0]
                 self.assertTrue(first["error"].startswith(f"rank {rank}: {call}"), first["error"])
                 self.assertEqual(first["verify"]["status"], "not_run")
-                self.assertEqual(second["verify"]["status"], "pass")  # a later case runs
+                self.assertEqual(second["verify"]["status"], "pass")  # later cases still run
 
     def test_a_lost_device_of_one_rank_ends_the_run(self):
         done = self.run_ranks(2, *COPIES, odd_rank=1, ISTHMUS_INJECT="copy_async:2:lost")
@@ -143,7 +145,7 @@ class Mpi(unittest.TestCase):
     def test_what_fails_before_any_work_is_said_once(self):
         cases = {
             ("mpi/host-host/snd",): (2, "mpi/host-host/send"),
-            ("microbench/saxpy",): (2, "is measured by one process, and 2 ranks were started"),
+            ("microbench/saxpy",): (2, "is measured by one process, but 2 ranks were started"),
             ("mpi/host-host/send", "--processes", "2"): (2, "--processes"),
         }
         for arguments, (code, part) in cases.items():
@@ -186,7 +188,7 @@ class Mpi(unittest.TestCase):
         self.assertEqual([record["ranks"]["count"] for record in self.records()], [2, 3])
 
     def test_a_signal_ends_with_valid_records(self):
-        # Open MPI gives ranks this long from SIGTERM to SIGKILL; it also waits as long after a rank that ended badly.
+        # Open MPI waits 10 s between SIGTERM and SIGKILL, and another 10 s after a rank has failed.
         patient = {**ENVIRONMENT, "OMPI_MCA_odls_base_sigkill_timeout": "10"}
         child = subprocess.Popen(
             self.command(2, "mpi/host-host/send", "--samples", "1000000"),
@@ -209,7 +211,7 @@ class Mpi(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         records = {record["workload"]: record for record in self.records()}
         self.assertEqual(records["microbench/saxpy"]["verify"]["status"], "pass")
-        self.assertIn("start them by mpirun or srun", records["mpi/host-host/send"]["skipped"])
+        self.assertIn("start them with mpirun or srun", records["mpi/host-host/send"]["skipped"])
         self.assertFalse(any("ranks" in record for record in records.values()))
 
 

@@ -1,4 +1,4 @@
-// Ranks whose messages arrive with one wrong byte: verification must notice. ISTHMUS_WRONG_RANK receives them.
+// Makes the rank ISTHMUS_WRONG_RANK receive messages with one wrong byte, which verification must detect.
 
 #include <cstdlib>
 
@@ -22,12 +22,12 @@ class WrongMessages final : public harness::Ranks {
   void send(int to, const std::byte* from, std::size_t bytes) override { true_->send(to, from, bytes); }
   void receive(int from, std::byte* to, std::size_t bytes) override {
     true_->receive(from, to, bytes);
-    spoil(to, bytes);
+    invalidate(to, bytes);
   }
   void exchange(std::span<const Message> messages) override {
     true_->exchange(messages);
     for (const auto& each : messages) {
-      if (!each.outgoing) spoil(each.buffer, each.bytes);
+      if (!each.outgoing) invalidate(each.buffer, each.bytes);
     }
   }
   std::optional<std::string> refuses_gpu_memory() const override { return true_->refuses_gpu_memory(); }
@@ -37,7 +37,7 @@ class WrongMessages final : public harness::Ranks {
   }
 
  private:
-  void spoil(std::byte* message, std::size_t bytes) const {
+  void invalidate(std::byte* message, std::size_t bytes) const {
     if (wrong_ != nullptr && rank() == std::atoi(wrong_)) message[bytes - 1] ^= std::byte{1};
   }
 

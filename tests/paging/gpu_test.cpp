@@ -1,5 +1,5 @@
-// Random programs on this machine's device, the emulated one included: as large as it holds at once. For
-// ISTHMUS_STRESS_SECONDS where that is set, else a few programs.
+// Tests of random programs on this machine's device, including the emulated one. Their grids are as large as can be
+// resident at once. At least eight programs run, and more until ISTHMUS_STRESS_SECONDS have passed, if that is set.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-# The example builds against an installed copy, and counts right: cmake -DBUILD=… -DSOURCE=… -DWORK=… -P this
+# Checks that the example builds against an installed copy and computes correct results.
+# Usage: cmake -DBUILD=… -DSOURCE=… -DWORK=… -P installed_example.cmake
 file(REMOVE_RECURSE ${WORK})
 foreach(command IN ITEMS
     "${CMAKE_COMMAND};--install;${BUILD};--component;library;--prefix;${WORK}/installed"

@@ -1,5 +1,5 @@
-// The fences of the protocol, which only ThreadSanitizer and a GPU can miss: without one of them it reports a race, and
-// none with all of them.
+// Tests of the protocol's fences. Only ThreadSanitizer or a GPU can show that a fence is missing: ThreadSanitizer must
+// report a race if one is missing, and no race if all are present.
 
 #include <gtest/gtest.h>
 

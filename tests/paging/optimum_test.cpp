@@ -1,4 +1,4 @@
-// The optimum against every way there is to evict.
+// Tests of the optimum, compared with every possible sequence of evictions.
 
 #include "paging/optimum.hpp"
 
@@ -12,7 +12,8 @@
 namespace isthmus::paging {
 namespace {
 
-/// The fewest fetches of wanted[time…] where `there` are there: whichever page goes is tried.
+/// Returns the minimum number of fetches for the accesses from wanted[time] on if the pages `there` are resident. Tries
+/// every eviction.
 std::uint64_t tried(const std::vector<std::uint32_t>& wanted, std::size_t time, std::set<std::uint32_t> there,
                     std::size_t frames) {
   if (time == wanted.size()) return 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs that run in a process of their own, for what ThreadSanitizer says of them.
+// Runs programs in a separate process, so that the exit code shows whether ThreadSanitizer reported a race.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace isthmus::paging {
 
 inline constexpr int kReported = 66, kWrong = 2, kClean = 0;
 
-/// Few frames, and writers among the readers.
+/// Returns a machine with few frames, on which some threads write pages while others read them.
 inline Machine machine_of(unsigned seed) {
   Machine machine;
   machine.options = {.page_bytes = 4096,
@@ -35,7 +35,7 @@ inline Machine machine_of(unsigned seed) {
   return machine;
 }
 
-/// How the program ends in a process of its own.
+/// Runs the program in a separate process and returns its exit code.
 template <class Protocol>
 int exit_code_of(const Machine& machine) {
   std::fflush(nullptr);
@@ -43,7 +43,7 @@ int exit_code_of(const Machine& machine) {
   if (child == 0) {
     if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(1);
     emulator::configure(emulator::parse("workers=4"));
-    std::exit(outcome<Protocol>(machine).empty() ? kClean : kWrong);  // kReported after all where TSan reports
+    std::exit(outcome<Protocol>(machine).empty() ? kClean : kWrong);  // TSan changes this to kReported after a report
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -1,4 +1,4 @@
-// What the pager promises and refuses, and what each eviction keeps.
+// Tests of what the pager guarantees and refuses, and of the pages that each eviction policy keeps.
 
 #include "paging/pager.hpp"
 
@@ -69,13 +69,13 @@ __global__ void add_one(Array<unsigned> a) {
   }
 }
 
-/// Holds two pages where its launch says one.
+/// Pins two pages at once, although some launches declare only one.
 __global__ void hold_two(Array<unsigned> a) {
   const auto first = a.window(0), second = a.window(kPage / 4);
-  if (first[0] + second[kPage / 4] == ~0u) __trap();  // never: after a failure it reads 0
+  if (first[0] + second[kPage / 4] == ~0u) __trap();  // never true: after a failure both reads return 0
 }
 
-/// Goes behind the last whole element, to a page that has none.
+/// Moves past the last element, to a page that contains no whole element.
 __global__ void look_behind(Array<unsigned long long> a) {
   auto reader = a.reader();
   reader.move_to(a.size());
@@ -98,7 +98,7 @@ class Sum {
   memory::Block memory_;
 };
 
-/// Pages that came in so many passes of one warp over `pages` pages.
+/// Returns the number of pages fetched in `passes` passes of one warp over `pages` pages.
 std::uint64_t fetched_pages(Eviction eviction, std::size_t pages, std::size_t frames, unsigned passes) {
   memory::Block block(memory::Kind::mapped, pages * kPage);
   std::memset(block.data(), 0, block.size());
@@ -115,7 +115,7 @@ std::uint64_t fetched_pages(Eviction eviction, std::size_t pages, std::size_t fr
   return found.faults;
 }
 
-/// Every other element, from `first` on.
+/// Stores every second element, starting at `first`.
 __global__ void store_numbers(Array<unsigned> a, std::size_t first) {
   auto writer = a.writer();
   for (std::size_t i = 0; i < a.size(); i = writer.last()) {
@@ -147,7 +147,7 @@ TEST_F(PagerTest, WhatIsOnlyWrittenIsFetchedWhenItReturns) {
   pager.launch(stream, ISTHMUS_KERNEL(store_numbers), {.grid = 1, .block = 32}, {}, array, std::size_t{0});
   pager.flush(stream);
   pager.check(stream);
-  EXPECT_EQ(pager.statistics(stream).fetched_bytes, block.size());  // fifo: none of them was there any more
+  EXPECT_EQ(pager.statistics(stream).fetched_bytes, block.size());  // with fifo, all pages had been evicted
   for (std::size_t i = 0; i < block.size() / 4; ++i) ASSERT_EQ(numbers_at(i), i);
 }
 
@@ -227,7 +227,8 @@ TEST_F(PagerTest, EachEvictionKeepsANewWorkingSetInTheEnd) {
   }
 }
 
-// Lanes of two arrays at one place: out[thread] = (a or b)[where they all are]; then a third of them writes.
+// Even lanes read from a and odd lanes from b, in the same statement; all lanes read from c. Then a third of the lanes
+// write to a or b. out[thread] is the sum of the two numbers read.
 __global__ void look_and_write(Array<unsigned> a, Array<unsigned> b, ReadOnlyArray<unsigned> c, unsigned* out) {
   const auto lane = static_cast<unsigned>(device::lane());
   const Array<unsigned>& mine = lane % 2 == 0 ? a : b;
@@ -253,7 +254,7 @@ TEST_F(PagerTest, LanesThatComeTogetherEnterAPageOnce) {
     const auto found = pager.statistics(stream), found_other = other.statistics(stream);
     EXPECT_EQ(found.faults, 2u);
     EXPECT_EQ(found_other.faults, 2u);
-    // Each lane for itself, all but one of them would find its page in another's hands.
+    // If the lanes of a page entered it separately, all except the first would find it in use.
     EXPECT_EQ(found.waits + found_other.waits, 0u);
     EXPECT_EQ(pager.references(stream) + other.references(stream), 0u);
     for (unsigned lane = 0; lane < warp; ++lane) {
@@ -344,7 +345,7 @@ TEST_F(PagerTest, AKernelThatCouldHoldAllFramesIsRefusedWithTheArithmetic) {
                   {"Pager::launch", "hold_two", "4 resident blocks × 4 warps × 1 pages = 16", "15 frames"});
   expect_mentions(launched(1, 8, {.pages = 2, .by = Holds::By::lane}), {"1 resident blocks × 8 lanes × 2 pages = 16"});
   EXPECT_EQ(launched(2, 96, {.pages = 2}), "");
-  // 100 blocks, of which 16 are resident.
+  // Only 16 of the 100 blocks are resident at once.
   expect_mentions(launched(100, 32, {.pages = 1}), {"16 resident blocks × 1 warps × 1 pages = 16"});
 }
 
@@ -353,12 +354,12 @@ TEST_F(PagerTest, AStuckKernelEndsAndSaysWhichPageItWantedAndItsState) {
   Pager pager({.page_bytes = kPage, .frames = 1, .deadline = 0.2});
   const Region region = pager.open(block, "numbers");
   device::Stream stream;
-  // One frame is enough for what the launch says, but not for what the kernel does.
+  // One frame is enough for the declared page, but not for the two pages that the kernel pins.
   pager.launch(stream, ISTHMUS_KERNEL(hold_two), {.grid = 1, .block = 32}, {.pages = 1}, Array<unsigned>(region));
-  pager.clear(stream);  // which does not make it undone
+  pager.clear(stream);  // does not clear the failure
   expect_mentions(error_of([&] { pager.check(stream); }),
                   {"waited 0.2 s for a frame for page 1 of 'numbers'", "not valid, busy, clean, 1 references"});
-  // Then it works again.
+  // The pager works again afterwards.
   Sum sum;
   pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32}, {},
                Array<unsigned>(region), 1u, sum.device());
@@ -377,11 +378,12 @@ TEST_F(PagerTest, APageWithoutAWholeElementIsGivenBack) {
 }
 
 TEST_F(PagerTest, WhatCannotBeIsRefused) {
-  expect_mentions(error_of([] { Pager({.page_bytes = 2048, .frames = 1}); }), {"2048 bytes", "4096"});
-  expect_mentions(error_of([] { Pager({.page_bytes = 5000, .frames = 1}); }), {"5000 bytes", "power of two"});
+  expect_mentions(error_of([] { Pager({.page_bytes = 2048, .frames = 1}); }), {"page_bytes=2048", "4096"});
+  expect_mentions(error_of([] { Pager({.page_bytes = 5000, .frames = 1}); }), {"page_bytes=5000", "power of two"});
   expect_mentions(error_of([] { Pager({.page_bytes = std::size_t{4} << 20, .frames = 1}); }), {"2097152"});
-  expect_mentions(error_of([] { Pager({.page_bytes = kPage}); }), {"0 frames"});
-  expect_mentions(error_of([] { Pager({.page_bytes = kPage, .frames = 1, .deadline = 0}); }), {"deadline of 0 s"});
+  expect_mentions(error_of([] { Pager({.page_bytes = kPage}); }), {"frames=0"});
+  expect_mentions(error_of([] { Pager({.page_bytes = kPage, .frames = 1, .deadline = 0}); }),
+                  {"deadline=0 is out of range"});
   Pager pager({.page_bytes = kPage, .frames = 1});
   const memory::Block pageable(memory::Kind::pageable, kPage);
   expect_mentions(error_of([&] { pager.open(pageable, "plain"); }), {"'plain' is pageable memory", "page-locked"});
@@ -389,10 +391,10 @@ TEST_F(PagerTest, WhatCannotBeIsRefused) {
   pager.open(block.data() + kPage, kPage, "middle");
   for (const std::size_t first : {std::size_t{0}, kPage / 2, kPage, 2 * kPage - 16})
     expect_mentions(error_of([&] { pager.open(block.data() + first, kPage + 16, "other"); }), {"'other' and 'middle'"});
-  for (const std::size_t first : {std::size_t{0}, 2 * kPage}) pager.open(block.data() + first, kPage, "beside");
+  for (const std::size_t first : {std::size_t{0}, 2 * kPage}) pager.open(block.data() + first, kPage, "neighbour");
 }
 
-/// How pages come that others bring: all of them, some, and none by the warps themselves.
+// The relay or proxy fetches all pages, some of them, or none, depending on the transport.
 TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
   configure("devices=2");
   for (const auto transport : {Transport::pull, Transport::relay, Transport::pull_and_relay, Transport::proxy}) {
@@ -402,7 +404,7 @@ TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
     for (int round = 0; round < 2; ++round) {
       Sum sum;
       pager.prefetch(sum.stream, region, 0,
-                     16 * kPage);  // by many warps at once, of which one may fetch its page itself
+                     16 * kPage);  // many warps request pages at once; `pulls` allows one to fetch its page itself
       pager.launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 2, .block = 64}, {},
                    Array<unsigned>(region), 2u, sum.device());
       pager.launch(sum.stream, ISTHMUS_KERNEL(add_one), {.grid = 1, .block = 32}, {}, Array<unsigned>(region));
@@ -428,7 +430,7 @@ TEST_F(PagerTest, PagesComeThroughARelayAndAProxy) {
   }
 }
 
-/// A block of a relay that the device does not hold beside the others would never serve.
+// All blocks of a relay must be resident together, because a block that is not resident would never serve.
 TEST_F(PagerTest, ARelayTakesAsManyBlocksAsItsDeviceHolds) {
   configure("devices=2");
   for (const auto transport : {Transport::relay, Transport::proxy}) {
@@ -452,36 +454,37 @@ TEST_F(PagerTest, ARelayNeedsASecondDevice) {
   configure("devices=2");
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 33}); }),
-      {"queues of 33 pages", "a depth of 1 to 32"});
+      {"depth=33 is out of range", "1 to 32"});
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .depth = 0}); }),
-      {"queues of 0 pages", "a depth of 1 to 32"});
+      {"depth=0 is out of range", "1 to 32"});
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::proxy, .queues = 1025}); }),
-      {"1025 queues cannot be", "1 to 1024, or 0"});
+      {"queues=1025 is out of range", "1 to 1024, or 0"});
   expect_mentions(
       error_of([] {
         Pager(
             {.page_bytes = kPage, .frames = 1, .transport = Transport::pull_and_relay, .pulls = std::size_t{1} << 32});
       }),
-      {"4294967296 pulls cannot be", "1 to 4294967295, or 0"});
+      {"pulls=4294967296 is out of range", "1 to 4294967295, or 0"});
   expect_mentions(
       error_of([] { Pager({.page_bytes = kPage, .frames = 1, .transport = Transport::relay, .queues = 17}); }),
-      {"gpu1 holds 16 blocks of 16 pages at once, of which other relays have 0, so not 17", "take fewer queues"});
+      {"gpu1 runs at most 16 blocks of 16 pages at once, and other relays use 0, so 17 do not fit",
+       "choose fewer queues"});
 }
 
-/// Arrays that a program pages at once have a relay each: the blocks of all must be on the device together.
+// Each paged array of a program has a separate relay, and the blocks of all relays must be resident together.
 TEST_F(PagerTest, RelaysLeaveRoomForOthers) {
   configure("devices=2");
   const auto pager = [](std::size_t queues) {
     return Pager({.page_bytes = kPage, .frames = 16, .transport = Transport::relay, .queues = queues});
   };
   {
-    const Pager one = pager(0), other = pager(4);  // half of 16 blocks, and half of what is left
+    const Pager one = pager(0), other = pager(4);  // by default half of 16 blocks; then half of the remaining 8
     expect_mentions(error_of([&] { pager(5); }),
-                    {"gpu1 holds 16 blocks of 16 pages at once, of which other relays have 12, so not 5"});
+                    {"gpu1 runs at most 16 blocks of 16 pages at once, and other relays use 12, so 5 do not fit"});
     const Pager last = pager(4);
-    expect_mentions(error_of([&] { pager(0); }), {"of which other relays have 16, so not 1", "the transport pull"});
+    expect_mentions(error_of([&] { pager(0); }), {"and other relays use 16, so 1 do not fit", "the transport pull"});
   }
   EXPECT_NO_THROW(pager(16)) << "what is gone takes nothing";
 }
@@ -512,8 +515,8 @@ TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {
   device::launch(sum.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32},
                  Array<unsigned>(region), 1u, sum.device());
   expect_mentions(error_of([&] { pager.check(sum.stream); }),
-                  {"waited 0.2 s for a relay or proxy to bring page 0 of 'numbers'", "Pager::serve"});
-  // What was asked for then is not brought later.
+                  {"waited 0.2 s for a relay or proxy to transfer page 0 of 'numbers'", "Pager::serve"});
+  // A page that was requested during the failure is not fetched later.
   Sum other;
   pager.launch(other.stream, ISTHMUS_KERNEL(sum_windows<Array<unsigned>>), {.grid = 1, .block = 32}, {},
                Array<unsigned>(region), 1u, other.device());
@@ -521,7 +524,8 @@ TEST_F(PagerTest, WhoAsksWhereNobodyServesGivesUp) {
   EXPECT_EQ(other.host(), 2048ull * 2047 / 2);
 }
 
-/// Where the device writes no words in stream order there is no proxy, and what its thread meets later is said.
+// A proxy is refused on a device that cannot write values in stream order. Later errors of the proxy's thread are
+// reported.
 TEST_F(PagerTest, AProxyNeedsAStreamThatAnswers) {
   const Options options{
       .page_bytes = kPage, .frames = 2, .deadline = 0.2, .transport = Transport::proxy, .queues = 1, .depth = 1};
@@ -538,7 +542,7 @@ TEST_F(PagerTest, AProxyNeedsAStreamThatAnswers) {
   device::set_injection("");
 }
 
-/// Adds up two arrays at once.
+/// Sums the elements of two arrays, which it reads at the same time.
 __global__ void sum_of_two(Array<unsigned> a, Array<unsigned> b, unsigned long long* sum) {
   unsigned long long part = 0;
   auto first = a.reader(), second = b.reader();
@@ -548,8 +552,8 @@ __global__ void sum_of_two(Array<unsigned> a, Array<unsigned> b, unsigned long l
   atomicAdd(sum, part);
 }
 
-/// A CUDA device has eight connections: what brings pages has few streams, however many pagers there are, so that none
-/// shares one with the kernel that waits for it.
+// A CUDA device has eight connections. However many pagers exist, their proxies use few streams, so that no proxy
+// shares a connection with the kernel that waits for it.
 TEST_F(PagerTest, ProxiesShareTheirStreams) {
   constexpr std::size_t pages = 20, n = pages * kPage / 4;
   device::set_injection("stream_create:9");
@@ -563,7 +567,7 @@ TEST_F(PagerTest, ProxiesShareTheirStreams) {
   }
   device::set_injection("");
   for (unsigned long long round = 1; round <= 3; ++round) {
-    if (round == 3) pagers.pop_back();  // what is shared stays as long as it is wanted
+    if (round == 3) pagers.pop_back();  // shared streams exist as long as any pager needs them
     for (auto& pager : pagers) pager.serve();
     device::launch(sum.stream, ISTHMUS_KERNEL(sum_of_two), {.grid = 1, .block = 64}, arrays[0], arrays[1],
                    sum.device());

@@ -1,5 +1,5 @@
-// The placement `paged`: programs whose kernels fetch pages leave what they leave in every other placement, and what is
-// wrong or missing is seen.
+// Tests of the placement `paged`: programs whose kernels fetch pages have the same results as in every other placement,
+// and wrong results are detected.
 
 #include "paging/placement.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 using namespace workload;
 using harness::CaseResult;
 
-/// The page is written and nobody is told: what it held is lost.
+/// Protocol with a planted bug: a written page is never marked dirty, so its contents are lost.
 struct NeverDirty : paging::Sound {
   static constexpr bool never_dirty = true;
 };
@@ -109,7 +109,7 @@ TEST_P(PagedPlacement, LeavesWhatOtherPlacementsLeave) {
     auto all = settings;
     all.insert(all.end(), {"page=4KiB", "frames=12,100", "eviction=all"});
     const auto results = run_paged(name, all, {"pinned", "paged"});
-    EXPECT_EQ(results.size(), 7u) << name;  // pinned has no frames
+    EXPECT_EQ(results.size(), 7u) << name;  // six cases of `paged`; one of `pinned`, which has no frames
     for (const auto& result : results) EXPECT_EQ(complaint(result), "") << result.spec.label();
   }
 }
@@ -118,7 +118,7 @@ TEST_P(PagedPlacement, CountsWhatMoves) {
   const auto few = only("apps/va", {"n=262144", "page=4KiB", "frames=25"});
   ASSERT_EQ(complaint(few), "");
   constexpr double kVector = 4 * 262144, kPages = kVector / 4096;
-  // Nothing of the sum is fetched: each page of it is written once, by one warp.
+  // The result vector is not fetched, because each of its pages is written once, by a single warp.
   EXPECT_EQ(value_of(few, "fetches"), 3 * kPages);
   EXPECT_EQ(value_of(few, "fetched"), 2 * kVector);
   EXPECT_EQ(few.find("fetched")->bytes_needed, 2 * kVector);
@@ -127,7 +127,7 @@ TEST_P(PagedPlacement, CountsWhatMoves) {
   EXPECT_EQ(few.find("written_back")->bytes_needed, kVector);
   EXPECT_GT(value_of(few, "table_bytes"), 3 * kPages * 8);
   EXPECT_GE(value_of(few, "paging_setup"), 0);
-  EXPECT_EQ(few.find("in"), nullptr);  // what no copy brings has no time of its own
+  EXPECT_EQ(few.find("in"), nullptr);  // `in` is not timed, because nothing is copied in
   EXPECT_LT(few.peak_device_bytes, 0.3 * 3 * kVector);
 }
 
@@ -146,7 +146,7 @@ TEST_P(PagedPlacement, TwoPassesStandBesideTheirOptimum) {
     const auto half = only(name, {"rows=512", "cols=256", "page=4KiB", "frames=50", "passes=two"});
     const auto all = only(name, {"rows=512", "cols=256", "page=4KiB", "frames=100", "passes=two"});
     ASSERT_EQ(complaint(half) + complaint(all), "");
-    EXPECT_EQ(value_of(half, "optimal_fetches"), 192);  // 128 pages once, and again what had no room
+    EXPECT_EQ(value_of(half, "optimal_fetches"), 192);  // 128 pages once, and again the 64 for which frames are missing
     EXPECT_GE(value_of(half, "fetches"), 192);
     EXPECT_EQ(value_of(all, "optimal_fetches"), 128);
     EXPECT_EQ(value_of(all, "fetches"), 128);
@@ -154,7 +154,8 @@ TEST_P(PagedPlacement, TwoPassesStandBesideTheirOptimum) {
   }
 }
 
-// A warp of a block that runs ahead of the others has them fetch its pages again: five times the optimum.
+// The warps of a block must stay together. If one runs ahead, the others fetch its pages again, and the number of
+// fetches is five times the optimum.
 TEST_P(PagedPlacement, AnEvictionThatResistsScansComesNearTheOptimum) {
   const auto result =
       only("apps/mvt", {"rows=2048", "cols=1024", "page=4KiB", "frames=50", "passes=two", "eviction=scan_resistant"});
@@ -172,7 +173,7 @@ TEST_P(PagedPlacement, AQueryFetchesNoPageThatHasNothingForIt) {
     EXPECT_EQ(complaint(result), "");
     return value_of(result, "fetches");
   };
-  // 655 trips in the middle are on two or three of 128 pages.
+  // The query selects 655 adjacent trips, which are on two or three of 128 pages.
   EXPECT_LE(with({"predicate=resident"}), 3);
   EXPECT_GE(with({"predicate=resident"}), 2);
   EXPECT_LE(with({"predicate=resident", "query=all"}), 15);
@@ -182,7 +183,7 @@ TEST_P(PagedPlacement, AQueryFetchesNoPageThatHasNothingForIt) {
 
 TEST_P(PagedPlacement, PointsThatArePagedAreNotStaged) {
   for (const auto& result : run_cases("apps/kmeans", {"direct", "async"}, {"paged"}, {"points=1609"}))
-    EXPECT_NE(result.skipped.value_or("").find("take staging none"), std::string::npos) << complaint(result);
+    EXPECT_NE(result.skipped.value_or("").find("choose staging none"), std::string::npos) << complaint(result);
 }
 
 TEST_P(PagedPlacement, WritesWhereItReads) {
@@ -208,7 +209,7 @@ TEST_P(PagedPlacement, TooFewFramesAreRefusedWithTheArithmetic) {
 TEST_P(PagedPlacement, RefusesPagesThatCannotBe) {
   for (const char* page : {"page=5000", "page=4MiB"}) {
     const auto result = only("apps/va", {"n=9000", page});
-    EXPECT_NE(result.skipped.value_or("").find("powers of two"), std::string::npos) << complaint(result);
+    EXPECT_NE(result.skipped.value_or("").find("power of two"), std::string::npos) << complaint(result);
   }
 }
 
@@ -216,7 +217,7 @@ TEST_P(PagedPlacement, RefusesQueuesThatCannotBe) {
   const auto many = only("apps/va", {"n=9000", "transport=proxy", "queues=1025"});
   EXPECT_EQ(many.skipped, "there are at most 1024 queues, and queues is 1025");
   const auto none = only("apps/va", {"n=9000", "queues=3"});
-  EXPECT_NE(none.skipped.value_or("").find("have no queues: leave queues=3 out"), std::string::npos) << complaint(none);
+  EXPECT_NE(none.skipped.value_or("").find("use no queues: omit queues=3"), std::string::npos) << complaint(none);
 }
 
 TEST_P(PagedPlacement, EachArrayHasARelayOfItsQueues) {
@@ -229,12 +230,13 @@ TEST_P(PagedPlacement, EachArrayHasARelayOfItsQueues) {
   }
 }
 
-/// Memory that is freed while another array's relay is at work on that device waits until the relay gives up.
+// Memory must not be freed on a device while another array's relay runs there, because freeing waits until the relay
+// gives up.
 TEST_P(PagedPlacement, NothingIsFreedBesideARelayAtWork) {
   configure(GetParam() + std::string(",devices=2,timeout=120"));
   const auto begin = std::chrono::steady_clock::now();
   const auto third = only("apps/va", {"n=262144", "page=4KiB", "transport=relay", "queues=6"});
-  EXPECT_NE(third.skipped.value_or("").find("of which other relays have 12, so not 6"), std::string::npos)
+  EXPECT_NE(third.skipped.value_or("").find("and other relays use 12, so 6 do not fit"), std::string::npos)
       << complaint(third);
   for (int call = 1; call <= 24; call += 3) {
     device::set_injection(fmt::format("launch:{}", call));
@@ -249,7 +251,7 @@ TEST_P(PagedPlacement, NothingIsFreedBesideARelayAtWork) {
 TEST_P(PagedPlacement, IsForThoseThatSaySo) {
   EXPECT_EQ(only("apps/lud", {"n=33"}).skipped, "apps/lud has no placement paged");
   const auto none = only("paged/none", {});
-  EXPECT_EQ(none.skipped, "paged/none has no kernels that fetch pages by themselves");
+  EXPECT_EQ(none.skipped, "paged/none has no kernels that fetch their own pages");
 }
 
 TEST_P(PagedPlacement, ItsAxesMeanNoOtherPlacement) {

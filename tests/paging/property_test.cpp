@@ -1,5 +1,5 @@
-// Random programs with random pages, frames and evictions leave what plain arrays would; with a bug in the protocol
-// they do not.
+// Tests that random programs with random page sizes, frames and eviction policies have the same results as with plain
+// arrays, and different results if the protocol has a bug.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace isthmus::paging {
 namespace {
 
-/// So few frames that pages come and go all the time, on a machine with warps of `warp` lanes.
+/// Returns a machine with warps of `warp` lanes and so few frames that pages are constantly evicted.
 Machine random_machine(unsigned seed, unsigned warp, bool lanes) {
   std::mt19937 random(seed);
   const auto among = [&](unsigned first, unsigned last) {
@@ -34,7 +34,7 @@ Machine random_machine(unsigned seed, unsigned warp, bool lanes) {
   const unsigned holders = lanes ? p.threads : machine.blocks * warps;
   machine.options.frames = holders + among(0, 3);
   machine.options.clean_ahead = among(0, 1) * among(1, 3);
-  // The last page is not whole, and its end no multiple of 16.
+  // The last page is partial, and its number of bytes need not be a multiple of 16.
   const std::size_t pages = machine.options.frames / 2 + among(1, 4);
   machine.bytes = pages * machine.options.page_bytes - 8 * among(0, 300);
   p.elements = machine.bytes / sizeof(Word);
@@ -57,7 +57,7 @@ TEST_P(Programs, OfLanesAloneLeaveWhatPlainArraysWould) {
 
 TEST_P(Programs, ThroughAProxyLeaveWhatPlainArraysWould) {
   auto configuration = emulator::configuration();
-  configuration.grace = 0;  // nobody asks a proxy's streams to begin
+  configuration.grace = 0;  // starts work at once, because the program never waits for or queries a proxy's streams
   emulator::configure(configuration);
   const unsigned warp = configuration.warp_size;
   for (unsigned seed = 1; seed <= 10; ++seed) {
@@ -69,7 +69,7 @@ TEST_P(Programs, ThroughAProxyLeaveWhatPlainArraysWould) {
   }
 }
 
-/// Others come wherever the protocol lets them.
+/// Protocol in which a thread lets others run at every point where it may be interrupted.
 struct Yielding : Sound {
   static constexpr bool yields = true;
 };
@@ -103,7 +103,7 @@ struct NumbersLate : Sound {
   static constexpr bool number_late = true;
 };
 
-// Seen only where others come between a look and the exchange.
+// Bugs that show only if other threads run between reading a page's state and exchanging it.
 struct EvictsUnseen : Yielding {
   static constexpr bool evicts_unseen = true;
 };
@@ -143,7 +143,7 @@ __global__ void one_lane_writes(Array<Word, Protocol> a, Word i) {
   if (device::lane() == 0) a[i] = 7;
 }
 
-/// What the host has of an element that one lane wrote, once all pages were flushed or cleared.
+/// Returns the value on the host of an element that one lane wrote, after all pages were flushed or cleared by `end`.
 template <class Protocol>
 Word written_by_one_lane(void (Pager::*end)(device::Stream&)) {
   const memory::Block block(memory::Kind::mapped, 4 * 4096);

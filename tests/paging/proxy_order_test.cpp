@@ -1,5 +1,5 @@
-// The proxy's answers come behind its copies: ThreadSanitizer reports nothing, and a race where they come before
-// (ISTHMUS_ANSWERS_EARLY, CMakeLists.txt).
+// Tests of the order of the proxy's copies and answers. ThreadSanitizer must report no race if the answers follow the
+// copies, and a race if they precede the copies (ISTHMUS_ANSWERS_EARLY, see CMakeLists.txt).
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Random programs over three paged arrays, and what plain arrays would hold after them.
+// Random programs that use three paged arrays, and the results that they would have with plain arrays.
 
 #include <cstdint>
 #include <cstring>
@@ -24,27 +24,27 @@ constexpr Word mixed(Word seed, Word a, Word b) {
 struct Program {
   Word seed = 1;
   unsigned steps = 40;
-  unsigned threads = 0;  ///< of the grid
+  unsigned threads = 0;  ///< number of threads in the grid
   unsigned warp = 32;
-  Word elements = 0;   ///< of each array
-  unsigned lanes = 0;  ///< 1: steps of lanes alone, too
+  Word elements = 0;   ///< number of elements in each array
+  unsigned lanes = 0;  ///< 1 if some steps are taken by single lanes instead of whole warps, otherwise 0
   unsigned threads_of_block = 0;
 };
 
 enum class Step : unsigned { read, window, own, add, sweep, alone, kinds };
 
-/// What a warp does in a step, the same on host and device.
+/// Returns the kind of a warp's step. Host and device compute the same.
 constexpr Step step_of(const Program& p, Word warp, unsigned step) {
   const unsigned kinds = p.lanes != 0 ? 6 : 5;
   return static_cast<Step>(mixed(p.seed, warp, step) % kinds);
 }
-/// Which element a thread uses: now in one place, now scattered.
+/// Returns the element that a thread uses. The elements of a warp are adjacent in some steps and scattered in others.
 constexpr Word element_of(const Program& p, Word thread, unsigned step) {
   const Word warp = thread / p.warp, start = mixed(p.seed + 1, warp, step);
   return (start & 64) != 0 ? (start / 128 + thread % p.warp) % p.elements
                            : mixed(p.seed + 2, thread, step) % p.elements;
 }
-/// One of the elements that belong to the thread.
+/// Returns one of the elements that only this thread uses.
 constexpr Word own_element_of(const Program& p, Word thread, unsigned step) {
   const Word rows = p.elements / p.threads;
   return mixed(p.seed + 3, thread / p.warp, step) % rows * p.threads + thread;
@@ -57,11 +57,11 @@ constexpr Word value_of(const Program& p, Word thread, unsigned step) {
 }
 
 template <class Protocol>
-// Of nine warps of 64 lanes at most.
+// A block has at most nine warps of 64 lanes.
 __global__ void __launch_bounds__(576) random_program(Array<Word, Protocol> constant, Array<Word, Protocol> own,
                                                       Array<Word, Protocol> sums, Program p, unsigned* wrong) {
   const Lanes lanes = Lanes::warp();
-  // A block's last warp may have fewer lanes, so warps are numbered by their first thread.
+  // A block's last warp may have fewer lanes, so a warp's number is computed from the number of a thread.
   const Word thread = Word{blockIdx.x} * blockDim.x + threadIdx.x;
   const Word warp = thread / p.warp;
   unsigned bad = 0;
@@ -115,10 +115,10 @@ struct Machine {
   Options options;
   Program program;
   unsigned blocks = 2;
-  std::size_t bytes = 0;  ///< of each array
+  std::size_t bytes = 0;  ///< size of each array in bytes
 };
 
-/// Runs the program and compares with plain arrays: "" or the first thing that is wrong.
+/// Runs the program and compares its results with those of plain arrays. Returns the first error, or "" without errors.
 template <class Protocol>
 std::string outcome(const Machine& machine) {
   const Program& p = machine.program;

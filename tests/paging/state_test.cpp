@@ -1,4 +1,5 @@
-// The state word by itself: fields do not touch each other, and each transition goes where the protocol says.
+// Tests of the state word by itself: its fields do not affect each other, and each transition results in the state that
+// the protocol defines.
 
 #include "paging/state.hpp"
 

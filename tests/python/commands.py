@@ -1,4 +1,4 @@
-"""The command `isthmus` of this tree, as a process of its own."""
+"""Runs the command `isthmus` of this tree in a separate process."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ ANALYSIS = pathlib.Path(__file__).resolve().parents[2] / "analysis"
 
 
 def run(*arguments, python=(), **environment):
-    """`python` are options of the interpreter; its stdout and stderr are text."""
+    """Runs the command with the interpreter options `python`; the result has stdout and stderr as text."""
     return subprocess.run(
         [sys.executable, *python, "-m", "isthmus", *map(str, arguments)],
         capture_output=True,

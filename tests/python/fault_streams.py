@@ -1,4 +1,4 @@
-"""Streams of the driver's events as programs of known kinds leave them, and files of them."""
+"""Makes streams of the driver's events as known kinds of programs produce them, and files with such streams."""
 
 import dataclasses
 import struct
@@ -7,7 +7,7 @@ import zlib
 import numpy
 
 PAGE, BLOCK = 4096, 2 << 20
-BASE = 5_000_000_000  # nanoseconds
+BASE = 5_000_000_000  # time of the first event in nanoseconds
 KINDS = {
     "fault": [("type", "u1", 0), ("access", "u1", 2), ("gpu", "u1", 3), ("gpc", "<u2", 4), ("client", "<u2", 6),
               ("address", "<u8", 8), ("time", "<u8", 16), ("gpu_time", "<u8", 24), ("batch", "<u4", 32),
@@ -26,7 +26,7 @@ TYPES = {"fault": 3, "replay": 4, "move": 2, "cpu_fault": 1, "thrashing": 10, "r
 
 
 def events(what, **fields):
-    """Entries of one kind, a row of 64 bytes each; a field is a value, or one for each."""
+    """Returns entries of one kind as rows of 64 bytes. A field is a single value, or one value per entry."""
     names, forms, offsets = zip(*KINDS[what])
     layout = numpy.dtype({"names": names, "formats": forms, "offsets": offsets, "itemsize": 64})
     count = max(numpy.size(value) for value in fields.values())
@@ -39,7 +39,7 @@ def events(what, **fields):
 
 @dataclasses.dataclass
 class Stream:
-    """A program as it goes: what it does next begins at `now`, in nanoseconds since its first event."""
+    """Simulated program. Its next action begins at `now`, in nanoseconds since its first event."""
 
     now: int = 0
     batch: int = 0
@@ -48,15 +48,16 @@ class Stream:
     def add(self, what, **fields):
         self.parts.append(events(what, **fields))
 
-    def faults(self, pages, *, of_batch=256, access=1, gpu=1, service=400_000, beside=15, source=0):
-        """A GPU faults on these addresses; each batch brings its pages one by one, and so many beside each."""
+    def faults(self, pages, *, of_batch=256, access=1, gpu=1, service=400_000, nearby=15, source=0):
+        """Adds page faults of a GPU at the addresses `pages`. Each batch moves its pages one by one, and with each page
+        the `nearby` pages after it."""
         pages = numpy.asarray(pages, "u8")
         number = numpy.arange(len(pages)) // of_batch
         begin = BASE + self.now + number * service * 5 // 4
         inside = numpy.arange(len(pages)) % of_batch
         self.add("fault", gpu=gpu, access=access, address=pages, time=begin + inside * 10, gpu_time=begin - 2000,
                  batch=self.batch + number, kind=1, gpc=inside % 7, client=inside % 18)  # fmt: skip
-        for cause, size, late in ((2, PAGE, 10_000), (3, beside * PAGE, 20_000)):
+        for cause, size, late in ((2, PAGE, 10_000), (3, nearby * PAGE, 20_000)):
             if size:
                 begun = begin + of_batch * 10 + late
                 at = pages if cause == 2 else pages + numpy.uint64(PAGE)
@@ -69,7 +70,7 @@ class Stream:
         self.now += len(batches) * service * 5 // 4
 
     def host(self, base, size, *, access=1, evicted=False, service=60_000):
-        """The host touches a range from its beginning, a fault a block; or a GPU evicts it."""
+        """Adds accesses of the host to a whole range, one page fault per block, or the range's eviction from a GPU."""
         blocks = base + numpy.arange(size // BLOCK, dtype="u8") * numpy.uint64(BLOCK)
         when = BASE + self.now + numpy.arange(len(blocks)) * service
         if not evicted:
@@ -84,12 +85,13 @@ class Stream:
 
 
 def dense(base, size):
-    """A page in each 64 KiB, which with 15 beside it make all."""
+    """Returns the address of the first page of each 64 KiB of a range, which has 15 more pages after each of them."""
     return base + numpy.arange(size // (16 * PAGE), dtype="u8") * numpy.uint64(16 * PAGE)
 
 
 def program(scale=1):
-    """A dense sweep, a sparse one, one that comes and goes four times, one that the host reads back."""
+    """Returns the stream of a program with a dense sweep, four sweeps over a range that the host takes back each time,
+    a sparse sweep, and accesses of the host."""
     chance = numpy.random.default_rng(1)
     big, sparse, shared = 0x7F0000000000, 0x7F2000000000, 0x7F4000000000
     size = scale * (64 << 20)
@@ -105,7 +107,7 @@ def program(scale=1):
 
 
 def packed(chunks, facts=None, end=True, dropped=0, foreign=0):
-    """A file as libisthmus-uvm.so writes it."""
+    """Returns the contents of a trace file in the format of libisthmus-uvm.so."""
     facts = {"driver": "580.159.04", "process": "7", "command": "./solver --steps 10"} if facts is None else facts
     text = "".join(f"{name}={value}\n" for name, value in facts.items()).encode()
     data = struct.pack("<16sII", b"isthmus.uvm/1\n", len(text), zlib.crc32(text)) + text

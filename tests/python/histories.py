@@ -1,6 +1,6 @@
-"""Simulated histories with known truth: jobs on nodes, a metric with noise between and within runs, and what happened.
+"""Simulates histories with known truth: jobs on nodes, a metric with noise between and within runs, planted events.
 
-`medians()` draws the medians of many jobs at once, for rates of wrong verdicts; `write()` makes record files of them.
+`medians()` draws the medians of many jobs at once, to measure rates of wrong verdicts. `write()` writes record files.
 """
 
 import copy
@@ -23,21 +23,24 @@ SECOND = BASE["metrics"][0] | {"name": "time", "unit": "s", "better": "lower", "
 
 
 def p_values(sizes):
-    """Two-sided p by the number of pairs with a < b, for strata of (n, m) values without ties."""
+    """Returns two-sided p-values, indexed by the number of pairs with a < b, for strata of (n, m) untied values."""
     below = np.cumsum(rank_test._design(sizes))
     return np.minimum(1, 2 * np.minimum(below, below[::-1]))
 
 
 @dataclasses.dataclass
 class History:
-    """Shares of the value: standard deviations, a step at the change, a drift from the first job to the last."""
+    """Parameters of a simulated history.
+
+    Standard deviations, the step at the change, and the drift from the first to the last job are shares of the value.
+    """
 
     between: float = 0.01
     within: float = 0.003
     iterations: int = 20
     nodes: int = 1
     node_effect: float = 0.0
-    tails: str = "normal"  # or heavy: Student's t with 2 degrees; skewed: log-normal; ties: a coarse timer
+    tails: str = "normal"  # or heavy (Student's t with 2 degrees), skewed (log-normal), ties (a coarse timer)
     step: float = 0.0
     drift: float = 0.0
 
@@ -51,12 +54,12 @@ def noise(chance, tails, shape):
 
 
 def medians(chance, history, trials, jobs):
-    """Logarithms of medians of jobs before and after: two arrays (trials, nodes, jobs)."""
+    """Returns the logarithms of the medians of jobs before and after the change, as arrays (trials, nodes, jobs)."""
     shape = (trials, history.nodes, 2 * jobs)
     values = history.between * noise(chance, history.tails, shape)
     values += history.node_effect * chance.standard_normal((trials, history.nodes, 1))
     values += history.drift * np.linspace(0, 1, 2 * jobs)
-    # The median of n iterations has about this spread (exact enough: it is a tenth of the noise between jobs).
+    # Adds noise with about the spread of a median of n iterations, which is a tenth of the noise between jobs.
     values += 1.2533 * history.within / np.sqrt(history.iterations) * noise(chance, "normal", shape)
     values[..., jobs:] += np.log1p(history.step)
     if history.tails == "ties":
@@ -65,7 +68,7 @@ def medians(chance, history, trials, jobs):
 
 
 def record(value, *, node="n1", gpu="GPU-1", job="1", time=None, chance=None, within=0.003, driver="570.1", **changes):
-    """One record with one metric, `time`, around `value` seconds."""
+    """Returns a record with one metric, `time`, of about `value` seconds."""
     case = copy.deepcopy(BASE)
     metric = copy.deepcopy(SECOND)
     samples = value * (1 + within * (chance.standard_normal(5) if chance else np.zeros(5)))
@@ -85,7 +88,7 @@ def record(value, *, node="n1", gpu="GPU-1", job="1", time=None, chance=None, wi
 
 
 def fitting(case):
-    """The same record with samples that have the medians it states: readers hold a median to its samples."""
+    """Returns the record with samples that match its medians, because readers compare them."""
     metrics = []
     for metric in case["metrics"]:
         samples, median = metric["samples"], metric["median"]
@@ -107,7 +110,7 @@ def write(folder, cases, name="records.jsonl"):
 
 
 def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
-    """Records of `jobs` jobs per node before and after a change of the driver from 570 to 580."""
+    """Returns records of `jobs` jobs per node before and after a change of the driver from 570 to 580."""
     chance = np.random.default_rng(seed)
     cases = []
     for number, workload in enumerate(workloads):
@@ -125,7 +128,7 @@ def jobs_of(history, seed, jobs, *, workloads=("microbench/saxpy",), **changes):
 
 
 def series_of(values, better="lower", metric="time", unit="s"):
-    """A series from values by side and (node, GPU), each value a job of its own."""
+    """Returns a series with one job per value. `values` is keyed by side and then by (node, GPU)."""
     key = tuple({"workload": "w", "metric": metric, "unit": unit}.get(name) for name in measurements.SERIES)
     sides = {
         side: [
@@ -139,7 +142,7 @@ def series_of(values, better="lower", metric="time", unit="s"):
 
 
 def tell(capsys, record_property, text):
-    """Prints a measured rate, and keeps it in the JUnit report, where tests that run in parallel can be read."""
+    """Prints a measured rate and stores it in the JUnit report, which also has the rates of tests run in parallel."""
     record_property("rate", text)
     with capsys.disabled():
         print(f"\n  {text}", end="")

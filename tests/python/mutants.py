@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Real records made wrong: what a disk, an editor, another program or an enemy may leave in a folder of records.
+"""Changes real records as a disk, an editor, another program or an attacker might, and runs every command on them.
 
-`lines()` gives mutated lines, `drive()` puts a folder of them through every command. By hand, 100,000 lines, about half
-an hour on two cores:
+`lines()` returns mutated lines, and `drive()` runs every command on a folder of them. To run 100,000 lines by hand,
+which takes about half an hour on two cores:
 
-    PYTHONPATH=analysis tests/python/mutants.py --lines 100000 --seed 7
+  PYTHONPATH=analysis tests/python/mutants.py --lines 100000 --seed 7
 
-It prints what went wrong with the seed of its folder, and how long the slowest command took. Exit code 1: something
-went wrong.
+It prints each failure with the seed of its folder, and how long the slowest command took. Exit codes: 0 without
+failures, 1 with failures.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SOURCES = (
     "h200/interjob.jsonl.gz", "h200/alloc.jsonl.gz", "h200/driver.jsonl.gz", "h200/fault.jsonl.gz",
     "h200-x4/mpi.jsonl.gz", "cpu-only/accounting.jsonl.gz", "cpu-only/stream.jsonl.gz",
 )  # fmt: skip
-_EACH = 6  # records of each source: few, so that a series has several jobs
-_HANG = 10  # seconds for a command
+_EACH = 6  # number of records per source, which is small so that a series has several jobs
+_HANG = 10  # seconds that a command may take
 
 
 def bases() -> list[dict]:
-    """Some real records of each kind."""
+    """Returns some real records of each kind."""
     found = []
     for source in SOURCES:
         every = load.read(ROOT / "papers/data" / source)
@@ -73,7 +73,7 @@ OTHERS = (None, True, False, [], {}, [None], [1, "a"], {"": 1}, DEEP, DEEPER)
 
 
 def _places(value, found=None) -> list[tuple]:
-    """Every (container, key) of a record."""
+    """Returns every pair (container, key) in a record."""
     found = [] if found is None else found
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
@@ -93,14 +93,14 @@ def _replace(record, chance):
 
 
 def _replace_alike(record, chance):
-    """Another value of the same type: what a schema may let pass."""
+    """Replaces a value by another value of the same type, which the schema may accept."""
     places = [place for place in _places(record) if isinstance(place[0][place[1]], (str, int, float))]
     holder, key = chance.choice(places)
     holder[key] = chance.choice(TEXTS if isinstance(holder[key], str) else NUMBERS)
 
 
 def _retext(record, chance):
-    """Texts that are free in the schema."""
+    """Replaces texts that the schema does not restrict."""
     for _ in range(chance.randint(1, 3)):
         part, key = chance.choice(
             [("run", "node"), ("run", "job"), ("run", "system"), ("run", "partition"), ("host", "cpu"),
@@ -116,7 +116,7 @@ def _retext(record, chance):
 
 
 def _rescale(record, chance):
-    """Figures that are large, small, zero or negative, with medians that fit."""
+    """Makes figures large, small, zero or negative, with medians that match."""
     factor = chance.choice((0, -1, 1e20, 1e-20, 1e29, 1e-25, 0.97, 1.03))
     for metric in record["metrics"]:
         if chance.random() < 0.7:
@@ -181,7 +181,7 @@ SHAPES = (
 
 
 def _double(text, chance):
-    """A key that stands twice, sometimes with white space before the colon."""
+    """Repeats a key in a JSON text, sometimes with white space before the colon."""
     found = list(re.finditer(r'"(\w+)":(-?[0-9.e+-]+|"\w*"|true|null)', text))
     if not found:
         return text
@@ -212,7 +212,7 @@ def _cut(text, chance):
 
 
 def lines(number: int, seed: int) -> list[bytes]:
-    """So many lines, without their ends; one in four or so is a record."""
+    """Returns `number` lines without newlines. About one in four is a valid record."""
     chance = random.Random(seed)
     every = bases()
     result = []
@@ -250,7 +250,8 @@ def accepted(line: bytes) -> bool:
 
 
 def _place(line: bytes) -> str:
-    """Where a record goes: those of one machine, a system or the other, or what has strange names."""
+    """Returns the folder for a record: "machine" for one machine's records, "one" or "other" for two systems, "strange"
+    if the partition was changed."""
     record = json.loads(line)
     if record["run"].get("partition") != "local":
         return "strange"
@@ -260,11 +261,11 @@ def _place(line: bytes) -> str:
     return "one" if str(record["run"]["job"]) < "2" else "other"
 
 
-PLACES = ("machine", "one", "other", "strange")  # folders of files without a bad line
+PLACES = ("machine", "one", "other", "strange")  # folders whose files have no bad lines
 
 
 def spread(folder: pathlib.Path, every: list[bytes], chance: random.Random) -> int:
-    """Writes lines as files: records together, what is refused mostly for itself; returns how many records."""
+    """Writes lines to files: many records per file, but most refused lines alone. Returns the number of records."""
     good = [line for line in every if accepted(line)]
     bad = [line for line in every if not accepted(line)]
     places = {name: [] for name in PLACES}
@@ -288,7 +289,7 @@ def spread(folder: pathlib.Path, every: list[bytes], chance: random.Random) -> i
 
 
 def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
-    """Command lines that read a folder; what they write goes into `aside`."""
+    """Returns command lines that read a folder and write their outputs to the folder `aside`."""
     where, out = str(folder), str(aside)
     (aside / "weights.json").write_text(
         '{"metrics": {"*/*/* rate": 1, "microbench/* kernel_rate": 2, "latency/*/chase latency": 1}}'
@@ -325,12 +326,12 @@ def commands(folder: pathlib.Path, aside: pathlib.Path) -> list[list[str]]:
 
 
 class Hang(BaseException):
-    """A command took longer than it may."""
+    """Error that is raised if a command takes too long."""
 
 
 @contextlib.contextmanager
 def limited(seconds: float):
-    """Raises Hang in what takes longer."""
+    """Raises Hang if its block takes longer than `seconds`."""
 
     def stop(*_):
         raise Hang
@@ -345,7 +346,7 @@ def limited(seconds: float):
 
 
 def called(command: list[str], seconds: float) -> tuple[int | None, str, str, str]:
-    """Exit code, output, errors, and what is wrong with them."""
+    """Runs a command. Returns its exit code, stdout, stderr, and a description of the failure ("" without one)."""
     out, err = io.StringIO(), io.StringIO()
     code, wrong = None, ""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
@@ -377,7 +378,7 @@ def called(command: list[str], seconds: float) -> tuple[int | None, str, str, st
 def drive(
     folder: pathlib.Path, aside: pathlib.Path, *, seconds: float = _HANG
 ) -> tuple[list[str], dict[str, float], dict]:
-    """Puts a folder through every command: what went wrong, seconds by command, exit codes by command."""
+    """Runs every command on a folder. Returns the failures, and each command's maximum seconds and exit codes."""
     wrongs, times, codes = [], {}, {}
     aside.mkdir(exist_ok=True)
     for command in commands(folder, aside):
@@ -393,16 +394,19 @@ def drive(
 
 
 def one_folder(number: int, seed: int, *, seconds: float = _HANG) -> tuple[list[str], dict[str, float], int, dict]:
-    """Makes a folder of so many lines, drives it raw and compacted; what went wrong, seconds, records, exit codes."""
+    """Makes a folder of `number` lines and runs the commands on it before and after compacting.
+
+    Returns the failures, the maximum seconds of each command, the number of records, and the exit codes.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder, aside = pathlib.Path(name) / "records", pathlib.Path(name) / "aside"
         every = lines(number, seed)
         good = spread(folder, every, random.Random(seed))
         wrongs, times, codes = drive(folder, aside, seconds=seconds)
-        raw = _table(*(folder / name for name in PLACES))  # compact leaves out files with a bad line
+        raw = _table(*(folder / name for name in PLACES))  # only these, because compact omits files with a bad line
         _, _, _, wrong = called(["compact", str(folder), "--processes", "1"], 6 * seconds)
         compacted = _table(folder / compacted_.COMPACTED)
-        if not good / 2 < raw[0] <= good or raw != compacted:  # some mutants are copies, and count once
+        if not good / 2 < raw[0] <= good or raw != compacted:  # equal mutants count as one record
             wrong = f"{good} lines are records; raw gives {raw}, compacted {compacted}"
         for path in sorted((aside / "site/references").glob("*.yaml")):
             try:
@@ -418,7 +422,7 @@ def one_folder(number: int, seed: int, *, seconds: float = _HANG) -> tuple[list[
 
 
 def _table(*folders) -> tuple:
-    """Records, rows and a sum of all medians of folders."""
+    """Returns the numbers of records, rows, medians and nodes in folders, and a sum over all medians."""
     with store.open_store(folders, emulated=True, profiled=True) as opened:
         return opened.sql(
             "SELECT count(*) FILTER (metric_index = 0), count(*), count(median), "

@@ -1,4 +1,4 @@
-"""Outputs of profilers as they write them, small: for tests of what reads them."""
+"""Small outputs of profilers in their own formats, for tests of the readers."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ CUPTI = {
     "errors": [],
 }  # fmt: skip
 
-# `ncu --import FILE --csv --page raw`: names, units, a row a kernel.
+# Output of `ncu --import FILE --csv --page raw`: a line of names, a line of units, and a line for each kernel.
 NCU = """==PROF== Connected to process 4242
 "ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\
 "dram__bytes_read.sum","gpu__time_duration.sum","l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",\
@@ -45,7 +45,7 @@ PERF = """# started on Sat Nov 21 21:00:00 2026
 <not counted>;;cycles:u;0;0.00;;
 """
 
-# Columns as rocprofv3 of ROCm 6.2 and of ROCm 7 writes them.
+# Kernel traces with the columns that rocprofv3 of ROCm 6.2 and of ROCm 7 write.
 ROCM_KERNELS_6 = """"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",\
 "Start_Timestamp","End_Timestamp","Private_Segment_Size","Group_Segment_Size","Workgroup_Size_X","Workgroup_Size_Y",\
 "Workgroup_Size_Z","Grid_Size_X","Grid_Size_Y","Grid_Size_Z"
@@ -122,7 +122,7 @@ ROCM_JSON = {
 
 
 def tables_of_nsys():
-    """Tables of an export: columns and rows."""
+    """Returns the columns and rows of each table in an export of Nsight Systems."""
     return {
         "StringIds": ("id, value", [(1, "saxpy"), (2, "cudaMalloc_v3020"), (3, "cudaLaunchKernel_v7000"), (4, "out")]),
         "CUPTI_ACTIVITY_KIND_KERNEL": (
@@ -144,7 +144,7 @@ def tables_of_nsys():
 
 
 def write_nsys(path, *, without=()):
-    """An export of Nsight Systems: two kernels, copies both ways and a migration, faults, calls, ranges."""
+    """Writes an export of Nsight Systems with kernels, copies both ways, a migration, page faults, calls and ranges."""
     connection = sqlite3.connect(path)
     for name, (columns, rows) in tables_of_nsys().items():
         if name not in without:
@@ -156,7 +156,7 @@ def write_nsys(path, *, without=()):
 
 
 def add_diagnostics(path, *said):
-    """Adds to an export what nsys said of itself: pairs of a severity and a text."""
+    """Adds nsys's own messages, pairs of a severity and a text, to an export."""
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE ENUM_DIAGNOSTIC_SEVERITY_LEVEL (id, name, label)")
     labels = [(1, "Information"), (2, "Warning"), (3, "Error")]
@@ -170,7 +170,7 @@ def add_diagnostics(path, *said):
 
 def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=True,
                 kernel="saxpy(float*, float*)"):  # fmt: skip
-    """A rocpd database: tables with the process's id behind their names, and views without it."""
+    """Writes a rocpd database, whose tables have names with the suffix of a process and whose views do not."""
     tables = {
         "rocpd_string": (
             "id, string",
@@ -201,7 +201,7 @@ def write_rocpd(path, *, suffix="_00006409_00d1_70d1_a5cb_b5ab88214544", views=T
 
 
 def write(folder, tool):
-    """What a profiler leaves of one rank."""
+    """Writes a profiler's output for one rank."""
     folder.mkdir(parents=True, exist_ok=True)
     if tool == "nsys":
         write_nsys(folder / "nsys.sqlite")

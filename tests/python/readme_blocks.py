@@ -1,6 +1,6 @@
-"""README's blocks as one script: every command, in order, in one shell; it stops at the first that does not work.
+"""Prints README's code blocks as one shell script, which runs every command in order and stops at the first failure.
 
-python3 tests/python/readme_blocks.py | bash      at the root of a clone; `make run` builds it first
+python3 tests/python/readme_blocks.py | bash      at the root of a clone; `make run` builds the program first
 """
 
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def commands(text: str) -> list[str]:
-    """Indented lines; those that end with a backslash go on."""
+    """Returns the commands on indented lines. A line that ends with a backslash continues on the next one."""
     found, before = [], ""
     for line in text.splitlines():
         if not line.startswith("    "):
@@ -26,7 +26,7 @@ def commands(text: str) -> list[str]:
 
 
 def is_verdict(command: str) -> bool:
-    """Whether exit codes 1 and 3 are answers: something was found, or too little is known."""
+    """Returns whether the command's exit codes 1 (something was found) and 3 (undecided) are answers, not failures."""
     words = command.split()
     return words[0] == "isthmus" and words[1] not in ("site",)
 

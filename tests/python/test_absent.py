@@ -1,134 +1,108 @@
-"""What is absent from a side of `isthmus regress`: a node, a GPU, a partition, a workload, a metric, or half."""
+"""Tests of nodes, GPUs and series that have records before --since but none after it."""
 
 import datetime
-import itertools
 
 import numpy as np
 import pytest
 from histories import record, write
 
-from isthmus import cli, exits
-from isthmus.verdicts import absent
+from isthmus import cli
 
-SIDES = ["--from", "driver=570", "--to", "driver=580"]
-
-
-def suite(nodes=4, jobs=6, gpus=2, together=False):
-    """Three workloads on each GPU of each node, each in jobs of its own, as ReFrame runs them, or all in one job."""
-    chance, cases = np.random.default_rng(1), []
-    for side, driver in enumerate(("570.1", "580.1")):
-        for job, node, gpu, number in itertools.product(range(jobs), range(nodes), range(gpus), range(3)):
-            name = f"{side}-{job}-{node}" + ("" if together else f"-{gpu}-{number}")
-            time = datetime.datetime(2026, 1, 1 + side * jobs + job)
-            where = {"node": f"n{node}", "gpu": f"G{node}{gpu}", "job": name, "time": time, "driver": driver}
-            value = 1e-3 * float(np.exp(0.001 * chance.standard_normal()))
-            partition = "old" if node == 3 else "new"
-            case = record(value, **where, workload=f"microbench/w{number}", run__system="s", run__partition=partition)
-            case["metrics"].append(case["metrics"][0] | {"name": "rate", "unit": "B/s", "better": "higher"})
-            cases.append(case)
-    return cases
+START = datetime.datetime(2026, 3, 1)
 
 
-def cut(cases, *, node="", gpu="", workload="", metric="", jobs=range(99), side="1"):
-    """Without the records of B, or one of their metrics, to which all of this applies."""
-    kept = []
+def fleet(folder, *, nodes=6, days=20, gpus=1, there=lambda node, gpu, day: True):
+    """Writes records of one job per day on each node, with each GPU for which `there` returns true."""
+    chance, cases = np.random.default_rng(5), []
+    for day in range(days):
+        for node in range(nodes):
+            for gpu in range(gpus):
+                if there(node, gpu, day):
+                    value = 0.001 * (1 + 0.003 * chance.standard_normal())
+                    where = {"node": f"n{node}", "gpu": f"GPU-{node}{gpu}", "job": f"{100 * day + node}"}
+                    time = START + datetime.timedelta(days=day, minutes=node)
+                    cases.append(record(value, **where, time=time))
+    return str(write(folder, cases))
+
+
+def test_a_node_that_vanished_before_since_is_named(tmp_path, capsys):
+    folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day < 12)
+    for since in ("2026-03-14", "2026-03-20"):
+        assert cli.main(["nodes", folder, "--since", since, "--expect", "n3"]) == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith("1 of 6 nodes are named: 1 vanished;")
+        assert (
+            "n3 is gone: last record 2026-03-12, before --since; leave it out with --without node=n3 if that is on "
+            "purpose n3: vanished" in said
+        )
+    assert cli.main(["nodes", folder, "--since", "2026-03-14", "--drain"]) == 1
+    assert capsys.readouterr().out.startswith("n3\tvanished: last record 2026-03-12")
+    assert cli.main(["nodes", folder, "--since", "2026-03-14", "--without", "node=n3"]) == 0
+    assert capsys.readouterr().out.startswith("0 of 5 nodes are named")
+
+
+def test_a_node_that_came_later_did_not_vanish(tmp_path):
+    folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day >= 12)
+    assert cli.main(["nodes", folder, "--since", "2026-03-05", "--until", "2026-03-10"]) == 0
+
+
+def test_a_node_with_a_single_record_before_since_is_named(tmp_path, capsys):
+    folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day == 0)
+    assert cli.main(["nodes", folder, "--since", "2026-03-20"]) == 1
+    assert "n3 is gone: last record 2026-03-01" in capsys.readouterr().out
+
+
+def test_a_node_that_was_absent_for_as_long_before_is_a_note(tmp_path, capsys):
+    folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day in (0, 4, 9, 10, 16))
+    assert cli.main(["nodes", folder, "--since", "2026-03-19"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "note: no record since --since is of n3, the last is of 2026-03-17; it was absent for as long" in said
+    folder = fleet(tmp_path, days=30, there=lambda node, gpu, day: node != 3 or day in (0, 4, 9, 10, 16))
+    assert cli.main(["nodes", folder, "--since", "2026-03-19"]) == 1
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_gpu_that_vanished_before_since_is_named(tmp_path, capsys, replaced):
+    def there(node, gpu, day):
+        return gpu < 2 or (replaced and node == 1 and day >= 12) if (node, gpu) != (1, 1) else day < 12
+
+    folder = fleet(tmp_path, gpus=3 if replaced else 2, there=there)
+    assert cli.main(["nodes", folder, "--since", "2026-03-14"]) == (0 if replaced else 1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("n1 is without a GPU: last record 2026-03-12, before --since" in said) != replaced
+    if not replaced:
+        assert "(--without gpus=GPU-11 if that is on purpose), on GPU-11" in said
+        # The node still lacks a GPU that equal nodes have.
+        assert cli.main(["nodes", folder, "--since", "2026-03-14", "--without", "gpus=GPU-11"]) == 1
+        assert "vanished" not in capsys.readouterr().out
+
+
+def test_a_host_that_another_has_followed_under_its_name_did_not_vanish(tmp_path):
+    cases = [
+        record(0.001, node="vm" if node == 3 else f"n{node}", gpu=gpu, job=f"{day}-{node}", host__boot_id=f"of {gpu}",
+               time=START + datetime.timedelta(days=day))
+        for day in range(20) for node in range(6) for gpu in [f"GPU-{node}{day >= 12 and node == 3}"]
+    ]  # fmt: skip
     for case in cases:
-        of_side, job = case["run"]["job"].split("-")[:2]
-        applies = (
-            of_side == side and int(job) in jobs and case["run"]["node"].endswith(node)
-            and case["devices"][0]["uuid"].endswith(gpu) and case["workload"].endswith(workload)
-        )  # fmt: skip
-        if applies and metric:
-            case = case | {"metrics": [each for each in case["metrics"] if each["name"] != metric]}
-        if metric or not applies:
-            kept.append(case)
-    return kept
+        case["devices"][0]["pci_bus"] = "0000:01:00.0"
+    assert cli.main(["nodes", str(write(tmp_path, cases)), "--since", "2026-03-14"]) == 0
 
 
-ABSENT = [
-    ({"node": "n1"}, "no job of B ran on n1, where A did", "n1"),
-    ({"node": "n3"}, "no job of B ran on partition s:old, where A did", "s:old"),
-    ({"gpu": "G21"}, "no job of B ran on G21 of n2, where A did", "G21 of n2"),
-    ({"node": "n1", "jobs": range(3)}, "half of the jobs or more are absent: B ran 18 jobs on n1, A 36", "n1"),
-    ({"gpu": "G21", "jobs": range(3)}, "half of the jobs or more are absent: B ran 9 jobs on G21 of n2, A 18", "G21"),
-    ({"node": "n1", "workload": "w1"}, "absent: 0 of 12 jobs of B on n1 have it", "n1"),
-    ({"gpu": "G21", "workload": "w1"}, "absent: 0 of 6 jobs of B on G21 of n2 have it", "G21 of n2"),
-    ({"node": "n1", "metric": "time"}, "absent: 0 of 12 jobs of B on n1 have it", "n1"),
-    ({"gpu": "G21", "metric": "time"}, "absent: 0 of 6 jobs of B on G21 of n2 have it", "G21 of n2"),
-    ({"gpu": "G21", "metric": "time", "workload": "w1"}, "absent: 0 of 6 jobs of B on G21 of n2 have it", "G21"),
-    ({"workload": "w1"}, "only A has it", "only A has it"),
-    ({"workload": "w1", "jobs": range(3)}, "absent: 24 of 48 jobs of B have it", "jobs of B have it"),
-    ({"node": "n1", "workload": "w1", "jobs": range(3)}, "absent: 6 of 12 jobs of B on n1 have it", "n1 have it"),
-]
+def test_drift_names_what_vanished_before_since(tmp_path, capsys):
+    folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day < 12)
+    assert cli.main(["drift", folder, "--since", "2026-03-14"]) == 1
+    assert "gone for 8 days: all that it measured on n3, after 1103 of 2026-03-12" in capsys.readouterr().out
+    assert cli.main(["drift", folder, "--since", "2026-03-14", "--without", "node=n3"]) == 0
 
 
-CASES = [(*each, False) for each in ABSENT] + [(*ABSENT[i], True) for i in (0, 2, 3, 5, 7, 11, 12)]
-
-
-@pytest.mark.parametrize(
-    "of, said, where, together", CASES, ids=[f"{'-'.join(map(str, of.values()))}-{one}" for of, *_, one in CASES]
-)
-def test_what_is_absent_from_a_part_fails_and_is_named(tmp_path, capsys, of, said, where, together):
-    folder = str(write(tmp_path / "r", cut(suite(together=together), **of)))
-    assert cli.main(["regress", folder, *SIDES, "--delta", "5%", "--all"]) == exits.UNDECIDED
-    assert (where if together else said) in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    "of",
-    [
-        {"side": "none"},
-        {"side": "0", "node": "n1"},  # new in B
-        {"side": "0", "gpu": "G21"},
-        {"side": "0", "node": "n1", "workload": "w1"},
-        {"jobs": [5]},  # B is shorter
-        {"jobs": [1, 2, 3, 4, 5], "side": "0"},  # A is
-    ],
-    ids=lambda of: "-".join(map(str, of.values())),
-)
-def test_what_is_new_or_was_never_there_is_no_loss(tmp_path, of):
-    folder = str(write(tmp_path / "r", cut(suite(), **of)))
-    out = tmp_path / "out.json"
-    code = cli.main(["regress", folder, *SIDES, "--delta", "5%", "--json", str(out)])
-    assert "absent" not in out.read_text() and "no job of B ran" not in out.read_text()
-    assert code == exits.PASSED or (of.get("side") == "0" and of.get("jobs"))
-
-
-@pytest.mark.parametrize(
-    "of, without",
-    [
-        ({"node": "n1"}, "node=n1"),
-        ({"gpu": "G21"}, "gpus=G21"),
-        ({"workload": "w1"}, "workload=*w1"),
-        ({"node": "n1", "metric": "time"}, "node=n1,metric=time"),
-        ({"node": "n3"}, "partition=old"),
-    ],
-)
-def test_what_is_gone_on_purpose_can_be_said(tmp_path, capsys, of, without):
-    folder = str(write(tmp_path / "r", cut(suite(), **of)))
-    asked = ["regress", folder, *SIDES, "--delta", "5%", "--without"]
-    assert cli.main([*asked, without]) == exits.PASSED, capsys.readouterr().out
-    for wrong, why in (
-        ("node=n9", "no record has the node 'n9'"),
-        ("nod=n1", "did you mean 'node'?"),
-        ("node=", "none"),
-    ):
-        capsys.readouterr()
-        assert cli.main([*asked, wrong]) == exits.BAD_INPUT
-        said = capsys.readouterr().err
-        assert why in said or "selects nothing" in said
-
-
-def test_places_that_jobs_reach_by_chance_are_not_missed(tmp_path):
-    """Jobs that go where there is room, of a fleet that neither side covers."""
-    false = 0
-    for seed in range(60):
-        chance = np.random.default_rng(seed)
-        ran = {side: {} for side in "AB"}
-        for side, count in (("A", 60), ("B", 20)):
-            for job in range(count):
-                ran[side].setdefault((f"n{chance.integers(30)}", ""), set()).add(f"{side}{job}")
-        result = absent.Lacking()
-        absent._gone_places(ran["A"], ran["B"], result)
-        false += bool(result.sentences)
-    assert false <= 3
+def test_drift_names_a_series_that_vanished_before_since(tmp_path, capsys):
+    cases = [
+        record(0.001, job=f"{day}", time=START + datetime.timedelta(days=day), workload=workload)
+        for day in range(30)
+        for workload in ("microbench/saxpy", "microbench/gemv")
+        if workload != "microbench/gemv" or day < 12
+    ]
+    folder = str(write(tmp_path, cases))
+    assert cli.main(["drift", folder, "--since", "2026-03-14"]) == 1
+    assert "gone for 18 days: microbench/gemv" in capsys.readouterr().out
+    assert cli.main(["drift", folder, "--since", "2026-03-14", "--without", "workload=microbench/gemv"]) == 0

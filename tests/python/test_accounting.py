@@ -1,4 +1,4 @@
-"""What counters see is said in words, and whether they agree once memory is touched."""
+"""Tests of the report on memory counters: what each counter sees, and whether counters agree on touched memory."""
 
 import copy
 import functools
@@ -17,7 +17,7 @@ import fake_bench  # noqa: E402
 
 
 def record(workload, axes, seen, **changes):
-    """`seen`: counter → shares after allocating and after touching."""
+    """Returns a record; `seen` maps each counter to its shares after allocating and after touching."""
     case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator"))
     like = case["metrics"][0] | {"unit": "1", "better": None, "timer": "none"}
     case["metrics"] = [

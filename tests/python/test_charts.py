@@ -1,4 +1,4 @@
-"""Pictures of the report: no two series behind one mark, nothing left out in silence, axes that hold their values."""
+"""Tests of the report's charts: each mark is one series, nothing is silently left out, and axes contain all values."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ def report(folder, *arguments):
 
 
 def hosts_of(*counts):
-    """A copy within hosts that differ in nothing but the number of their GPUs; rates of 100 GB/s a GPU."""
+    """Returns records of copies within hosts that differ only in their number of GPUs, at 100 GB/s per GPU."""
     cases = []
     for number in counts:
         case = record(1.0, job=str(number), workload="transfer/all-all/ce", axes={"bytes": 1 << 30}, placement=None)
@@ -54,6 +54,7 @@ def hosts_of(*counts):
         }
         case["metrics"][0] |= metric
         case["run"]["node"] = f"n{number}"
+        case["host"]["boot_id"] = f"boot {number}"
         cases.append(case)
     return cases
 
@@ -111,7 +112,7 @@ def test_series_that_differ_in_anything_do_not_share_a_mark(field):
 
 
 def test_choices_leave_something():
-    """The commonest of each by itself would be of no row: a=1 b=1 is not there."""
+    """Uses rows in which the commonest values of the two axes, `a=1` and `b=1`, never occur together."""
     pairs = [(1, 2), (1, 3), (2, 1), (3, 1)]
     kept, _ = charts.at_commonest([row(axes={"a": a, "b": b}) for a, b in pairs])
     assert len(kept) == 1
@@ -164,7 +165,7 @@ def test_low_and_doubtful_dots_come_first_with_their_words():
 
 
 def test_names_of_dots_stand_above_them_and_are_narrow():
-    """On 390 pixels, names at the left of a picture had no room and were cut."""
+    """Checks that names are above the dots, because in a chart of 390 pixels, names at the left are cut off."""
     [plot] = charts.limits(
         [row(f"transfer/{'x' * 30}/{n}", axes={"axis": "y" * 40 + str(n)}, share=0.5) for n in (1, 2)]
     )

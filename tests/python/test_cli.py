@@ -1,4 +1,4 @@
-"""The command `isthmus`: one way in, one sentence for what went wrong."""
+"""Tests of the command `isthmus`: one entry point, and one sentence for each error."""
 
 import argparse
 import gzip
@@ -42,7 +42,7 @@ def test_each_command_has_help(command, capsys):
 
 
 def parts_of(command):
-    """The parts of a command that have helps of their own, as its parser has them."""
+    """Returns the subcommands of a command, from its parser."""
     parser = cli.Parser()
     importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
     parts = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
@@ -54,7 +54,7 @@ BELOW = [part for command in cli.COMMANDS for part in parts_of(command)]
 
 @pytest.mark.parametrize("command", [[], *([name] for name in cli.COMMANDS), *BELOW], ids=" ".join)
 def test_help_fits_the_terminal(command, monkeypatch, capsys):
-    """Sentences are filled to its width; a command to be copied stays whole."""
+    """Checks that sentences fill the terminal's width and that commands to be copied stay on one line."""
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         cli.main([*command, "--help"])
@@ -94,7 +94,7 @@ def test_sentences_are_filled_and_commands_are_not(monkeypatch):
 
 
 def test_plug_ins_are_looked_for_only_where_they_may_be_meant(monkeypatch, capsys, tmp_path):
-    """Finding out what is installed takes a good part of a second where much is."""
+    """Checks when plug-ins are looked up, which takes a large part of a second if many packages are installed."""
 
     def look(group):
         raise Error(f"looked for {group}")
@@ -116,7 +116,7 @@ BREAKS = {
 
 @pytest.fixture(params=BREAKS)
 def broken(request, tmp_path, monkeypatch):
-    """A plug-in is installed that cannot be loaded: a command, a part of one, and a module for `isthmus regress`."""
+    """Installs a plug-in that cannot be loaded: a command, a subcommand, and a module for `isthmus regress`."""
     (tmp_path / "own_part.py").write_text(BREAKS[request.param])
     (tmp_path / "own_lazy.py").write_text(
         "from isthmus.plugins import Command\nPART = Command('own_part', 'breaks when it runs')\n"
@@ -174,7 +174,7 @@ def test_what_nobody_foresaw_is_no_verdict(monkeypatch, capsys, error):
 
 
 def test_a_command_that_does_not_start_is_no_verdict(tmp_path):
-    """As where a file of the installation is missing."""
+    """Runs the command without one of its modules, as in a damaged installation."""
     script = "import sys; sys.modules['isthmus.cli'] = None; from isthmus import start; sys.exit(start.main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
     words = [sys.executable, "-c", script, "--help"]
@@ -187,7 +187,7 @@ def test_version():
 
 
 def refused(arguments, capsys, code=exits.BAD_INPUT):
-    """The one sentence with which a command line is refused."""
+    """Checks that a command line is refused with a single sentence, and returns the sentence."""
     assert cli.main([str(word) for word in arguments]) == code
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("isthmus") and said.err.count("\n") == 1, said
@@ -206,7 +206,7 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
         (["regress", "x", "--form", "driver=570"], "there is no option --form; did you mean --from?"),
         (["site", "probe", "x", "--wirte"], "did you mean --write? (`isthmus site probe --help` says more)"),
         (["regress", "x", "--from"], "isthmus regress: argument --from: expected one argument"),
-        (["regress", "x", "--delta", "3"], "'3' is no share between 0 and 1; 3% is written 0.03 or 3%"),
+        (["regress", "x", "--delta", "3"], "'3' is not a share between 0 and 1; 3% is written 0.03 or 3%"),
         (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),
         (["trial", "read", "x", "--dleta=3%"], "there is no option --dleta; did you mean --delta?"),
         (["trial", "plan", "--form=x"], "did you mean --from? (`isthmus trial plan --help` says more)"),
@@ -215,7 +215,7 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
         (["references", "check", "--sit", "x"], "did you mean --site? (`isthmus references check --help` says more)"),
         (["trial", "plan", "--node=x"], "there is no option --node; did you mean --nodes?"),
         (["--vers"], "isthmus: there is no option --vers; did you mean --version?"),
-        (["compact", "x", "--processes", "0"], "'0' is no number of 1 or more"),
+        (["compact", "x", "--processes", "0"], "'0' is not a number of 1 or more"),
         (["profile", "nsis", "x"], "there is no 'nsis'; did you mean nsys?"),
         (["\x1b[31m"], "there is no '\\x1b[31m'"),
     ],
@@ -231,7 +231,7 @@ def test_a_misspelt_option_is_told_by_every_command(command, capsys):
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_no_command_takes_an_abbreviated_option(command, capsys):
-    """It would come to mean another one as soon as there is a second with these letters."""
+    """Abbreviates every option, which is refused because a new option could change an abbreviation's meaning."""
     parser = cli.Parser()
     importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
     options = parser._options()
@@ -242,7 +242,7 @@ def test_no_command_takes_an_abbreviated_option(command, capsys):
 
 
 def options_with_values():
-    """(words, action) of every option of every command that has a value."""
+    """Yields (words, action) for each option with a value, where `words` are the command and its subcommand."""
 
     def of(parser, words):
         for action in parser._actions:
@@ -259,7 +259,7 @@ def options_with_values():
 
 
 def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
-    """A script that says --delta twice would be judged by one of them."""
+    """Repeats every option, which is refused because a script that passes --delta twice contradicts itself."""
     values, seen = {"share": "0.5", "count": "1", "times": "1", "int": "1", "float": "1"}, set()
     for words, action in options_with_values():
         value = next(iter(action.choices)) if action.choices else values.get(getattr(action.type, "__name__", ""), "x")
@@ -275,7 +275,8 @@ def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
 
 @pytest.mark.parametrize("empty", ["", " "])
 def test_no_option_takes_an_empty_value(capsys, empty):
-    """A script's variable that was not set would choose all, nothing, or the default."""
+    """Passes empty values, such as unset variables of a script. Otherwise, they would select all, nothing or the
+    default."""
     for words, action in options_with_values():
         option = action.option_strings[-1]
         why = f"{'/'.join(action.option_strings)}: was given an empty value; leave it out, or write one"
@@ -294,11 +295,11 @@ def test_no_option_takes_an_empty_value(capsys, empty):
         (["noise", EXAMPLE, "--from", "driver=570,uvm.x="], "'uvm.x=' lacks its value"),
         (["nodes", EXAMPLE, "--without", "node="], "--without 'node=' selects nothing"),
         (["nodes", EXAMPLE, "--without", "node=n1,node=n2"], "names node twice"),
-        (["nodes", EXAMPLE, "--expect", "n1,,n2"], "--expect 'n1,,n2' has an empty place"),
+        (["nodes", EXAMPLE, "--expect", "n1,,n2"], "--expect 'n1,,n2' has an empty element"),
         (["advise", "staging", EXAMPLE, "--where", "device="], "--where 'device=' selects nothing"),
         (
             ["trial", "plan", "x", "--from", "driver=1", "--to", "driver=2", "--nodes", "n1,,n2", "--command", "x"],
-            "has an empty place",
+            "has an empty element",
         ),
     ],
 )
@@ -353,7 +354,7 @@ def programs_with_options():
 def test_no_other_program_takes_an_abbreviated_option():
     names = list(programs_with_options())
     assert "papers/exhibits" in names
-    names.remove("reframe/isthmus_reframe/gates/options.py")  # it reads ReFrame's, which may be cut short
+    names.remove("reframe/isthmus_reframe/gates/options.py")  # reads ReFrame's options, which may be abbreviated
     for name in names:
         made = (ROOT / name).read_text().count("argparse.ArgumentParser(")
         assert (ROOT / name).read_text().count("allow_abbrev=False") == made, name
@@ -382,7 +383,7 @@ def test_a_folder_without_a_record_is_one_sentence(command, name, contents, tmp_
     assert str(tmp_path) in refused([*words, tmp_path], capsys)
 
 
-@pytest.mark.parametrize("command", [["faults", "report"], ["night"]])
+@pytest.mark.parametrize("command", [["faults", "report"], ["nightly"]])
 def test_what_would_never_end_is_refused(tmp_path, command):
     pipe, zeros = tmp_path / "pipe.uvm", tmp_path / "zeros.uvm"
     os.mkfifo(pipe)
@@ -402,7 +403,7 @@ def test_records_from_a_pipe_and_of_an_empty_file(tmp_path, capsys):
         (tmp_path / name).touch()
     for command in ("table", "noise"):
         for paths in (["empty.jsonl"], ["empty.jsonl", "other.jsonl"], [""]):
-            assert "empty.jsonl: holds no record, since" in refused([command, *(tmp_path / p for p in paths)], capsys)
+            assert "empty.jsonl: has no record, because" in refused([command, *(tmp_path / p for p in paths)], capsys)
 
 
 @pytest.mark.parametrize("name, content", [
@@ -418,7 +419,7 @@ def test_a_file_without_a_record_is_named_and_nothing_passes(tmp_path, capsys, c
     assert code == (exits.FOUND if command == "compact" else exits.UNDECIDED)
     assert f"{name}: " in err and "1 of 2 files skipped" in err
     assert "bz2" not in name or "packed by bzip2, which is not read; unpack it" in err
-    if command == "compact":  # a later command reads the table, and the file again
+    if command == "compact":  # a later command reads the table, and then the file again
         assert cli.main(["noise", str(tmp_path)]) == exits.UNDECIDED
         assert f"{name}: " in capsys.readouterr().err
 
@@ -433,9 +434,9 @@ def test_a_folder_without_a_record_among_others_is_named(tmp_path, capsys):
 
 def test_compacting_no_record(tmp_path, capsys):
     assert str(tmp_path) in refused(["compact", tmp_path], capsys)
-    (tmp_path / "empty.jsonl").touch()  # of a job that ended early
+    (tmp_path / "empty.jsonl").touch()  # as left by a job that ended early
     assert cli.main(["compact", str(tmp_path)]) == 1
-    assert "empty.jsonl: holds no record" in capsys.readouterr().err
+    assert "empty.jsonl: has no record" in capsys.readouterr().err
     (tmp_path / "text.jsonl").write_text("text\n")
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "text.jsonl" in capsys.readouterr().err
@@ -475,7 +476,7 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments, tmp_path, caps
     ],
     ids=lambda words: words[-1] if isinstance(words, str) else words[0],
 )
-def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, capsys):
+def test_invalid_records_make_no_table_and_no_advice(command, name, tmp_path, capsys):
     cases = list(itertools.islice(load.iterate(EXAMPLE.with_name(name)), 40))
     for case in cases:
         case["warnings"] = [{"code": "foreign_processes", "message": "others", "samples": None}]
@@ -483,7 +484,7 @@ def test_spoilt_records_make_no_table_and_no_advice(command, name, tmp_path, cap
     topic = command[:2] if command[0] == "advise" else command[:1]
     assert cli.main([*topic, str(tmp_path / "r.jsonl"), *command[len(topic) :]]) == exits.BAD_INPUT
     said = capsys.readouterr()
-    assert said.out == "" and "spoilt and left out; the field warnings of each says why" in said.err
+    assert said.out == "" and "invalid and left out; the warnings of each say why" in said.err
 
 
 def test_tables_are_made_of_folders_too(tmp_path, capsys):
@@ -494,7 +495,7 @@ def test_tables_are_made_of_folders_too(tmp_path, capsys):
     (tmp_path / "wrong.jsonl").write_text("text\n")
     assert cli.main(["table", str(tmp_path)]) == exits.UNDECIDED
     said = capsys.readouterr()
-    assert "vector_seq" in said.out and "wrong.jsonl: line 1: no JSON" in said.err
+    assert "vector_seq" in said.out and "wrong.jsonl: line 1: not JSON" in said.err
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path, capsys):
@@ -502,7 +503,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path, capsys):
 
 
 def piped(command):
-    """Exit code and stderr of a command line of which `isthmus` is the first part."""
+    """Runs `isthmus` followed by `command` in a shell. Returns the exit code and stderr."""
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m isthmus {command}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
     done = subprocess.run(["bash", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -523,7 +524,7 @@ OUTPUTS = [f"table {EXAMPLE}", f"report {EXAMPLE}",
 @pytest.mark.parametrize("command", OUTPUTS)
 @pytest.mark.parametrize("to", [">/dev/full", ">&-"])
 def test_output_that_is_lost_passes_no_gate(command, to):
-    """As with isthmus-bench."""
+    """Checks that lost output results in exit code LOST_OUTPUT and one sentence, as with isthmus-bench."""
     code, said = piped(f"{command} {to}")
     assert code == exits.LOST_OUTPUT
     assert re.fullmatch(r"isthmus.*: standard output could not be written \(.*\); send it elsewhere\n", said), said
@@ -535,7 +536,8 @@ NO_NOTES = [pytest.param("2>/dev/full", marks=NEEDS_FULL), "2>&-", "<&- 2>&-", "
 
 @pytest.mark.parametrize("to", NO_NOTES)
 def test_a_note_that_is_lost_changes_neither_exit_code_nor_answer(to, tmp_path):
-    """1 would read as "something regressed"; notes go to no other stream than their own."""
+    """Makes stderr unusable. The exit code must not become 1, which would mean that something regressed, and notes must
+    not be written to stdout."""
     (tmp_path / "a.jsonl").write_bytes(EXAMPLE.read_bytes())
     (tmp_path / "b.jsonl").write_text("text\n")
     folder, answer = shlex.quote(str(tmp_path)), tmp_path / "answer"
@@ -544,13 +546,19 @@ def test_a_note_that_is_lost_changes_neither_exit_code_nor_answer(to, tmp_path):
     whole = answer.read_text()
     assert code == exits.UNDECIDED and "b.jsonl" in said and json.loads(whole)
     assert piped(f"{command} {to}") == (exits.UNDECIDED, "") and answer.read_text() == whole
-    for refused_one in ("nodes nosuch", "regress nosuch --from a=1 --to a=2", "night nosuch", "table --bogus", "bogus"):
+    for refused_one in (
+        "nodes nosuch",
+        "regress nosuch --from a=1 --to a=2",
+        "nightly nosuch",
+        "table --bogus",
+        "bogus",
+    ):
         assert piped(f"{refused_one} {to}") == (exits.BAD_INPUT, ""), refused_one
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_reader_that_is_slow_gets_all(stream):
-    """A pipe that does not block, as those of ssh and node.js: what it does not take at once is not lost."""
+    """Writes to a non-blocking pipe, such as those of ssh and Node.js, which does not accept all output at once."""
     script = (
         "import sys; from isthmus import streams; streams.guard(); "
         f"print('x' * 3_000_000, file=sys.{stream}); sys.stdout.buffer.write(b'end')"
@@ -618,7 +626,9 @@ def test_a_disk_that_is_full_for_compact_is_told_by_the_systems_word(tmp_path):
     command = f"{shlex.quote(sys.executable)} -m isthmus compact {shlex.quote(str(tmp_path))}"
     code, said = piped(f"--version; ulimit -f 1; {command}")
     assert code == exits.BAD_INPUT
-    assert said.endswith("cannot be written (File too large); no record is lost: mend that, and run it again\n"), said
+    assert said.endswith("cannot be written (File too large); no record is lost: correct that, and run it again\n"), (
+        said
+    )
     assert piped(f"compact {shlex.quote(str(tmp_path))}")[0] == exits.PASSED
 
 
@@ -628,7 +638,8 @@ def test_a_terminal_without_such_letters_gets_no_traceback():
     assert "\\xb5s" in shown.stdout and "\\xb1" in shown.stdout
 
 
-#: Starts a command as its script does, and says through a pipe when Python itself has started, and when it is to end.
+#: Python program that starts a command like the script `isthmus`, and writes to a pipe when Python has started and when
+#: it ends.
 STARTED = (
     "import atexit, os, sys, isthmus.start as s; told = int(sys.argv.pop(1)); s.listen(); "
     "atexit.register(os.write, told, b'.'); os.write(told, b'x'); sys.exit(s.main())"
@@ -636,9 +647,9 @@ STARTED = (
 
 
 def interrupted(words, delay, whole_group):
-    """Exit code and stderr of a command that gets SIGINT so many seconds after it began, alone or with its workers.
+    """Sends SIGINT to a command, alone or with its workers, `delay` seconds after it began.
 
-    None where it was done before.
+    Returns the exit code and stderr, or None if the command had ended before.
     """
     ready, begun = os.pipe()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
@@ -694,7 +705,7 @@ def test_an_interrupt_that_cannot_be_told_has_its_exit_code():
 
 
 def runs(pid):
-    """Whether a process runs five seconds from now; one that ended may wait for its new parent."""
+    """Returns whether a process still runs after five seconds. A zombie that waits for its new parent does not run."""
     for _ in range(100):
         try:
             if pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z":
@@ -706,7 +717,8 @@ def runs(pid):
 
 
 def test_an_interrupted_command_leaves_nothing_behind(tmp_path):
-    """Neither a temporary folder nor a file that is half written, nor what it started; whatever swallows exceptions."""
+    """Interrupts a command that swallows exceptions. Temporary folders, half-written files and child processes must not
+    remain."""
     script = (
         "import subprocess, tempfile, time, isthmus.start as start, isthmus.cli as cli\n"
         "def main():\n"
@@ -730,7 +742,7 @@ def test_an_interrupted_command_leaves_nothing_behind(tmp_path):
         try:
             _, said = process.communicate(timeout=30)
         finally:
-            process.kill()  # or the end of the block would wait for it
+            process.kill()  # otherwise leaving the `with` block would wait for the process
     assert (process.returncode, said) == (130, "isthmus: interrupted\n")
     assert not list(tmp_path.iterdir())
     assert not runs(child)

@@ -1,4 +1,4 @@
-"""scripts/compare-builds: a slower build is seen, an equal one holds, what could not be measured is no success."""
+"""Tests of scripts/compare-builds: a slower build is found, an equal one passes, and a failed measurement does not."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/compare-builds"
 
-# A program that measures `factor` with 0.1% of scatter, drawn anew in each run from how often it ran.
+# Program that measures `factor` with a scatter of 0.1%, which is drawn with the number of earlier runs as the seed.
 PROGRAM = """#!{python} -SE
 import json, pathlib, random, sys
 runs = pathlib.Path(__file__).with_suffix(".runs")
@@ -94,7 +94,7 @@ def test_pairs_are_added_to_a_row_whose_options_stand_in_another_order(tmp_path,
 def test_pairs_of_none_of_the_rows_are_refused(tmp_path, build, row):
     old = build("old")
     done = compare(tmp_path, old, build("new"), "1% kernel a --set x=2 --set y=1\n", "--add", earlier(tmp_path, row))
-    assert done.returncode == 2 and "has none of the rows that are asked for" in done.stderr
+    assert done.returncode == 2 and "has none of the requested rows" in done.stderr
     assert not old.with_suffix(".runs").exists()
 
 
@@ -133,13 +133,13 @@ def test_pairs_to_add_that_are_none_are_one_sentence(tmp_path, build, text):
         (
             {"more": "{'warnings': [{'code': 'xid_errors', 'message': 'Xid 31'}]}"},
             "1% kernel a\n",
-            "spoilt by xid_errors: Xid 31",
+            "invalid by xid_errors: Xid 31",
         ),
-        ({"more": "{'verify': {'status': 'fail'}}"}, "1% kernel a\n", "does not count: wrong result"),
+        ({"more": "{'verify': {'status': 'fail'}}"}, "1% kernel a\n", "made an invalid measurement: wrong result"),
         ({"more": "{'metrics': 1}"}, "1% kernel a\n", "wrote no record of this version"),
         ({}, "1% kernel two\n", "wrote 2 records: the arguments must select one case"),
-        ({"factor": -1.0}, "1% kernel a\n", "which is no positive number"),
-        ({"more": "{'metrics': [{'name': 'kernel', 'median': 'x'}]}"}, "1% kernel a\n", "'x', which is no positive"),
+        ({"factor": -1.0}, "1% kernel a\n", "which is not a positive number"),
+        ({"more": "{'metrics': [{'name': 'kernel', 'median': 'x'}]}"}, "1% kernel a\n", "'x', which is not a positive"),
         ({"before": "sys.stderr.buffer.write(b'caf\\xe9'); sys.exit(1)"}, "1% kernel a\n", "ended with 1: caf\ufffd"),
         ({"before": "open(sys.argv[-1], 'wb').write(b'caf\\xe9'); sys.exit()"}, "1% kernel a\n", "no record of this"),
         ({"before": "open(sys.argv[-1], 'w').write('[' * 100000); sys.exit()"}, "1% kernel a\n", "no record of this"),
@@ -152,7 +152,7 @@ def test_what_could_not_be_measured_is_no_success(tmp_path, build, broken, rows,
 
 def test_too_few_pairs_are_no_success(tmp_path, build):
     done = compare(tmp_path, build("old"), build("new"), "1% kernel a\n", pairs=5)
-    assert done.returncode == 3 and "5 pairs: 6 are the least" in done.stdout
+    assert done.returncode == 3 and "5 pairs: at least 6 are needed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_run_that_hangs_is_ended_and_the_pairs_before_it_are_kept(tmp_path, bu
     rows = "1% kernel a\n1% kernel b\n"
     done = compare(tmp_path, build("old"), new, rows, "--json", tmp_path / "j", "--limit", "2", pairs=8)
     assert done.returncode == 3 and time.monotonic() - begin < 60
-    assert "does not answer within 2 s, so it was ended: mend it, or give its runs more time" in done.stdout
+    assert "does not answer within 2 s, so it was ended: fix it, or give its runs more time" in done.stdout
     assert [len(row["ratios"]) for row in json.loads((tmp_path / "j").read_text())] == [8, 3]
 
 
@@ -204,7 +204,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_no_program(tmp_path, bu
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130 and len(err.splitlines()) == 1, err
     assert f"interrupted: the pairs so far are written to {tmp_path / 'j'}" in err
-    assert "3 pairs: 6 are the least" in out
+    assert "3 pairs: at least 6 are needed" in out
     assert len(json.loads((tmp_path / "j").read_text())[0]["ratios"]) == 3
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert str(new) not in running
@@ -214,9 +214,9 @@ def test_a_program_that_cannot_be_started_is_one_sentence(tmp_path, build):
     new = build("new")
     new.chmod(0o644)
     done = compare(tmp_path, build("old"), new)
-    assert done.returncode == 2 and "may not be executed" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "is not executable" in done.stderr and len(done.stderr.splitlines()) == 1
     done = compare(tmp_path, build("old"), tmp_path / "none")
-    assert done.returncode == 2 and "is no file" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "is not a file" in done.stderr and len(done.stderr.splitlines()) == 1
     new.write_text("no program")
     new.chmod(0o755)
     done = compare(tmp_path, build("old"), new, "1% kernel a\n")
@@ -245,7 +245,7 @@ def test_an_output_that_can_no_longer_be_written_is_no_success(tmp_path, build):
     new = build("new", before="runs.with_name('j').mkdir(exist_ok=True)")
     done = compare(tmp_path, build("old"), new, "1% kernel a\n", "--json", tmp_path / "j")
     assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
-    assert "what was measured is not written" in done.stderr and "6  kernel a" in done.stdout
+    assert "could not write the results" in done.stderr and "6  kernel a" in done.stdout
 
 
 def test_the_tree_s_own_rows_are_one_case_each():

@@ -1,4 +1,4 @@
-"""The one model of costs behind advice: what was measured is what it says, and other sizes follow from that."""
+"""Tests of the cost model behind advice: it reproduces measured costs and derives the costs of other sizes."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MIB = 2**20
 
 @pytest.fixture
 def costs():
-    """Copies at 10 GB/s in three sizes, calls that take 5 µs and 2 µs a MiB, and kernels of several rates."""
+    """Returns costs of copies at 10 GB/s, of calls that take 5 µs + 2 µs per MiB, and of kernels with several rates."""
     made = Costs()
     for size in (16 * MIB, 64 * MIB, 256 * MIB):
         made.add("copy", size, size / 10e9)
@@ -25,7 +25,7 @@ def test_a_curve_gives_back_what_was_measured_and_follows_the_rate_beyond(costs)
     assert [curve(size) for size in (16 * MIB, 32 * MIB, 2**32)] == pytest.approx(
         [size / 10e9 for size in (16 * MIB, 32 * MIB, 2**32)]
     )
-    assert curve(1) == pytest.approx(16 * MIB / 10e9)  # below the smallest there is its latency
+    assert curve(1) == pytest.approx(16 * MIB / 10e9)  # smaller sizes take as long as the smallest measured size
 
 
 def test_a_line_has_a_latency_and_a_rate(costs):
@@ -39,7 +39,7 @@ def test_the_best_rate_is_the_fastest_that_was_seen(costs):
 
 def test_what_was_never_measured_costs_nothing_that_is_known(costs):
     assert costs.curve("prefetch") is None and costs.best_rate("prefetch") is None
-    assert costs.curve("prefetch", "copy") is not None  # of either
+    assert costs.curve("prefetch", "copy") is not None  # falls back to the second kind
 
 
 def test_a_point_that_comes_later_counts(costs):

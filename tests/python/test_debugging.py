@@ -1,4 +1,4 @@
-"""What docs/debugging.md shows of gdb: the threads of an emulated block, and the stack of one that does not run."""
+"""Tests of the gdb sessions in docs/debugging.md: an emulated block's threads, and the stack of a waiting thread."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ def run(*command, **env):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The example with debug information, and so the emulator."""
+    """Builds the emulator and the example with debug information. Returns the example's path."""
     folder = tmp_path_factory.mktemp("debug")
     env = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if shutil.which("ccache") else {}
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DEMULATOR_TESTS=OFF")

@@ -1,4 +1,4 @@
-"""What stands next to a figure: the list of codes, the words of records, and what is usual."""
+"""Tests of the doubts shown next to a figure: the list of codes, the words for a record, and usual values."""
 
 import copy
 import json
@@ -18,13 +18,13 @@ WORDS = [json.loads(line) for line in (ROOT / "tests/doubts.jsonl").read_text(en
 
 @pytest.mark.parametrize("case", WORDS, ids=lambda case: case["words"] or "nothing")
 def test_the_words_of_a_record_are_those_of_the_other_program(case):
-    """isthmus-bench's tests read the same file."""
+    """Compares the words for a record with a file that the tests of isthmus-bench read as well."""
     [metric] = case["record"]["metrics"]
     assert doubts.text(case["record"], metric) == case["words"]
 
 
 def codes_in_the_tree() -> set[str]:
-    """Codes of warnings that sources write."""
+    """Returns the codes of all warnings that the sources can write."""
     pattern = re.compile(
         r'(?:warn|invalidate)\(\s*"(\w+)"|Warning\{\s*"(\w+)"|push_back\(\s*\{"(\w+)", "|"code": "([a-z]\w+)"'
     )
@@ -46,7 +46,7 @@ def test_words_are_short_and_codes_that_explain_a_low_figure_are_known():
 
 
 def test_usual_shares_are_those_of_the_kept_records():
-    """scripts/make-usual-shares writes the file anew."""
+    """Checks that schema/usual_shares.json is what scripts/make-usual-shares would write."""
     files, skipped = load.find(ROOT / "papers/data")
     assert not skipped
     assert usual.text(usual.entries(files)) == (ROOT / "schema/usual_shares.json").read_text(encoding="utf-8")
@@ -74,8 +74,8 @@ def test_a_reference_of_equals_comes_before_what_is_usual():
 
 
 def test_the_table_of_records_has_the_codes_of_each_metric(tmp_path):
-    """As of_metric() of the record, for kept ones of all kinds."""
-    files = ["chain/crowded.jsonl.gz", "h200/alloc.jsonl.gz", "h200-x2/mpi.jsonl.gz", "h100/paging.jsonl.gz"]
+    """Compares the table's codes with those that of_metric() returns, for committed records of all kinds."""
+    files = ["end_to_end/crowded.jsonl.gz", "h200/alloc.jsonl.gz", "h200-x2/mpi.jsonl.gz", "h100/paging.jsonl.gz"]
     paths = [ROOT / "papers/data" / name for name in files]
     wanted = sorted(
         (case["run"]["id"], case["workload"], metric["name"], doubts.of_metric(case, metric))
@@ -95,7 +95,7 @@ def test_the_table_of_records_has_the_codes_of_each_metric(tmp_path):
 
 
 def phases(**medians) -> list[dict]:
-    """Metrics of three samples each that are 0.1% apart; overlap is stated."""
+    """Returns metrics with the given medians and three samples that are 0.1% apart, and a metric `overlap` of 80."""
     found = [
         {"name": name, "unit": "s", "timer": "event", "median": value, "samples": [value * 0.999, value, value * 1.001]}
         for name, value in medians.items()
@@ -107,10 +107,10 @@ def phases(**medians) -> list[dict]:
     ("found", "unsure"),
     [
         (phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1, "overlapped": 0.12}), False),
-        (phases(**{"in": 0.001, "kernel": 0.1, "out": 0.001, "overlapped": 0.12}), True),  # nothing to hide
+        (phases(**{"in": 0.001, "kernel": 0.1, "out": 0.001, "overlapped": 0.12}), True),  # hardly any copies to hide
         (phases(kernel=0.1, out=0.1, overlapped=0.12), False),
-        (phases(kernel=0.1, out=0.012, overlapped=0.12), True),  # 1% of 0.1 and of 0.12 is more than a tenth of 0.012
-        (phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1}), True),  # its reading is missing
+        (phases(kernel=0.1, out=0.012, overlapped=0.12), True),  # 1% of 0.1 plus 1% of 0.12 exceeds a tenth of 0.012
+        (phases(**{"in": 0.1, "kernel": 0.1, "out": 0.1}), True),  # the metric `overlapped` is missing
         (phases(kernel=0.1, overlapped=0.1), True),
     ],
 )
@@ -125,7 +125,8 @@ def test_overlap_is_withheld_of_single_samples():
 
 
 def test_kept_records_load_without_their_wild_overlaps():
-    """They were between -1024 and 1322."""
+    """Loads committed records without the overlaps that their samples do not support. All others must be between -1 and
+    1.1."""
     paths = [ROOT / "papers/data/h200/apps.jsonl.gz", ROOT / "papers/data/h100/repetition.jsonl.gz"]
     read = sorted(
         metric["median"]
@@ -141,7 +142,7 @@ def test_kept_records_load_without_their_wild_overlaps():
 
 
 def test_a_table_says_them_below_each_figure(tmp_path, capsys):
-    """Of a transfer beside another process, as one was kept: the warning was in the record and not on the screen."""
+    """Uses a committed record of a transfer that ran next to another process, of which the table must warn."""
     case = load.read(ROOT / "papers/data/h200/transfer.jsonl.gz")
     case = next(each for each in case if each["workload"] == "transfer/pinned-gpu0/ce" and not each["skipped"])
     case["axes"]["bytes"] = 1 << 30
@@ -170,7 +171,7 @@ def test_a_record_far_below_its_equals_is_low_without_a_limit(tmp_path, capsys):
 
 
 def of_six_jobs(folder, **last):
-    """Records of a rate in six jobs, the last of which has other fields; its share is usual for the path."""
+    """Writes records of six jobs with a rate whose share is usual for its path. The last has the fields `last`."""
     cases = [
         record(55e9 + job, job=str(job), workload="transfer/pinned-gpu0/ce", axes={"bytes": 1 << 30}, placement=None,
                staging=None, mode=None)
@@ -198,7 +199,8 @@ def of_six_jobs(folder, **last):
     ],
 )  # fmt: skip
 def test_a_doubtful_record_stays_doubtful_among_good_ones(tmp_path, capsys, last, words):
-    """The median over six jobs is a good one whatever one of them says, so each is judged before that is taken."""
+    """Makes one of six jobs doubtful. The median over all is still good, so each job must be checked before the median
+    is computed."""
     folder = of_six_jobs(tmp_path / "a", **last)
     assert cli.main(["table", str(folder)]) == 0
     assert words in " ".join(capsys.readouterr().out.split())
@@ -210,7 +212,7 @@ def test_a_doubtful_record_stays_doubtful_among_good_ones(tmp_path, capsys, last
 
 
 def test_the_skipped_cases_that_a_table_counts_are_all_of_them(capsys):
-    """Also those that move no bytes from place to place: eight of 38 were counted."""
+    """Checks that all skipped cases are counted, including the thirty of 38 that have no bytes moved."""
     path = str(ROOT / "papers/data/h200/fault.jsonl.gz")
     assert cli.main(["table", path]) == 0
     found = re.search(r"Skipped: (\d+) of (\d+) cases", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""What `isthmus drift` says: outliers, steps, creeps, what is gone; with sizes, directions and places."""
+"""Tests of `isthmus drift`: outliers, steps, creeps and absences, with their sizes, directions, nodes and GPUs."""
 
 import datetime
 import json
@@ -11,13 +11,13 @@ from histories import record, tell, write
 from isthmus import cli, exits
 from isthmus.records import measurements
 from isthmus.statistics import change_points, series
-from isthmus.verdicts import absent
+from isthmus.verdicts import missing
 
 START = datetime.datetime(2026, 1, 1)
 
 
 def history(values, *, node="n1", gpu="G0", better="lower", hour=0, **changes):
-    """Records of a job a day on one GPU."""
+    """Returns records with the given values, of one job per day on one GPU."""
     cases = []
     for day, value in enumerate(values):
         where = {"node": node, "gpu": gpu, "job": f"{node}-{gpu}-{day:03}"}
@@ -33,7 +33,7 @@ def steady(count=60, seed=1, sd=0.01):
 
 
 def asked(tmp_path, capsys, cases, *arguments):
-    """Exit code, what was said with spaces as one, the answer's lines, and the rows."""
+    """Returns the exit code, the output with single spaces, the lines of its first paragraph, and the JSON rows."""
     folder = str(write(tmp_path / "r", cases))
     code = cli.main(["drift", folder, *arguments])
     said = capsys.readouterr().out
@@ -48,7 +48,7 @@ def test_jobs_far_off_are_outliers_and_no_step(tmp_path, capsys, places):
     values = steady()
     values[list(places)] *= 0.8
     if places[0] == 57:
-        values[20] *= 0.8  # before, one was as far off: the last three are no collapse beyond anything seen
+        values[20] *= 0.8  # so that the last three values are not further off than any earlier value
     code, said, answer, rows = asked(tmp_path, capsys, history(values, better="higher"))
     assert code == exits.PASSED and answer[0].startswith(f"no change; {len(rows)} outliers")
     assert {row["direction"] for row in rows} == {"outlier"} and {row["on_gpus"] for row in rows} == {"G0"}
@@ -56,7 +56,7 @@ def test_jobs_far_off_are_outliers_and_no_step(tmp_path, capsys, places):
     assert days == {*places} | ({20} if places[0] == 57 else set())
     assert all(-0.25 < row["change"] < -0.15 for row in rows)
     assert "worse: microbench/saxpy" in said and "on n1, G0, job n1-G0-0" in said
-    assert ("the next jobs tell" in said) == (max(places) == 59)
+    assert ("the next jobs show" in said) == (max(places) == 59)
 
 
 def test_many_jobs_far_off_are_a_state_and_no_outliers():
@@ -65,7 +65,7 @@ def test_many_jobs_far_off_are_a_state_and_no_outliers():
 
 
 def test_a_creep_is_called_one_with_its_whole_size(tmp_path, capsys):
-    """0.3% a week at 0.3% noise, seen within 50 days."""
+    """Finds a creep of 0.3% per week with 0.3% noise within 50 days."""
     values = steady(50, sd=0.003) * np.exp(0.003 / 7 * np.arange(50))
     code, said, _, (row,) = asked(tmp_path, capsys, history(values))
     assert code == exits.FOUND and row["creeps"] and row["direction"] == "worse"
@@ -121,7 +121,7 @@ def fleet(days=20):
 
 
 def without(cases, since, *, node="n1", gpu="", workload="", every=1):
-    """Without what fits from a day on; `every` second such day only."""
+    """Returns the cases without those that match on day `since` and every `every` days after it."""
     kept = []
     for case in cases:
         day = int(case["run"]["job"][-3:])
@@ -157,7 +157,8 @@ def skipped(case):
 @pytest.mark.parametrize("left", [None, skipped], ids=["absent", "skipped"])
 @pytest.mark.parametrize("days", [(8, 8), (7, 7), (12, 8)], ids=str)
 def test_what_was_always_there_is_soon_missed(tmp_path, capsys, nodes, where, left, days):
-    """Of itself, eight days with and eight without is not sure of one series of so many: all the others stayed."""
+    """Removes one series. Eight days with it and eight without are reported because all other series stayed; alone they
+    would not be a certain loss."""
     cases = []
     for case in fleet(sum(days)):
         fits = case["run"]["node"] in nodes and case["workload"].endswith("w1")
@@ -172,7 +173,7 @@ def test_what_was_always_there_is_soon_missed(tmp_path, capsys, nodes, where, le
 
 
 def test_cases_that_begin_to_be_skipped_are_a_change(tmp_path, capsys):
-    """A third of the cases from day 30 on, others in each job, so that none is gone."""
+    """Skips a third of the cases from day 30 on, but different cases in each job, so that no case is gone."""
     cases = [
         skipped(case) if day >= 30 and (day + workload) % 3 == 0 else case
         for workload in range(6) for day, case in enumerate(history(steady(), workload=f"microbench/w{workload}"))
@@ -182,14 +183,14 @@ def test_cases_that_begin_to_be_skipped_are_a_change(tmp_path, capsys):
 
 
 class Rows:
-    """Stands for a store whose only answer is these rows."""
+    """Stub of a store that answers every query with the same rows."""
 
     def __init__(self, rows):
         self.sql, self.fetchall = lambda query: self, lambda: rows
 
 
 def by_chance(there):
-    """A store and the series of workloads that were there on a node and day, or not: (workloads, nodes, days)."""
+    """Returns a store and its series. `there[workload, node, day]` is true if the workload ran."""
     start, every = datetime.datetime(2026, 1, 1), []
     jobs = {
         (node, day): series.Job(f"{node}-{day}", {(f"n{node}", ""): 1.0}, frozenset(),
@@ -206,7 +207,7 @@ def by_chance(there):
 
 @pytest.mark.parametrize("kind", ["on each node", "on all nodes", "most are always there"])
 def test_suites_that_come_by_chance_are_seldom_gone(kind, capsys, record_property):
-    """Looked at after each day; shares of 50 to 90% by workload, or 100% for four in five of them."""
+    """Runs workloads on a random 50 to 90% of days, or most of them on all days, and checks for losses day by day."""
     false, trials = 0, 40
     for seed in range(trials):
         chance = np.random.default_rng(seed)
@@ -214,22 +215,22 @@ def test_suites_that_come_by_chance_are_seldom_gone(kind, capsys, record_propert
         shares[chance.random(8) < (0.8 if kind == "most are always there" else 0)] = 1
         drawn = chance.random((8, 1 if kind == "on all nodes" else 3, 26)) < shares
         there = np.broadcast_to(drawn, (8, 3, 26))
-        false += any(absent.gone(*by_chance(there[:, :, :now])) for now in range(12, 27, 2))
+        false += any(missing.gone(*by_chance(there[:, :, :now])) for now in range(12, 27, 2))
     tell(capsys, record_property, f"histories of suites by chance {kind} with one said to be gone: {false} of {trials}")
     assert false <= 0.05 * trials
 
 
 def test_half_of_the_days_is_a_loss(tmp_path, capsys):
-    """Every second day from day 30 of 60 on."""
+    """Removes a workload on every second day from day 30 of 60 on."""
     code, text, *_ = asked(tmp_path, capsys, without(fleet(60), 30, workload="w1", every=2))
     assert code == exits.FOUND and "gone but for 15 of 30 days: microbench/w1 pm tiny time on n1" in text
 
 
 @pytest.mark.parametrize("cases", [
-    lambda: without(fleet(), 0, workload="w1"),  # never had it
-    lambda: [case for case in fleet() if case["run"]["node"] == "n2" or int(case["run"]["job"][-3:]) > 8],  # a new node
-    lambda: without(fleet(), 17),  # three days
-    lambda: without(fleet(40), 5, workload="w1", every=4),  # three of four days, always
+    lambda: without(fleet(), 0, workload="w1"),  # n1 never had w1
+    lambda: [case for case in fleet() if case["run"]["node"] == "n2" or int(case["run"]["job"][-3:]) > 8],  # n1 is new
+    lambda: without(fleet(), 17),  # n1 is missing for only three days
+    lambda: without(fleet(40), 5, workload="w1", every=4),  # w1 is always missing on one of four days
 ], ids=["only some", "new", "days", "now and then"])  # fmt: skip
 def test_what_is_no_loss(tmp_path, capsys, cases):
     assert asked(tmp_path, capsys, cases())[0] == exits.PASSED

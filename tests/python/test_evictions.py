@@ -1,4 +1,4 @@
-"""What a GPU that is short of memory gives up, on streams of programs that are known. No GPU ran any of them."""
+"""Tests of evictions on a GPU with too little memory, with handmade streams of known programs."""
 
 import json
 
@@ -12,7 +12,7 @@ from isthmus.faults import tracefile
 from isthmus.faults.evictions import evictions_of
 
 BASE = 0x7F0000000000
-ROOM = 8  # blocks that the GPU has memory for
+ROOM = 8  # number of blocks that fit into the GPU's memory
 
 
 def found_in(stream):
@@ -20,7 +20,8 @@ def found_in(stream):
 
 
 def oversubscribed(order, choose):
-    """A GPU touches blocks in this order; when there is no room, `choose` says which of those that are there goes."""
+    """Returns the stream of a GPU that touches blocks in this order. If memory is full, `choose` selects the block to
+    evict."""
     stream, there = fault_streams.Stream(), []
     for block in order:
         if block in there:
@@ -33,7 +34,7 @@ def oversubscribed(order, choose):
     return stream
 
 
-SWEEPS = [*range(12), *range(12)]  # the second finds nothing that it needs, if the oldest go first
+SWEEPS = [*range(12), *range(12)]  # if the oldest blocks are evicted first, the second sweep finds none of its blocks
 
 
 @pytest.mark.parametrize("choose, age", [(lambda count: 0, 0), (lambda count: count - 1, 1)])
@@ -53,7 +54,7 @@ def test_no_order_is_a_half():
 
 def test_what_comes_back_is_thrashing_and_has_a_time():
     found = found_in(oversubscribed(SWEEPS, lambda count: 0))
-    # Of 24 blocks touched 8 find room; the second sweep finds none of its 12, each of which had been evicted.
+    # The first 8 of 24 touches evict nothing. In the second sweep, all 12 blocks have been evicted and must return.
     assert (found.blocks, found.returned, found.returned_bytes) == (16, 12, 12 * BLOCK)
     assert 0 < found.away < 1
     once = found_in(oversubscribed(range(12), lambda count: 0))
@@ -76,14 +77,14 @@ def test_what_arrives_again_without_having_left_was_dropped():
     assert found_in(stream).dropped_bytes == BLOCK // 2
     stream.add("cpu_fault", access=1, address=BASE + 6 * BLOCK, time=fault_streams.BASE + stream.now)
     stream.now += 1000
-    stream.faults(dense(BASE + 6 * BLOCK, BLOCK))  # the host may have ended a copy that the GPU kept for reading
+    stream.faults(dense(BASE + 6 * BLOCK, BLOCK))  # the host's access may have removed a read-only copy on the GPU
     assert found_in(stream).dropped_bytes == BLOCK // 2
 
 
 def test_each_gpu_has_its_own_memory():
     stream = fault_streams.Stream()
     stream.faults(dense(BASE, BLOCK))
-    stream.faults(dense(BASE, BLOCK), gpu=2, source=1)  # goes on to another, and is not dropped
+    stream.faults(dense(BASE, BLOCK), gpu=2, source=1)  # a move to another GPU is not an eviction
     stream.faults(dense(BASE, BLOCK), gpu=1, source=2)
     stream.host(BASE, BLOCK, evicted=True)
     found = found_in(stream)

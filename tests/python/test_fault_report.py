@@ -1,4 +1,4 @@
-"""`isthmus faults report`: what known programs leave, files that are not whole, a page that asks for nothing."""
+"""Tests of `isthmus faults report`: traces of known programs, incomplete files, and a self-contained page."""
 
 import json
 import pathlib
@@ -66,7 +66,7 @@ def swept(size, times=1, access=1, back=0):
 def scattered(blocks, pages):
     stream = Stream()
     for block in range(blocks):
-        stream.faults(ARRAY + block * BLOCK + numpy.arange(pages, dtype="u8") * PAGE, beside=0)
+        stream.faults(ARRAY + block * BLOCK + numpy.arange(pages, dtype="u8") * PAGE, nearby=0)
     return stream
 
 
@@ -78,7 +78,8 @@ def evicted(size):
 
 
 def made_there(blocks, pages, **also):
-    """Pages that a GPU is the first to touch: they come from nowhere; unless there is an event that says otherwise."""
+    """Returns a stream in which a GPU is the first to touch pages, so that nothing is copied. `also` adds other
+    events."""
     stream = scattered(blocks, pages)
     stream.parts = [part for part in stream.parts if part[0, 0] != fault_streams.TYPES["move"]]
     for kind, fields in also.items():
@@ -102,14 +103,14 @@ def thrashing():
         (swept(14 * MIB, back=1), []),
         (swept(16 * MIB, times=2, back=1), ["read-mostly"]),
         (swept(16 * MIB, times=2, access=2, back=1), ["to-and-fro"]),
-        (swept(16 * MIB, times=2, access=2), ["prefetch"]),  # arrived twice, and never went back
+        (swept(16 * MIB, times=2, access=2), ["prefetch"]),  # pages arrived twice but were never evicted
         (scattered(16, 100), ["sparse"]),
         (scattered(15, 100), []),
-        (scattered(16, 128), []),  # a quarter
+        (scattered(16, 128), []),  # a quarter of the pages
         (made_there(16, 1), ["first-touch"]),
         (made_there(8, 1), ["first-touch"]),
         (made_there(7, 1), []),
-        (made_there(8, 1, remote_map={"bytes": PAGE, "gpu_time": BASE}), []),  # read in place
+        (made_there(8, 1, remote_map={"bytes": PAGE, "gpu_time": BASE}), []),  # the GPU reads pages in place
         (made_there(8, 1, cpu_fault={}), []),
         (evicted(16 * MIB), ["evicted"]),
         (evicted(14 * MIB), ["prefetch"]),
@@ -169,7 +170,7 @@ def test_the_order_of_events_says_nothing(seed):
 
 
 def shown(found):
-    """Everything that people and programs see; not one number that JSON does not have."""
+    """Makes every output of a report, and checks that JSON can represent every number."""
     report.text(found)
     section = report._section(found, "run.7.uvm")
     json.dumps([section["plots"], section["cards"]], allow_nan=False)
@@ -192,11 +193,11 @@ def test_whatever_the_bytes_are_there_is_a_report(entries):
 
 @hypothesis.given(st.integers(0, 2**32 - 1), st.floats(0, 0.2))
 @hypothesis.settings(max_examples=60)
-def test_spoilt_events_give_a_report(seed, share):
+def test_invalid_events_give_a_report(seed, share):
     chance = numpy.random.default_rng(seed)
     rows = fault_streams.program().rows()[:: int(chance.integers(1, 40))].copy()
-    spoilt = chance.random(rows.shape) < share / 16
-    rows[spoilt] = chance.integers(0, 256, int(spoilt.sum()))
+    invalid = chance.random(rows.shape) < share / 16
+    rows[invalid] = chance.integers(0, 256, int(invalid.sum()))
     shown(content(rows))
 
 
@@ -241,12 +242,12 @@ def test_each_kind_of_broken_file_is_one_sentence(tmp_path, capsys):
     cases = [
         (whole[:-40], "is cut short"),
         (whole[:-32], "its process was killed or still runs"),
-        (whole + b"x", "goes on behind its end"),
-        (whole[:300] + b"\0\0\0\0" + whole[304:], "is spoilt"),
+        (whole + b"x", "continues past its end"),
+        (whole[:300] + b"\0\0\0\0" + whole[304:], "is corrupt"),
         (packed([rows], dropped=3), "the driver dropped 3 events"),
         (packed([rows], facts={"driver": "610.10"}), "the events of driver branch 610"),
         (packed([rows], facts={}), "a driver of unknown version"),
-        (packed([rows, nonsense]), "2 events hold an address, size or time that no machine has"),
+        (packed([rows, nonsense]), "2 events have an impossible address, size or time"),
     ]
     for data, words in cases:
         path.write_bytes(data)
@@ -372,7 +373,8 @@ def test_a_million_events_are_reported_within_twenty_seconds_and_ten_megabytes(t
 
 
 def test_no_more_events_are_held_than_memory_has_room_for(tmp_path, monkeypatch, capsys):
-    """A file of some megabytes unpacks to gigabytes; all files of a report are held together."""
+    """Limits the number of events, because a file of megabytes may unpack to gigabytes, and a report reads all files
+    into memory."""
     path = fault_streams.write(tmp_path / "a.uvm", fault_streams.program().rows())
     events = len(tracefile.read(path).entries)
     monkeypatch.setattr(memory, "most_events", lambda: events + 10)

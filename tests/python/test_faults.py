@@ -1,4 +1,4 @@
-"""`isthmus faults`: a stream whose figures are known, files that are not whole, programs that cannot be watched."""
+"""Tests of `isthmus faults`: a stream whose figures are known, incomplete files, programs that cannot be observed."""
 
 import collections
 import contextlib
@@ -31,7 +31,7 @@ PAGE = 4096
 
 
 def entry(*fields):
-    """64 bytes from (offset, format, value)."""
+    """Returns an entry of 64 bytes with fields (offset, format, value)."""
     data = bytearray(64)
     for at, form, value in fields:
         struct.pack_into("<" + form, data, at, value)
@@ -52,7 +52,7 @@ def move(cause, size):
     return entry((0, "B", 2), (1, "B", cause), (16, "Q", size))
 
 
-# As tests/trace/figures_test.cpp has it, with the same figures.
+# The stream of tests/trace/figures_test.cpp, which must have the same figures there.
 TWO_BATCHES = [
     fault(1000, 7, 100), fault(1001, 7, 101), fault(1001, 7, 102), move(2, 8192), move(3, 65536), replay(7, 150),
     fault(2000, 8, 250), fault(4000, 8, 260), move(2, 8192), replay(8, 300),
@@ -125,9 +125,9 @@ def test_nothing_is_nothing():
     assert (found.faults, found.batches, found.batch_faults, found.service) == (0, 0, None, None)
 
 
-@pytest.mark.parametrize("spoilt", [replay(8, 255), replay(8, 3_600_000_000)])
-def test_a_clock_that_jumps_costs_the_times(spoilt):
-    found = figures_of([*TWO_BATCHES[:-1], spoilt])
+@pytest.mark.parametrize("invalid", [replay(8, 255), replay(8, 3_600_000_000)])
+def test_a_clock_that_jumps_costs_the_times(invalid):
+    found = figures_of([*TWO_BATCHES[:-1], invalid])
     assert found.service is None and found.latency_p50 is None
     assert "1 of 2 batches" in found.problems[0] and "clock jumped" in found.problems[0]
     assert found.faults == 5
@@ -157,7 +157,7 @@ def test_cut_short_anywhere(tmp_path, capsys):
         try:
             trace = tracefile.read(path)
         except Error as refusal:
-            assert "no trace" in str(refusal) and most == 0
+            assert "not a trace" in str(refusal) and most == 0
             continue
         assert trace.problem and len(trace.entries) % 10 == 0 and len(trace.entries) >= most
         most = len(trace.entries)
@@ -166,7 +166,7 @@ def test_cut_short_anywhere(tmp_path, capsys):
     assert "cut short" in capsys.readouterr().err
 
 
-def test_spoilt_anywhere(tmp_path):
+def test_invalid_anywhere(tmp_path):
     path = tmp_path / "run.1.uvm"
     whole = packed([TWO_BATCHES] * 3)
     rng = random.Random(1)
@@ -201,7 +201,7 @@ def test_what_is_no_trace_is_one_sentence(tmp_path, capsys):
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     path = tmp_path / "libisthmus-uvm.so"
-    path.write_bytes(b"")  # the loader says that it is none, and goes on
+    path.write_bytes(b"")  # the loader reports that this is not a library, and continues
     monkeypatch.setenv("ISTHMUS_UVM_LIBRARY", str(path))
     monkeypatch.chdir(tmp_path)
     return path
@@ -216,7 +216,7 @@ def test_a_program_runs_as_it_is_and_its_files_are_named(library, tmp_path, capf
 
 
 def test_a_program_has_the_descriptors_that_it_was_given(library, capfd):
-    """As the shell gives them: `isthmus faults run -- cat <(…)`, `… 9>file`."""
+    """Passes a descriptor to a program, as a shell does for `isthmus faults run -- cat <(…)` or `… 9>file`."""
     ends = os.pipe()
     os.set_inheritable(ends[1], True)
     script = f"import os; os.write({ends[1]}, b'hi')"
@@ -227,7 +227,7 @@ def test_a_program_has_the_descriptors_that_it_was_given(library, capfd):
 
 
 def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, capfd):
-    """Of the tree that the command belongs to, of the one where it is called, or beside the program."""
+    """Finds the library in the command's tree, in the tree of the current folder, and next to the program."""
     tree = tmp_path / "tree"
     monkeypatch.setattr(isthmus, "__file__", str(tree / "analysis/isthmus/__init__.py"))
     for name in ("ISTHMUS_UVM_LIBRARY", "ISTHMUS_BENCH"):
@@ -253,7 +253,7 @@ def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, ca
         assert capfd.readouterr().out == f"{place}\n"
     bench.unlink()
     assert cli.main(program) == exits.BAD_INPUT
-    assert f"ISTHMUS_BENCH is {bench}, which is no program" in capfd.readouterr().err
+    assert f"ISTHMUS_BENCH is {bench}, which is not a program" in capfd.readouterr().err
 
 
 def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkeypatch, capsys):
@@ -320,7 +320,7 @@ def test_what_cannot_be_watched_is_refused(library, tmp_path, monkeypatch, capsy
 
 
 def fully_static(folder):
-    """An ELF file of 64 bits with one program header, which loads and names no interpreter."""
+    """Returns a 64-bit ELF file whose only program header loads a segment, so that it names no interpreter."""
     static = folder / "static"
     static.write_bytes(elf(kinds=(1,)))
     static.chmod(0o755)
@@ -328,7 +328,7 @@ def fully_static(folder):
 
 
 def elf(*, table=64, size=56, count=1, kinds=(3,), length=None):
-    """A 64-bit program: its header, and program headers of these kinds."""
+    """Returns a 64-bit ELF header followed by program headers of these kinds."""
     data = bytearray(max(64, length or 64 + 56 * len(kinds)))
     struct.pack_into("<4sB", data, 0, b"\x7fELF", 2)
     struct.pack_into("<Q", data, 32, table)
@@ -368,7 +368,7 @@ def test_no_program_header_stops_a_run(tmp_path_factory, data):
 
 
 def test_an_object_file_is_one_sentence(tmp_path, capsys):
-    """`./solver.o` for `./solver`: its count of program headers, and their size, are 0."""
+    """Runs an object file, as if a user typed `./solver.o` for `./solver`. Such a file has no program headers."""
     program, library = tmp_path / "solver.o", tmp_path / "libisthmus-uvm.so"
     program.write_bytes(elf(size=0, count=0, kinds=()))
     program.chmod(0o755)
@@ -379,12 +379,12 @@ def test_an_object_file_is_one_sentence(tmp_path, capsys):
     assert said.count("\n") == 1 and "solver.o" in said and "Traceback" not in said
 
 
-# --- processes: of programs that use a driver's memory, which a library plays ---
+# --- processes: programs that use unified memory of a driver, which a preloaded library simulates ---
 
 
 @pytest.fixture
 def device(tmp_path, monkeypatch):
-    """The program that uses unified memory; the driver is preloaded beside the library."""
+    """Returns the path of a program that uses unified memory. A fake driver is preloaded in addition to the library."""
     bench = os.environ.get("ISTHMUS_TEST_BENCH")
     built = pathlib.Path(bench).parent if bench else ROOT / "build/host/bin"
     if not (built / "tests/uses-uvm").exists() or not (built / "libisthmus-uvm.so").exists():
@@ -397,7 +397,7 @@ def device(tmp_path, monkeypatch):
 
 
 def watched(capfd, *words):
-    """Exit code, how many faults each file has by its own count, and what was said."""
+    """Returns the exit code, the number of page faults that the output states for each file, and the output."""
     code = cli.main(["faults", "run", *map(str, words)])
     said = capfd.readouterr().err
     counts = [int(found) for found in re.findall(r"^  \S+\.uvm  (\d+) fault", said, re.MULTILINE)]
@@ -406,7 +406,8 @@ def watched(capfd, *words):
 
 
 def test_every_process_has_a_file(device, capfd):
-    script = f"{device} 100 & cd /; {device} 100; wait; exit 5"  # neither the last command's exec nor a folder matters
+    # The working folder makes no difference, nor does it matter that bash execs the background command.
+    script = f"{device} 100 & cd /; {device} 100; wait; exit 5"
     code, counts, said = watched(capfd, "--", "bash", "-c", script)
     assert (code, counts) == (5, [20, 20]) and "in all: 40 faults in 4 batches" in said
 
@@ -458,7 +459,7 @@ def test_unified_memory_that_was_not_watched_passes_nothing(device, tmp_path, mo
 
 
 def test_an_inherited_descriptor_is_no_use_of_memory(device, tmp_path, monkeypatch, capfd):
-    """Workers that are forked from a process which uses CUDA have its node open."""
+    """Forks a worker that inherits the open device file, like workers of a process that uses CUDA."""
     node = tmp_path / "node"
     node.touch()
     monkeypatch.setattr(processes, "MEMORY_NODE", str(node))
@@ -495,7 +496,8 @@ _LAST_THREAD = "import ctypes, threading, time; threading.Thread(target=time.sle
 
 
 def test_a_program_that_outlives_its_first_thread_is_seen(tmp_path):
-    """As one of CUDA does for some moments when it ends: it is a zombie that has not ended."""
+    """Runs a program whose first thread ends before the others, as when a CUDA program ends. The process then looks
+    like a zombie."""
     words = [sys.executable, "-c", _LAST_THREAD.format("ctypes.CDLL(None).pthread_exit(None)")]
     done = processes.run(words, sys.executable, dict(os.environ), str(tmp_path / "none.so"))
     assert done.code == 0 and done.seen_all

@@ -1,4 +1,4 @@
-"""Commands that come to a verdict say the same as text, json, csv and parquet, and end with the same exit code."""
+"""Tests that commands with a verdict report the same as text, json, csv and parquet, with the same exit code."""
 
 import csv
 import datetime
@@ -21,7 +21,7 @@ SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
 
 def fleet(folder):
-    """Eight equals with two workloads; one is slow in all, another crashes in one."""
+    """Writes records of eight equal nodes with two workloads. One node is always slow, another crashes once."""
     chance = np.random.default_rng(1)
     cases = []
     for node in range(8):
@@ -36,7 +36,7 @@ def fleet(folder):
 
 
 def steps(folder):
-    """A metric that gets 20% slower after 20 of 40 jobs, and one that does not."""
+    """Writes records of a metric that gets 20% slower after 20 of 40 jobs, and of one that does not."""
     history = History(between=0.005, step=0.2)
     cases = jobs_of(history, 1, 20) + jobs_of(History(between=0.005), 2, 20, workloads=("microbench/gemm",))
     return write(folder, cases)
@@ -70,7 +70,7 @@ def noise(folder):
 
 
 def trial(folder):
-    """A trial that was run as planned, but for one job; nothing changed."""
+    """Writes a trial in which all jobs except one ran as planned and nothing changed."""
     plan = [folder, "--nodes", "n0", "--from", "driver=570", "--to", "driver=580", "--jobs", "1", "--command", "true"]
     assert cli.main(["trial", "plan", *map(str, plan), "--boots", "8"]) == 0
     cases = jobs_of(History(between=0.005), 1, 8)[:-1]
@@ -139,7 +139,7 @@ def shown_by_interjob(rows, text):
 
 
 def shown_by_drift(rows, text):
-    """The series that moved is named, and no mean over it and the one that did not."""
+    """Checks that the changed series is reported by itself, without a mean over it and the unchanged series."""
     [row] = rows
     assert (row["workload"], row["metric"], row["event"], row["together"]) == ("microbench/saxpy", "time", 1, 1)
     assert row["direction"] == "worse" and row["change"] == pytest.approx(0.2, abs=0.01)
@@ -187,7 +187,7 @@ def test_formats_say_what_the_text_says(tmp_path, capsys, command, code, shown):
     text = capsys.readouterr().out
     for kind in output.FORMATS:
         out = tmp_path / f"out.{kind}"
-        asked = [*words, "--format", kind] if kind == "text" else words  # the others are known by their ending
+        asked = [*words, "--format", kind] if kind == "text" else words  # the file name implies the other formats
         assert cli.main([*asked, "-o", str(out)]) == code, kind
         assert capsys.readouterr().out == "", kind
     assert (tmp_path / "out.text").read_text() == text

@@ -1,4 +1,4 @@
-"""Records as a data frame of pandas or polars in one line."""
+"""Tests of reading records as a data frame of pandas or polars with one call."""
 
 import builtins
 import pathlib
@@ -58,7 +58,7 @@ def without(monkeypatch, *names):
 @pytest.mark.parametrize("library, said", [
     (None, "neither pandas nor polars is installed; `pip install pandas` brings it"),
     ("polars", "polars is not installed; `pip install polars` brings it"),
-    ("numpy", "'numpy' is no library of data frames; choose pandas or polars"),
+    ("numpy", "'numpy' is not a library of data frames; choose pandas or polars"),
 ])  # fmt: skip
 def test_a_library_that_is_not_there_is_one_sentence(monkeypatch, library, said):
     without(monkeypatch, "pandas", "polars")

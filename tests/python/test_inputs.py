@@ -1,4 +1,7 @@
-"""Files that a user names: none is overwritten by an output, waited for, read without limit, or passed over."""
+"""Tests of files that a user names.
+
+Outputs must not overwrite them, and commands must not wait for them, read them without limit, or ignore them.
+"""
 
 import contextlib
 import functools
@@ -25,11 +28,11 @@ from isthmus.tables import output
 
 
 class Hangs(Exception):
-    """A command that does not end."""
+    """Error that is raised if a command does not end."""
 
 
 def run(*words, seconds=30):
-    """The command in this process: its exit code, what it printed, and what it said on stderr."""
+    """Runs the command `isthmus` in this process. Returns its exit code, stdout and stderr."""
 
     def give_up(*_):
         raise Hangs(words)
@@ -69,7 +72,7 @@ REPORT = {
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Inputs of many kinds in one folder, which no test changes."""
+    """Returns a folder with inputs of many kinds, which tests must not change."""
     folder = tmp_path_factory.mktemp("kept")
     for i, case in enumerate(jobs_of(History(nodes=2), 4, 4)):
         write(folder / "c", [case], f"{i:03}.jsonl")
@@ -106,8 +109,8 @@ SIDES = ["--from", "driver=570", "--to", "driver=580"]
         (["regress", "c", *SIDES, "--json"], "c/000.jsonl"),
         (["regress", "c", *SIDES, "--noise", "n.json", "--json"], "n.json"),
         (["noise", "c", "--format", "json", "-o"], "c/007.jsonl"),
-        (["night", "rep.json", "--json"], "rep.json"),
-        (["night", "rep.json", "--junit"], "rep.json"),
+        (["nightly", "rep.json", "--json"], "rep.json"),
+        (["nightly", "rep.json", "--junit"], "rep.json"),
         (["score", "c", "--weights", "w.json", "--reference", "c", "-o"], "w.json"),
         (["profile", "perf", "p", "--format", "json", "-o"], "p/a.perf"),
         (["site", "budget", "generic", "--select"], "a.jsonl"),
@@ -146,9 +149,9 @@ def test_no_output_replaces_a_part_of_a_compacted_table(kept, tmp_path):
 
 
 def test_two_outputs_are_two_files(kept, tmp_path):
-    done = run("night", kept / "rep.json", "--json", tmp_path / "n", "--junit", tmp_path / "n")
+    done = run("nightly", kept / "rep.json", "--json", tmp_path / "n", "--junit", tmp_path / "n")
     assert done.returncode == exits.BAD_INPUT and "two outputs" in done.stderr and not list(tmp_path.iterdir())
-    assert run("night", kept / "rep.json", "--json", os.devnull, "--junit", os.devnull).returncode == exits.PASSED
+    assert run("nightly", kept / "rep.json", "--json", os.devnull, "--junit", os.devnull).returncode == exits.PASSED
 
 
 def test_an_output_replaces_an_earlier_one(kept, tmp_path):
@@ -156,10 +159,10 @@ def test_an_output_replaces_an_earlier_one(kept, tmp_path):
         for _ in range(2):
             assert run("table", kept / "a.jsonl", "-o", tmp_path / name).returncode == exits.PASSED
     for _ in range(2):
-        assert run("night", kept / "rep.json", "--json", tmp_path / "n.json").returncode == exits.PASSED
+        assert run("nightly", kept / "rep.json", "--json", tmp_path / "n.json").returncode == exits.PASSED
 
 
-# --- what is no file, or too large, or too deep ---
+# --- inputs that are not files, too large, or too deep ---
 
 READERS = {
     "weights": (["score", "c", "--reference", "c", "--weights", "w.json"], "w.json"),
@@ -173,7 +176,7 @@ READERS = {
     "catalogue": (["references", "check", "--site", "generic", "--catalogue", "cat.json"], "cat.json"),
     "perf": (["profile", "perf", "p"], "p/a.perf"),
     "cupti": (["profile", "cupti", "p"], "p/a.json"),
-    "night": (["night", "rep.json"], "rep.json"),
+    "night": (["nightly", "rep.json"], "rep.json"),
     "manifest": (["noise", "d"], "d/manifests/00000001.json"),
 }
 
@@ -196,9 +199,9 @@ def deep(path):
     path.write_text({".yaml": nested, ".toml": f"a = {nested}"}.get(path.suffix, f'{{"runs": {nested}}}'))
 
 
-@pytest.mark.parametrize("spoil", [fifo, device, sparse, deep])
+@pytest.mark.parametrize("invalidate", [fifo, device, sparse, deep])
 @pytest.mark.parametrize("name", READERS)
-def test_every_reader_refuses_what_it_cannot_hold(kept, tmp_path, monkeypatch, name, spoil):
+def test_every_reader_refuses_what_it_cannot_hold(kept, tmp_path, monkeypatch, name, invalidate):
     words, where = READERS[name]
     monkeypatch.chdir(tmp_path)
     shutil.copytree(kept / "c", "c")
@@ -206,16 +209,16 @@ def test_every_reader_refuses_what_it_cannot_hold(kept, tmp_path, monkeypatch, n
     path = pathlib.Path(where)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    spoil(path)
+    invalidate(path)
     done = run(*words)
     assert done.returncode == exits.BAD_INPUT, (done.returncode, done.stderr)
     assert done.stderr.count("\n") == 1 and "[Errno" not in done.stderr and len(done.stderr) < 400, done.stderr
     assert path.name in done.stderr or (name in ("perf", "cupti") and not path.is_file()), done.stderr
 
 
-# --- one place that reads ---
+# --- isthmus.inputs reads all files that a user names ---
 
-#: Modules that open files otherwise, and which: none that a user names.
+#: Modules that open files which the user does not name, and those files.
 OTHER_FILES = {
     "inputs.py": "this is the place",
     "faults/memory.py": "/proc and control groups",
@@ -247,7 +250,7 @@ def test_what_a_program_said_is_read_within_a_limit(tmp_path):
     path = tmp_path / "rfm_job.err"
     path.write_bytes(b"first\n" + b"caf\xe9\n" + b"x" * 100)
     assert inputs.read_ends(path) == ("first\ncaf\ufffd\n" + "x" * 100, "", 0)
-    with path.open("r+b") as file:  # 3 GiB, whose middle is a hole
+    with path.open("r+b") as file:  # extends the file to 3 GiB with a hole in the middle
         file.truncate(3 << 30)
         file.seek(0, os.SEEK_END)
         file.write(b"cut\nlast\n")
@@ -325,8 +328,8 @@ def test_files_of_users_are_read_in_one_place():
     [
         ("w.toml", '[metrics]\n"a b" = 1\n[metric]\n"c d" = 1', "'metric' is not known here; did you mean 'metrics'?"),
         ("w.toml", '[metrics]\n"a b" = 1\n[options]\nx = 1', "'options' is not known here"),
-        ("w.json", '{"metrics": {"a b": 1, "c d": 2, "a b": 3}}', "the key 'a b' stands twice"),
-        ("w.json", '{"metrics": {"a b": 1}, "metrics": {"c d": 1}}', "the key 'metrics' stands twice"),
+        ("w.json", '{"metrics": {"a b": 1, "c d": 2, "a b": 3}}', "the key 'a b' appears twice"),
+        ("w.json", '{"metrics": {"a b": 1}, "metrics": {"c d": 1}}', "the key 'metrics' appears twice"),
         ("w.json", '{"metrics": {"a b size=1 size=2": 1}}', "names size twice"),
         ("w.toml", f"[{'.'.join('a' * 100_000)}]", "a line is longer than"),
         ("w.json", json.dumps({"metrics": {f"a b{i}": 1 for i in range(60_000)}}), "'a b0' names no metric"),
@@ -346,9 +349,9 @@ def test_weights_are_taken_whole_or_refused(kept, tmp_path, name, text, why):
     "name, text, why",
     [
         ("r.yaml", "$fingerprint: {}\n$index: [arch]\nsm_90: []\n", "'$fingerprint' is not known here"),
-        ("n.json", '[{"between": 1, "between": 2}]', "the key 'between' stands twice"),
+        ("n.json", '[{"between": 1, "between": 2}]', "the key 'between' appears twice"),
         ("mix.csv", "kernel,architecture,instructions,instructions\nk,a,1,2\n", "not what scripts/instruction-mix"),
-        ("p.toml", "in = 1\nin = 2\n", "no TOML"),
+        ("p.toml", "in = 1\nin = 2\n", "not TOML"),
     ],
 )
 def test_no_reader_ignores_a_key(kept, tmp_path, monkeypatch, name, text, why):
@@ -363,7 +366,7 @@ def test_no_reader_ignores_a_key(kept, tmp_path, monkeypatch, name, text, why):
     assert done.returncode == exits.BAD_INPUT and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-# --- nothing is passed over ---
+# --- nothing is silently omitted ---
 
 
 def files(folder):
@@ -372,7 +375,7 @@ def files(folder):
 
 
 def large_files(folder):
-    """Files that are so large that several processes check them."""
+    """Writes files that are large enough to be checked by several processes. Returns their paths."""
     for number in range(4):
         with (folder / f"{number}.jsonl").open("wb") as file:
             file.truncate(load._ALONE // 3)
@@ -380,7 +383,7 @@ def large_files(folder):
 
 
 def workers(parent):
-    """Processes that another one started."""
+    """Returns the ids of the running child processes of `parent`."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -398,7 +401,7 @@ def wait_until(condition, seconds=30):
 
 
 def kills_once(mark, path):
-    """The signature of a file; the first process that is asked dies as by the OOM killer."""
+    """Returns the signature of a file, but kills the first process that calls it, as the OOM killer might."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -411,9 +414,9 @@ def test_what_a_killed_worker_was_to_check_is_checked_again(tmp_path, capsys, mo
     check = functools.partial(kills_once, str(tmp_path / "mark"))
     with load.checker(paths, 2) as apply:
         assert apply is not map
-        for _ in range(2):  # as for each batch that is compacted
+        for _ in range(2):  # compacting calls it once per batch
             assert list(apply(check, paths)) == [(load.signature(path), None) for path in paths]
-    assert "a process that checked records was killed, as for want of memory" in capsys.readouterr().err
+    assert "a process that checked records was killed, perhaps for lack of memory" in capsys.readouterr().err
 
     def refuse(*_):
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -425,7 +428,8 @@ def test_what_a_killed_worker_was_to_check_is_checked_again(tmp_path, capsys, mo
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
 def test_workers_end_with_their_command(tmp_path, number):
-    """Else they keep its output open, for which whoever started it waits."""
+    """Kills a command. Its workers must end too; otherwise, they would keep its output open, and the caller would
+    wait for them."""
     script = (
         "import sys, time; from isthmus import start; start.listen(); from isthmus.records import load\n"
         "with load.checker(sys.argv[1:], 2) as apply:\n    print('ready', flush=True); time.sleep(60)"
@@ -438,6 +442,19 @@ def test_workers_end_with_their_command(tmp_path, number):
         assert program.wait(30) == -number
         wait_until(lambda: not any(os.path.exists(f"/proc/{each}/fd/1") for each in started))
         assert program.stdout.read() == b""
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("gone")
+    (tmp_path / "loop").symlink_to("loop")
+    assert inputs.status_of(tmp_path / "none") is inputs.status_of(tmp_path / "file/below") is None
+    assert inputs.names_in(tmp_path) == ["file", "link", "loop"] and inputs.names_in(tmp_path / "none") == []
+    for name, why in {"link": inputs.DANGLING, "loop": "Too many levels of symbolic links"}.items():
+        for look in (inputs.status_of, inputs.names_in):
+            with pytest.raises(OSError) as raised:
+                look(tmp_path / name)
+            assert (raised.value.strerror, os.fspath(raised.value.filename)) == (why, str(tmp_path / name))
 
 
 def test_linked_folders_are_read_once_and_loops_end(kept, tmp_path):
@@ -496,7 +513,7 @@ def test_so_many_folders_are_read_behind_links_and_no_more(kept, tmp_path, monke
 
 @contextlib.contextmanager
 def nested(folder, depth, name="a"):
-    """The last of folders in each other, made and removed without recursion and long paths."""
+    """Makes nested folders and removes them afterwards, without recursion or long paths. Yields the innermost one."""
 
     def enter(name):
         before = here[0]
@@ -604,9 +621,9 @@ def test_so_many_other_files_are_looked_at_and_no_more(kept, tmp_path, monkeypat
 def test_a_session_counts_once(kept, tmp_path):
     copy = tmp_path / "copy.json"
     shutil.copy(kept / "rep.json", copy)
-    done = run("night", kept / "rep.json", copy)
+    done = run("nightly", kept / "rep.json", copy)
     assert done.returncode == exits.PASSED and json.loads(done.stdout)["counts"]["green"] == 1
     assert f"{copy}: the same session as {kept / 'rep.json'}, which is counted once\n" in done.stderr
     copy.write_text(json.dumps(REPORT | {"runs": []}))
-    done = run("night", kept / "rep.json", copy)
+    done = run("nightly", kept / "rep.json", copy)
     assert done.returncode == exits.BAD_INPUT and "name one of them" in done.stderr

@@ -1,4 +1,4 @@
-"""Batches are predicted within their bounds, whatever the phases; records and timelines that lie are refused."""
+"""Tests that predictions for batches stay within bounds, and that wrong records and timelines are refused."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus.advise import interjob, overlap, study
+from isthmus.advise import batches, interjob, overlap
 from isthmus.advise import timeline as timeline_
 from isthmus.records import validate
 
@@ -24,7 +24,7 @@ import fake_bench  # noqa: E402
 AXES = {"n": 1024, "jobs": 16, "allocation": "pool", "mode": "all", "host": "pinned", "depth": 3, "threads": 1}
 AXES |= {"force": 1, "cap": 0, "room": "wait", "chunk": 0}
 MILLISECOND = 1e-3
-#: allocate, submit, in, kernel, out, finish, release
+#: Duration of each phase in milliseconds.
 EVEN = dict(
     zip(("allocate", "submit", "in", "kernel", "out", "finish", "release"), [1, 0.1, 4, 3, 1, 0, 1], strict=True)
 )
@@ -36,7 +36,7 @@ phases = st.builds(
     spans,
     st.just(0.0),
 )
-batches = st.builds(
+any_batch = st.builds(
     overlap.Batch,
     st.integers(1, 40),
     st.sampled_from(["device", "pool", "vmm", "chunked", "managed"]),
@@ -46,7 +46,7 @@ batches = st.builds(
 
 
 def record(values=EVEN, timeline=None, **changes):
-    """A record of the study; `values` are milliseconds of the phases, or of metrics by their full names."""
+    """Returns a record of interjob/*. `values` has milliseconds of phases, or of metrics keyed by their full names."""
     case = copy.deepcopy(fake_bench.record("microbench/saxpy", "pm", "tiny", "emulator"))
     like = case["metrics"][0] | {"unit": "s", "better": "lower", "timer": "clock"}
     job = sum(values[name] for name in EVEN)
@@ -73,7 +73,7 @@ run = functools.partial(commands.run, "advise", "interjob")
 
 
 @settings(max_examples=300, deadline=None)
-@given(phases, batches, st.sampled_from(overlap.MODES), st.integers(1, 6))
+@given(phases, any_batch, st.sampled_from(overlap.MODES), st.integers(1, 6))
 def test_a_batch_takes_no_less_than_its_busiest_part_and_no_more_than_jobs_one_by_one(alone, batch, mode, depth):
     took = overlap.simulate(alone, batch, mode, depth).seconds
     parts = [alone.submit, alone.kernel, alone.copy_in, alone.copy_out]
@@ -88,9 +88,9 @@ def test_a_batch_takes_no_less_than_its_busiest_part_and_no_more_than_jobs_one_b
 
 
 @settings(max_examples=100, deadline=None)
-@given(phases, batches, st.sampled_from(overlap.MODES), st.integers(1, 5))
+@given(phases, any_batch, st.sampled_from(overlap.MODES), st.integers(1, 5))
 def test_with_depth_one_nothing_overlaps_and_deeper_is_no_slower(alone, batch, mode, depth):
-    batch = dataclasses.replace(batch, allocation="pool")  # whose release waits for nobody
+    batch = dataclasses.replace(batch, allocation="pool")  # whose releases do not wait for other jobs
     one = overlap.simulate(alone, batch, mode, 1).seconds
     if mode != "recycled":
         assert one == pytest.approx(batch.jobs * alone.job)
@@ -98,14 +98,14 @@ def test_with_depth_one_nothing_overlaps_and_deeper_is_no_slower(alone, batch, m
 
 
 @settings(max_examples=100, deadline=None)
-@given(phases, batches, st.sampled_from(["overlap_alloc", "overlap_all"]), st.integers(1, 5), st.floats(1, 4))
+@given(phases, any_batch, st.sampled_from(["overlap_alloc", "overlap_all"]), st.integers(1, 5), st.floats(1, 4))
 def test_calls_of_the_driver_are_made_one_after_the_other(alone, batch, mode, depth, contention):
     calls = alone.allocate + alone.submit + alone.release
     took = overlap.simulate(alone, batch, mode, depth).seconds
     assert took >= batch.jobs * calls - 1e-9
     slowed = dataclasses.replace(alone, contention=contention)
     assert overlap.simulate(slowed, batch, mode, depth).seconds >= batch.jobs * calls - 1e-9
-    # Work of the host's own needs no driver.
+    # Work that only the host does makes no calls of the driver.
     free = dataclasses.replace(alone, calls=0.0)
     assert overlap.simulate(free, batch, mode, depth).seconds >= batch.jobs * (alone.allocate + alone.release) - 1e-9
 
@@ -123,7 +123,7 @@ def test_contention_is_found_from_a_batch_of_calls(contention, depth):
         | {"calls_time": took * scale, "thread_wake": 0.001, "thread_start": 0.01},
         axes=AXES | {"allocation": "vmm", "depth": depth},
     )
-    found = study.phases_of(case)
+    found = batches.phases_of(case)
     assert found.contention == pytest.approx(contention, rel=0.01)
     assert found.calls == pytest.approx(0.02 * MILLISECOND)
 
@@ -131,13 +131,14 @@ def test_contention_is_found_from_a_batch_of_calls(contention, depth):
 def test_memory_that_is_used_again_costs_what_it_costs_then():
     alone = overlap.Phases(0, 0, 4, 3, 1, 0, 0, 8, reused=(1, 3, 1))
     batch = overlap.Batch(10, "managed")
-    # Three jobs in new memory, one thing at a time; seven that copy in and compute in turns, and copy out beside that.
+    # The first three jobs use new memory and overlap nothing. The other seven alternate between copying in and
+    # computing, which overlaps with copies out.
     assert overlap.simulate(alone, batch, "recycled", 3).seconds == pytest.approx(3 * 8 + 7 * 4, abs=2)
     assert overlap.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 8)
     assert overlap.simulate(alone, overlap.Batch(10, "pool"), "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
     case = record(EVEN | {"reused_in": 1.0, "reused_kernel": 2.0, "reused_out": 3.0})
-    assert study.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
-    assert study.phases_of(record()).reused is None
+    assert batches.phases_of(case).reused == pytest.approx((1e-3, 2e-3, 3e-3))
+    assert batches.phases_of(record()).reused is None
 
 
 def test_used_memory_is_never_slower_than_new():
@@ -151,7 +152,7 @@ def test_freeing_managed_memory_waits_without_the_lock_and_plain_memory_with_it(
     plain, managed = (
         overlap.simulate(alone, overlap.Batch(32, kind), "overlap_alloc", 3).seconds for kind in ("device", "managed")
     )
-    # With plain memory nothing runs beside a release; managed memory lets the next job be queued meanwhile.
+    # Nothing runs during a release of device memory, but the next job can be queued during a release of managed memory.
     assert 32 * 8 < managed < plain - 20
 
 
@@ -170,15 +171,16 @@ def test_jobs_of_a_mixed_batch_are_predicted_one_by_one():
         for seconds in (0, copy_in, kernel, 1, 0, 0):
             job += [at, at + seconds]
             at += seconds
-        return [value * 1e3 for value in job]  # microseconds
+        return [value * 1e3 for value in job]  # in microseconds
 
     timeline = json.dumps([spans(0, 4, 1), spans(6, 1, 9)])
     mixed = record() | {"workload": "interjob/mixed", "notes": {"serial_timeline": timeline}}
-    for found, expected in zip(study.phases_of(mixed).each, [(4e-3, 1e-3, 1e-3), (1e-3, 9e-3, 1e-3)], strict=True):
+    for found, expected in zip(batches.phases_of(mixed).each, [(4e-3, 1e-3, 1e-3), (1e-3, 9e-3, 1e-3)], strict=True):
         assert found == pytest.approx(expected)
-    assert study.phases_of(record()).each == ()
-    assert study.phases_of(mixed | {"notes": {}}).each == ()
-    # A kernel in every other job is busiest; on average it would be half as long, and copies hide nothing of it.
+    assert batches.phases_of(record()).each == ()
+    assert batches.phases_of(mixed | {"notes": {}}).each == ()
+    # Every second job has a long kernel. It is the busiest phase, and copies cannot hide it. Averaged over all jobs,
+    # the kernel would be about half as long.
     each = overlap.Phases(0, 0, 2.5, 5, 1, 0, 0, 8.5, each=((4, 1, 1), (1, 9, 1)))
     assert overlap.simulate(each, overlap.Batch(20, "pool"), "overlap_all", 2).seconds > 10 * 10 + 10
 
@@ -189,14 +191,15 @@ def test_of_equal_modes_the_one_that_calls_least_is_advised():
 
 
 def test_known_batches():
-    # 4 ms in, 3 ms kernel, 1 ms out: the copies in are busiest, and the pipe is filled by one job.
+    # Each job takes 4 ms for copying in, 3 ms for its kernel and 1 ms for copying out. Copies in are busiest, and the
+    # last job adds its kernel and copy out.
     alone = overlap.Phases(0, 0, 4, 3, 1, 0, 0, 8)
     batch = overlap.Batch(10, "pool")
     assert overlap.simulate(alone, batch, "overlap_all", 3).seconds == pytest.approx(10 * 4 + 4)
     assert overlap.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 8)
-    # Two jobs in flight: while one is read, the next is copied in, computed, …
+    # With two jobs in flight, the next job is copied in and computed while the results of one are copied out.
     assert overlap.simulate(alone, batch, "overlap_all", 2).busiest == "in"
-    # Memory that costs 5 each time, and twice where it is handed on.
+    # Allocating takes 5 ms: for every job, or only twice if the memory of two jobs in flight is used again.
     alone = overlap.Phases(5, 0, 1, 1, 1, 0, 0, 8)
     assert overlap.simulate(alone, batch, "overlap_alloc", 3).seconds == pytest.approx(10 * 5 + 3)
     assert overlap.simulate(alone, batch, "recycled", 2).seconds == pytest.approx(5 + 5 + 3 + 8 * 1.5, abs=2)
@@ -216,15 +219,15 @@ def test_advice_gives_mode_depth_and_reason():
 
 
 def test_errors_stand_beside_what_was_measured(tmp_path):
-    predicted = overlap.simulate(study.phases_of(record()), overlap.Batch(16, "pool"), "overlap_all", 3).seconds
+    predicted = overlap.simulate(batches.phases_of(record()), overlap.Batch(16, "pool"), "overlap_all", 3).seconds
     near = record(EVEN | {"overlap_all_time": predicted * 1.1e3, "overlap_alloc_time": 1000.0})
     found = run(write(tmp_path / "r.jsonl", near))
     assert found.returncode == 0, found.stderr
     assert "gemv 1024² ×16 pool: " in found.stdout
-    assert "within 15%: 2 of 3 (67%)" in found.stdout  # serial and overlap_all
+    assert "within 15%: 2 of 3 (67%)" in found.stdout  # the modes `serial` and `overlap_all`
     assert "mode picked within 5% of the best: 1 of 1" in found.stdout
-    assert not study.errors(record(axes=AXES | {"cap": 130})), "jobs that wait for room"
-    assert not study.errors(record(axes=AXES | {"force": 0})), "nobody knows what was overlapped"
+    assert not batches.errors(record(axes=AXES | {"cap": 130})), "jobs that wait for room"
+    assert not batches.errors(record(axes=AXES | {"force": 0})), "nobody knows what was overlapped"
 
 
 def test_declared_jobs_follow_the_records(tmp_path):
@@ -232,14 +235,14 @@ def test_declared_jobs_follow_the_records(tmp_path):
     found = run(path, "--job", "in=4e6", "out=4e6", "flops=2e6", "jobs=16")
     assert found.returncode == 0, found.stderr
     assert "16 such jobs in pool memory: " in found.stdout
-    alone = study.declared([record()], overlap.Batch(16, "pool"), 8e6, 4e6, 0)
+    alone = batches.declared([record()], overlap.Batch(16, "pool"), 8e6, 4e6, 0)
     assert alone.copy_in == pytest.approx(8 * MILLISECOND), "twice the bytes of the one record"
     for words in (["in=-1"], ["in=x"], ["jobs=0"], ["colour=red"], ["in"], ["in=nan"]):
         wrong = run(path, "--job", *words)
         assert wrong.returncode == 2
         assert "is not understood" in wrong.stderr
         assert "Traceback" not in wrong.stderr
-    assert "no record is of vmm memory" in run(path, "--job", "in=1", "allocation=vmm").stderr
+    assert "no record has vmm memory" in run(path, "--job", "in=1", "allocation=vmm").stderr
 
 
 def test_the_picture_has_every_job_and_phase(tmp_path):
@@ -264,7 +267,7 @@ def test_the_picture_has_every_job_and_phase(tmp_path):
 )
 def test_a_timeline_that_is_none_is_refused(text):
     try:
-        found = study.spans_of(record(timeline=text), "overlap_all")
+        found = batches.spans_of(record(timeline=text), "overlap_all")
     except validate.RecordError as error:
         assert "overlap_all" in str(error)
     else:
@@ -285,7 +288,8 @@ def test_records_that_say_nothing_are_named(tmp_path):
 
 
 def test_no_batch_is_simulated_twice():
-    """Advice, misses and losses ask for the same; a folder of a hundred records took three seconds instead of one."""
+    """Counts simulations. Advice, misses and losses need the same one; if each repeats it, a folder of a hundred
+    records takes three seconds instead of one."""
     case = record()
     overlap.simulate.cache_clear()
     interjob.table_of([case])
@@ -295,7 +299,12 @@ def test_no_batch_is_simulated_twice():
 
 
 def test_nodes_that_measured_unlike_phases_are_refused(tmp_path):
-    cases = [record(), record(EVEN | {"in": 2 * EVEN["in"]}, run=record()["run"] | {"node": "n2", "id": "0" * 16})]
+    other = {
+        "run": record()["run"] | {"node": "n2", "id": "0" * 16},
+        "host": record()["host"] | {"boot_id": "another boot"},
+        "devices": [device | {"uuid": None} for device in record()["devices"]],
+    }
+    cases = [record(), record(EVEN | {"in": 2 * EVEN["in"]}, **other)]
     file = write(tmp_path / "two.jsonl", *cases)
     done = run(file)
     assert done.returncode == 2 and "interjob/gemv serial_in differs by a factor of 2 between node " in done.stderr

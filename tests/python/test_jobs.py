@@ -1,4 +1,7 @@
-"""Ids that a scheduler gives twice: jobs of one id are told apart by time and boot, and a job stays one job."""
+"""Tests of job ids that a scheduler uses twice.
+
+Time and boot distinguish jobs with the same id, and the records of one job must stay together.
+"""
 
 import datetime
 import json
@@ -22,7 +25,7 @@ def measured(day, job="100", *, node="n1", boot="b0", value=0.001, **changes):
 
 
 def names(folder, cases):
-    """Jobs of the cases in their order, as both readers and a compacted table name them."""
+    """Returns the job of each case, in order, after checking that both readers and a compacted table name it alike."""
     path = write(folder, cases)
     read, _ = reading.read_files([path])
     found = [jobs.id_of(case) for case in read]
@@ -36,7 +39,7 @@ def names(folder, cases):
 
 
 def case_of(day, node, boot, other=0):
-    """A record of one of two cases."""
+    """Returns a record of one of two cases, which `other` selects."""
     case = measured(day, node=node, boot=boot, size=("tiny", "small")[other])
     case["run"]["id"] += str(other)
     return case
@@ -45,18 +48,18 @@ def case_of(day, node, boot, other=0):
 @pytest.mark.parametrize(
     "records, jobs_of",
     [
-        ([(0, "n1", "b0"), (150, "n1", "b1")], "ab"),  # another boot, months later
-        ([(0, "n1", "b0"), (150, "n1", "b0")], "ab"),  # the node was not started anew
-        ([(0, "n1", None), (150, "n1", None)], "ab"),  # no boot is known
-        ([(0, "n1", "b0"), (150, "n2", "b1")], "ab"),  # another node
-        ([(0, "n1", "b0"), (3, "n1", "b1")], "ab"),  # a new database after days of maintenance
+        ([(0, "n1", "b0"), (150, "n1", "b1")], "ab"),  # ids restarted months later, node rebooted
+        ([(0, "n1", "b0"), (150, "n1", "b0")], "ab"),  # ids restarted months later, node not rebooted
+        ([(0, "n1", None), (150, "n1", None)], "ab"),  # ids restarted months later, boots unknown
+        ([(0, "n1", "b0"), (150, "n2", "b1")], "ab"),  # ids restarted months later, second job on another node
+        ([(0, "n1", "b0"), (3, "n1", "b1")], "ab"),  # ids restarted: scheduler's database was reset during maintenance
         ([(0, "n1", "b0"), (8, "n1", "b0"), (16, "n1", "b0")], "abc"),
         ([(0, "n1", "b0"), (0.5, "n1", "b1", 1)], "aa"),  # requeued after its node failed
-        ([(0, "n1", "b0", 1), (0, "n1", "b0"), (0.5, "n1", "b1")], "aab"),  # complete, then a new database
-        ([(0, "n1", "b0"), (3, "n1", "b0")], "aa"),  # a job of some days
+        ([(0, "n1", "b0", 1), (0, "n1", "b0"), (0.5, "n1", "b1")], "aab"),  # job finished, then ids restarted
+        ([(0, "n1", "b0"), (3, "n1", "b0")], "aa"),  # one job that runs for days
         ([(0, "n1", None), (3, "n1", None)], "aa"),
-        ([(0, "n1", "b0"), (0, "n2", "c0"), (0.1, "n1", "b0")], "aaa"),  # nodes and steps
-        ([(0, "n1", "b0"), (0, "n2", "c0"), (3, "n1", "b1"), (3, "n2", "c0")], "aaaa"),  # one of its nodes failed
+        ([(0, "n1", "b0"), (0, "n2", "c0"), (0.1, "n1", "b0")], "aaa"),  # one job with steps on two nodes
+        ([(0, "n1", "b0"), (0, "n2", "c0"), (3, "n1", "b1"), (3, "n2", "c0")], "aaaa"),  # requeued: a node failed
         ([(0, "n1", "b0"), (2, "n2", "c0")], "aa"),
         ([(day, "n1", "b0") for day in range(0, 30, 3)], "a" * 10),
     ],
@@ -73,7 +76,7 @@ def test_a_system_with_an_empty_name_is_alike_for_both_readers(tmp_path):
 
 
 def twice(folder, slower=1.1):
-    """Ten jobs in June, and ten with the same ids in November under another boot, slower."""
+    """Writes records of ten jobs in June, and of ten slower jobs with the same ids in November, in another boot."""
     june = [measured(day, str(100 + day), boot="b0", value=0.001 * (1 + day % 3 / 1000)) for day in range(10)]
     november = [
         measured(150 + day, str(100 + day), boot="b1", value=0.001 * slower * (1 + day % 3 / 1000))
@@ -95,7 +98,7 @@ def test_a_baseline_means_its_jobs_and_no_later_ones_of_the_same_ids(tmp_path, c
     asked = ["regress", str(folder), "--baseline", "june"]
     lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[:10]), encoding="utf-8")
-    assert cli.main(["regress", str(folder), "--save-baseline", "june"]) == 0  # when each id had one job
+    assert cli.main(["regress", str(folder), "--save-baseline", "june"]) == 0  # at that time, each id had one job
     (folder / "records.jsonl").write_text("".join(lines), encoding="utf-8")
     capsys.readouterr()
     assert cli.main(asked) != 2

@@ -1,4 +1,4 @@
-"""scripts/kernel-report: it must see every spill, and never pass because it saw nothing."""
+"""Tests of scripts/kernel-report, which must find every spill and must not pass because it has read nothing."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ ptxas info    : Used {use}
 
 
 def nvidia(stack=0, stores=0, loads=0):
-    """Two kernels for two architectures; the first has this stack frame and these spills."""
+    """Returns the compiler's output for two kernels. The first has the given stack frame and spills on sm_80."""
     tiled, plain = "128 registers, used 1 barriers, 33792 bytes smem, 400 bytes cmem[0]", "16 registers"
     return (
         "ptxas info    : 0 bytes gmem\n"
@@ -129,9 +129,9 @@ WHOLE = nvidia()
     [
         (WHOLE[: WHOLE.rindex("ptxas info    : Used 16")], SOURCE, "says nothing of the registers of _Z5saxpyifPKfPf"),
         (WHOLE[: WHOLE.rindex("    0 bytes stack")], SOURCE, "says nothing of the registers and spills of _Z5saxpy"),
-        (WHOLE[:-9], SOURCE, "is cut short, so what it says is not all"),
-        (WHOLE, "", "is cut short, so what it says is not all"),
-        ("", "", "is empty, so what it says is not all"),
+        (WHOLE[:-9], SOURCE, "is cut short, so its report is incomplete"),
+        (WHOLE, "", "is cut short, so its report is incomplete"),
+        ("", "", "is empty, so its report is incomplete"),
         (amd(0, 0)[: amd(0, 0).index("gemm.cpp:9:1: remark:     VGPRs Spill")], SOURCE, "of the shared and spills of"),
         (WHOLE[: WHOLE.rindex("ptxas info    : Compiling")], SOURCE, "has _Z5saxpyifPKfPf for 1 of 2 architectures"),
         (WHOLE[: WHOLE.rindex(f"ptxas info    : Compiling entry function '{GEMM}'")], SOURCE,
@@ -140,7 +140,7 @@ WHOLE = nvidia()
     ],
 )  # fmt: skip
 def test_a_report_that_is_not_whole_fails(tmp_path, text, source, why):
-    """The table was shorter, and nothing was amiss."""
+    """Checks that an incomplete report is an error and does not result in a shorter table."""
     other = tmp_path / "build/objects/gemv.cpp.o.report"
     other.parent.mkdir(parents=True)
     other.write_text(SOURCE + WHOLE)
@@ -156,7 +156,7 @@ def test_each_build_and_each_object_with_kernels_needs_its_report(tmp_path):
     assert report(tmp_path, WHOLE).returncode == 0
     (tmp_path / "build/objects/gemv.cpp.o").write_bytes(b"\x7fELF \0.nv_fatbin\0")
     done = report(tmp_path, WHOLE)
-    assert done.returncode == 1 and "gemv.cpp.o has kernels and no report: build it anew" in done.stderr
+    assert done.returncode == 1 and "gemv.cpp.o has kernels and no report: rebuild it" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--hot", ""), ("--architectures", "gfx90a,"), ("",)])

@@ -1,4 +1,4 @@
-"""Levels are found where the latency is flat, and named after the reported cache that ends where they do."""
+"""Tests that memory levels are found where the latency is flat, and named after the reported cache of that size."""
 
 import copy
 import functools
@@ -20,7 +20,7 @@ CACHES = [("L1", 48 * KI), ("L2", MI), ("L3", 32 * MI)]
 
 
 def curve(*levels_of, first=KI, last=4 * GI):
-    """Sizes by powers of two; a place of a random chain lies in the smallest level that holds it."""
+    """Returns latencies of a random chain at powers of two, if each entry is in the smallest level with room for it."""
     points, size = [], first
     while size <= last:
         seconds, held = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The command in a locale that is not UTF-8: names, arguments and output are UTF-8 as everywhere."""
+"""Tests of the command in a locale that is not UTF-8: names, arguments and output must still be UTF-8."""
 
 import os
 import pathlib

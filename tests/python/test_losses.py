@@ -1,4 +1,4 @@
-"""What one GPU or one node loses, and values at zero: named by `isthmus nodes`, and hidden by nothing around them."""
+"""Tests that `isthmus nodes` names losses of one GPU or node and values at zero, whatever else is in the records."""
 
 import datetime
 import functools
@@ -15,7 +15,7 @@ THROTTLED = {"code": "throttled", "message": "the GPU was throttled", "samples":
 
 
 def fleet(days=10, *, count=8, gpus=4, shared=False, workloads=("microbench/w0",), value=0.9, metric="share"):
-    """Records of healthy nodes; each day a job on each GPU, or with `shared` one on all of the node."""
+    """Returns records of healthy nodes. Each day has a job on each GPU, or with `shared` one job on a node's GPUs."""
     chance, cases = np.random.default_rng(3), []
     for day in range(days):
         for node in range(count):
@@ -44,32 +44,32 @@ def at(value, cases, *, better=None):
 
 
 def said(folder, capsys, *arguments, command="nodes"):
-    """The exit code, and what was printed, as one line."""
+    """Returns the exit code of a command, and its output as one line."""
     capsys.readouterr()
     code = cli.main([command, str(folder), *map(str, arguments)])
     return code, " ".join(capsys.readouterr().out.split())
 
 
-# --- spoilt samples ---
+# --- invalid samples ---
 
 
 @pytest.mark.parametrize("gpus, shared", [(4, False), (16, True)], ids=["a job for each GPU", "one of 16 in a job"])
-def test_a_gpu_of_which_every_figure_is_spoilt_is_named(tmp_path, capsys, gpus, shared):
+def test_a_gpu_of_which_every_figure_is_invalid_is_named(tmp_path, capsys, gpus, shared):
     cases = fleet(3, gpus=gpus, shared=shared)
     assert said(write(tmp_path / "healthy", cases), capsys)[0] == 0
     for case in of(cases, "G3-2"):
         case["warnings"] = [THROTTLED]
     code, text = said(write(tmp_path / "r", cases), capsys)
-    assert code == 1 and "1 of 8 nodes are named: 1 spoilt" in text
-    assert "100% of the samples of 3 jobs are spoilt (throttled), usual 0% on G3-2" in text
-    assert said(tmp_path / "r", capsys, "--drain")[1].startswith("n3 spoilt: 100%")
+    assert code == 1 and "1 of 8 nodes are named: 1 invalid" in text
+    assert "100% of the samples of 3 jobs are invalid (throttled), usual 0% on G3-2" in text
+    assert said(tmp_path / "r", capsys, "--drain")[1].startswith("n3 invalid: 100%")
 
 
-def test_a_gpu_whose_only_job_is_spoilt_is_named_but_drains_no_node(tmp_path, capsys):
+def test_a_gpu_whose_only_job_is_invalid_is_named_but_drains_no_node(tmp_path, capsys):
     cases = fleet(1)
     of(cases, "G3-2")[0]["warnings"] = [THROTTLED]
     code, text = said(write(tmp_path / "r", cases), capsys)
-    assert code == 1 and "100% of the samples of 1 job are spoilt" in text
+    assert code == 1 and "100% of the samples of 1 job are invalid" in text
     assert said(tmp_path / "r", capsys, "--drain") == (1, "")
 
 
@@ -90,14 +90,15 @@ def test_gpus_are_not_named_for_the_one_that_they_ran_with(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("place", ["G3-2", "G3-"], ids=["a GPU", "a node"])
-def test_a_case_that_is_spoilt_on_one_place_alone_is_a_figure_that_it_lacks(tmp_path, capsys, place):
-    """One of thirty cases is no tenth of the samples, but the place has no valid figure of it."""
+def test_a_case_that_is_invalid_on_one_place_alone_is_a_figure_that_it_lacks(tmp_path, capsys, place):
+    """Makes one of thirty cases invalid on one GPU or node. The missing figure must be reported although less than a
+    tenth of the samples of that GPU or node are invalid."""
     cases = fleet(4, gpus=2 if place == "G3-" else 3, workloads=[f"microbench/w{i}" for i in range(30)])
     for case in of(cases, place, "microbench/w7"):
         case["warnings"] = [THROTTLED]
     code, text = said(write(tmp_path / "r", cases), capsys)
     assert code == 1 and "no job has a figure of microbench/w7" in text and "1 lacking" in text
-    assert "which its equals have; spoilt in" in text and (" on G3-2" in text) == (place == "G3-2")
+    assert "which its equals have; invalid in" in text and (" on G3-2" in text) == (place == "G3-2")
 
 
 def test_what_one_gpu_fails_does_not_hide_what_another_lacks(tmp_path, capsys):
@@ -111,8 +112,8 @@ def test_what_one_gpu_fails_does_not_hide_what_another_lacks(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("gpus, jobs", [(4, 3), (4, 6), (1, 3)])
-def test_records_that_are_spoilt_now_and_then_name_no_place(tmp_path, capsys, record_property, gpus, jobs):
-    """One of ten jobs is spoilt, wherever it ran."""
+def test_records_that_are_invalid_now_and_then_name_no_place(tmp_path, capsys, record_property, gpus, jobs):
+    """Makes a random tenth of the jobs invalid, on any node."""
     chance, found, trials = np.random.default_rng(7), [], 12
     every = fleet(jobs, gpus=gpus, workloads=("microbench/w0", "microbench/w1"))
     for trial in range(trials):
@@ -122,7 +123,7 @@ def test_records_that_are_spoilt_now_and_then_name_no_place(tmp_path, capsys, re
             case["warnings"] = [THROTTLED] if case["run"]["job"] in bad else []
         _, text = said(write(tmp_path / str(trial), every), capsys, "--drain")
         found.append(bool(text))
-    tell(capsys, record_property, f"{gpus} GPUs, {jobs} jobs each, 10% spoilt: {np.mean(found):.0%} drain a node.")
+    tell(capsys, record_property, f"{gpus} GPUs, {jobs} jobs each, 10% invalid: {np.mean(found):.0%} drain a node.")
     assert np.mean(found) <= 0.25
 
 
@@ -153,7 +154,7 @@ def test_a_cost_where_equals_have_none_is_named_and_none_is_no_fault(tmp_path, c
     assert ("worse without bound (5, usual" in text) == named
     told = "not judged, as jobs are too few: microbench/w0 pm tiny evictions on G3-0 of n3 is above zero"
     assert (told in text) == (days == 1)
-    assert said(tmp_path / "r", capsys, "--drain")[1].count("n3") == 0  # no figure says how bad a cost is
+    assert said(tmp_path / "r", capsys, "--drain")[1].count("n3") == 0  # it is unknown how bad a cost at zero is
 
 
 _WORLDS = {
@@ -166,7 +167,10 @@ _WORLDS = {
 
 @pytest.mark.parametrize("name", _WORLDS)
 def test_healthy_places_around_zero_are_quiet(name, capsys, record_property):
-    """Eight nodes of three jobs; ten series in each of 100 fleets of fifty series."""
+    """Simulates ten series in each of 100 fleets, with eight healthy nodes and three jobs per node.
+
+    At most 5% of the fleets may name a node, with the limit for fifty series.
+    """
     chance, fleets, limit = np.random.default_rng(5), 100, functools.partial(nodes._student_limit, tests=400)
     found = 0
     for _ in range(fleets):
@@ -184,12 +188,12 @@ def test_healthy_places_around_zero_are_quiet(name, capsys, record_property):
     assert found / fleets <= 0.05
 
 
-# --- the same in other commands ---
+# --- losses in other commands ---
 
 
 @pytest.fixture
 def one_gpu_at_zero(tmp_path):
-    """Two systems of four nodes, in the second of which one GPU of a shared job is at zero."""
+    """Writes records of two systems of four nodes. In the second system, one GPU of a shared job has values of zero."""
     old, new = fleet(6, count=4, shared=True), fleet(6, count=4, shared=True)
     for case in new:
         case["devices"][0]["driver"] = "580.1"

@@ -1,4 +1,4 @@
-"""Yardsticks made from records: a node, a GPU or a job that differs from its equals does not widen them in silence."""
+"""Tests that a node, GPU or job that differs from its equals does not silently widen bounds made from records."""
 
 import datetime
 
@@ -21,7 +21,7 @@ def site(tmp_path):
 
 
 def fleet(folder, *, nodes=8, jobs=3, slower=lambda node, job: 1.0):
-    """Records of so many jobs on each node; `slower` is by what their time is longer."""
+    """Writes records of `jobs` jobs on each node. `slower` returns the factor by which a job takes longer."""
     chance, cases = np.random.default_rng(3), []
     for node in range(1, nodes + 1):
         for job in range(jobs):
@@ -33,7 +33,7 @@ def fleet(folder, *, nodes=8, jobs=3, slower=lambda node, job: 1.0):
 
 
 def update(folder, site, capsys):
-    """What is said, and the bound of `time` with its provenance."""
+    """Updates the references. Returns the output, the bound of `time`, and what was left out according to the file."""
     assert cli.main(["references", "update", str(folder), "--site", str(site), "--write"]) == 0
     said = capsys.readouterr().err
     path = site / "references/measured-local.yaml"
@@ -63,8 +63,8 @@ def test_nothing_is_left_out_of_equals(tmp_path, site, capsys):
 @pytest.mark.parametrize(
     "nodes, jobs, slower",
     [
-        (2, 6, lambda node, job: 1 + (node == 2)),  # too few nodes to say which is slow
-        (1, 12, lambda node, job: 1 + (job >= 7)),  # a change among the jobs
+        (2, 6, lambda node, job: 1 + (node == 2)),  # too few nodes to decide which one is slow
+        (1, 12, lambda node, job: 1 + (job >= 7)),  # the time changes after some jobs
     ],
 )
 def test_bounds_that_let_a_third_of_the_rate_pass_are_named(tmp_path, site, capsys, nodes, jobs, slower):
@@ -80,7 +80,7 @@ def test_too_few_jobs_are_left_without_what_differs(tmp_path, site, capsys):
 
 @pytest.mark.parametrize("value, is_named", [(1.0, True), (3.0, True), (2.0, False)])
 def test_noise_names_a_job_that_is_far_off(tmp_path, capsys, value, is_named):
-    """Of its node, which is half as fast as the other one."""
+    """Compares a job with the others on its node, which is half as fast as the other node."""
     folder = fleet(tmp_path / "r", nodes=2, jobs=8, slower=lambda node, job: value if (node, job) == (2, 3) else node)
     assert cli.main(["noise", str(folder)]) == 0
     assert ("note: job s#2003 is a fifth or more off" in capsys.readouterr().out) == is_named
@@ -103,7 +103,7 @@ def test_compare_says_which_node_of_a_system_is_slow(tmp_path, capsys):
 
 
 def test_ordinary_noise_leaves_out_few_jobs():
-    """Of 400 histories of 2% noise in 12 jobs, with normal and with heavy tails."""
+    """Simulates 400 histories of 12 jobs with 2% noise, with normal and with heavy tails."""
     chance = np.random.default_rng(5)
     for values, most in ((chance.standard_normal((400, 12)), 0), (chance.standard_t(2, (400, 12)), 40)):
         found = [series_of({"A": {("n", ""): list(np.exp(0.02 * row))}}) for row in values]

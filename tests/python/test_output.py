@@ -1,4 +1,4 @@
-"""The same table as text, json, csv and parquet, to a file or to stdout."""
+"""Tests that a table is the same as text, json, csv and parquet, in a file and on stdout."""
 
 import csv
 import gzip
@@ -25,7 +25,7 @@ def run(*words):
 
 
 def tables(tmp_path, *words):
-    """What a command gives in the three formats, each as a list of dictionaries with JSON's types."""
+    """Returns a command's output in json, csv and parquet, each read as a list of dictionaries."""
     for kind in ("json", "csv", "parquet"):
         run(*words, "--format", kind, "-o", tmp_path / f"t.{kind}")
     plain = json.loads((tmp_path / "t.json").read_text())
@@ -86,7 +86,7 @@ def test_an_answer_is_not_added_to_what_it_is_of(tmp_path):
 
 
 def table_to(where, *, stdout, **words):
-    """`isthmus table` that writes to `where`."""
+    """Runs `isthmus table` with its output to `where`."""
     command = [sys.executable, "-m", "isthmus", "table", str(EXAMPLE), "--format", "csv", "-o", str(where)]
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, **words)
 
@@ -121,7 +121,7 @@ def test_a_name_of_another_descriptor_is_that_descriptor(tmp_path):
 
 
 def test_an_open_file_of_another_process_is_not_replaced(tmp_path):
-    """As /proc/1/fd/1 in a container."""
+    """Writes to an open file of another process, such as /proc/1/fd/1 in a container."""
     log = tmp_path / "log"
     log.write_text("before\n")
     with log.open("ab") as file:
@@ -196,7 +196,7 @@ def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(capsysbinary, monkeypatch)
     output.write(asked("parquet"), table_of(name="x", value=1.0))
     assert capsysbinary.readouterr().out.startswith(b"PAR1")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with pytest.raises(Error, match="no text for a terminal"):
+    with pytest.raises(Error, match="cannot be shown in a terminal"):
         output.write(asked("parquet"), table_of(name="x"))
 
 
@@ -254,7 +254,7 @@ def test_a_link_stays_and_the_file_that_it_names_is_written(tmp_path, there):
         (["faults", "report", EXAMPLE, "-o", "x.pdf"], ".txt, .json, .csv, .parquet or .html, or give --format"),
         (["advise", "staging", EXAMPLE, "-o", "x.xls"], ".txt, .json, .csv or .parquet, or give --format"),
         (["advise", "interjob", EXAMPLE, "--timeline", "x.png"], ".svg"),
-        (["table", "absent", "-o", "x.xlsx"], ".txt, .json, .csv or .parquet, or give --format"),  # before it reads
+        (["table", "absent", "-o", "x.xlsx"], ".txt, .json, .csv or .parquet, or give --format"),  # before reading
     ],
     ids=lambda words: " ".join(map(str, words[-3:])) if isinstance(words, list) else "",
 )
@@ -262,7 +262,7 @@ def test_an_ending_that_is_no_format_is_refused(words, known, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert cli.main([str(word) for word in words]) == exits.BAD_INPUT
     name = words[-1]
-    wanted = f"{name} ends in .{name.rpartition('.')[2]}, which is no format here; name a file that ends in {known}\n"
+    wanted = f"{name} ends in .{name.rpartition('.')[2]}, which is no known format; name a file that ends in {known}\n"
     assert capsys.readouterr() == ("", f"isthmus {words[0]}: {wanted}") and not list(tmp_path.iterdir())
 
 
@@ -295,7 +295,7 @@ def test_what_fits_is_whole():
 
 def test_what_does_not_fit_is_named():
     lines = output.lay_out(columns(2, 1, 0), [["a", "x" * 30, "y" * 30, "z" * 30]])
-    assert max(map(len, lines)) <= 80 and lines[-1] == "Left out for want of room: c0; --format csv has them."
+    assert max(map(len, lines)) <= 80 and lines[-1] == "Left out for lack of space: c0; --format csv has them."
     assert "x" * 30 not in lines[1] and "y" * 30 in lines[1]
 
 
@@ -321,7 +321,7 @@ def test_long_names_are_folded_and_none_is_cut():
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_verdicts_fit_80_columns(words, told, capsys):
-    cli.main([*words, str(ROOT / "papers/data/chain/measured.jsonl.gz"), "--workload", "alloc/*"])
+    cli.main([*words, str(ROOT / "papers/data/end_to_end/measured.jsonl.gz"), "--workload", "alloc/*"])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80 and said.startswith(told)
 

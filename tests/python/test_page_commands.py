@@ -1,4 +1,4 @@
-"""Every `isthmus-bench run …` that a page shows is one that the program takes."""
+"""Tests that the program accepts every `isthmus-bench run …` command that a page shows."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob(
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after `run`; what a reader has to fill in (NAME, …, $@) is left out, as is what follows in the line."""
+    """Returns the words after `run` of each command, without the rest of its line. Omits commands with placeholders for
+    the reader (NAME, …, $@)."""
     found = []
     for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
         shown = re.search(r"(?:^|\s)(?:\S*/)?isthmus-bench run (.*)", line)

@@ -1,4 +1,7 @@
-"""Advice on ways to the GPU: planted costs are found, wrong picks are counted, and what cannot be is one sentence."""
+"""Tests of advice on methods of access.
+
+Planted costs are found, wrong picks are counted, and impossible requests are refused in one sentence.
+"""
 
 import copy
 import dataclasses
@@ -14,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import cli, exits
-from isthmus.advise import costs, paged_programs, paging, paging_check, ways
-from isthmus.advise.ways import Program
+from isthmus.advise import costs, methods, paged_programs, paging, paging_check
+from isthmus.advise.methods import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reframe"))
@@ -25,7 +28,7 @@ KIB, MIB = 2**10, 2**20
 GB = 1e9
 CORES = 100
 KERNEL = {"name": "k", "registers": 64, "shared_bytes": 0, "occupancy": 0.5}
-#: What one of each amount takes on the machine that is planted.
+#: Seconds per unit of each amount, for each method, on the simulated machine.
 TRUTH = {
     "copy": {"kernels": 3e-6, "copied": 1 / (55 * GB), "visits": 1e-9, "read": 1 / (3000 * GB),
              "read_by_a_warp": 1 / (5 * GB)},
@@ -38,7 +41,7 @@ TRUTH = {
 
 
 def planted(program, way, truth=TRUTH):
-    return costs.Sum(truth[way], ways.EITHER[way])(ways.amounts(program, way, CORES))
+    return costs.Sum(truth[way], methods.EITHER[way])(methods.amounts(program, way, CORES))
 
 
 def grid():
@@ -77,8 +80,8 @@ def records(truth=TRUTH, noise=0.0, size=512 * MIB):
     for page, density, use, passes, frames in grid():
         touched = max(size // page * density // 100, 1)
         program = Program(size, page, touched, use, passes, frames / 100, density == 100)
-        for way in ways.ways_of(program):
-            if way != "mapped" or frames == 100:  # read in place whatever has room
+        for way in methods.ways_of(program):
+            if way != "mapped" or frames == 100:  # reading in place does not depend on frames
                 yield pattern(program, way, planted(program, way, truth) * (1 + noise * chance.uniform(-1, 1)))
 
 
@@ -121,7 +124,7 @@ def test_nothing_costs_less_than_nothing_whatever_was_measured(truth, measured):
     for either in ((), ("a", "b")):
         found = costs.fit_sum(points, either)
         assert all(each >= 0 for each in found.each.values()) and found.each.keys() == {*"abc"}
-    if sum(truth) > 0:  # what is made of three costs is told from them
+    if sum(truth) > 0:  # exact sums of three costs are separated into the costs
         made = [(amounts, costs.Sum(dict(zip("abc", truth)))(amounts)) for amounts, _ in points]
         made = [(amounts, seconds) for amounts, seconds in made if seconds > 1e-3]
         if made:
@@ -139,15 +142,15 @@ def test_nothing_costs_less_than_nothing_whatever_was_measured(truth, measured):
 def test_amounts_are_those_of_some_program(page, pages, density, used, passes, room, in_order):
     touched = max(int(pages * density), 1)
     program = Program(pages * page, page, touched, max(used * page, 16), passes, room, in_order)
-    for way in ways.ways_of(program):
-        found = ways.amounts(program, way, CORES)
+    for way in methods.ways_of(program):
+        found = methods.amounts(program, way, CORES)
         assert all(value >= 0 for value in found.values()), (way, found)
         assert found.keys() == TRUTH[way].keys()
-    paged = ways.amounts(program, "paged", CORES)
+    paged = methods.amounts(program, "paged", CORES)
     assert touched <= paged["fetches"] <= touched * passes
-    more = ways.amounts(dataclasses.replace(program, room=1), "paged", CORES)
+    more = methods.amounts(dataclasses.replace(program, room=1), "paged", CORES)
     assert more["fetches"] == touched and more["evicted"] == 0
-    migrated = ways.amounts(program, "managed", CORES)["migrated"]
+    migrated = methods.amounts(program, "managed", CORES)["migrated"]
     assert program.touched * min(program.use, 16) <= migrated <= pages * page + 2 * MIB
 
 
@@ -173,25 +176,25 @@ def test_noise_of_some_percent_does_not_change_that():
 
 
 def test_a_wrong_pick_is_counted(cases):
-    """One pattern takes ten times what the others say: who picks by them loses."""
-    spoilt = copy.deepcopy(cases)
+    """Makes one pattern ten times slower than the other patterns predict, so that the pick for it is wrong."""
+    invalid = copy.deepcopy(cases)
     right = next(pick for pick in paging_check.check(cases).patterns if pick.way == "paged" and pick.loss == 0)
     before = {pick.point.label: pick.loss for pick in paging_check.check(cases).patterns}
-    for case in spoilt:
+    for case in invalid:
         same = {name: case["axes"][name] for name in ("page", "density", "use", "passes", "frames")}
         if case["axes"]["way"] == "paged" and all(
             f"{name}={value}" in right.point.label for name, value in same.items()
         ):
             case["metrics"][0]["median"] *= 10
-    after = {pick.point.label: pick for pick in paging_check.check(spoilt).patterns}[right.point.label]
+    after = {pick.point.label: pick for pick in paging_check.check(invalid).patterns}[right.point.label]
     assert before[right.point.label] == 0 and after.way == "paged" and after.loss > paging_check.NEAR
     assert after.loss == after.point.seconds["paged"] / after.point.seconds[after.best] - 1
-    text = paging_check.table_of_check(paging_check.check(spoilt)).text
+    text = paging_check.table_of_check(paging_check.check(invalid)).text
     assert "worst" in text and f"of {len(before)} (" in text
 
 
 def test_no_pattern_predicts_itself(cases):
-    """A half whose copies take twice as long is predicted by the other half, which does not."""
+    """Makes copies slower in one half of the patterns. Each half must be predicted from the other half."""
     points = paging_check.points_of(cases)
     odd = {point.label.rpartition(" ")[0] for point in points if point.half == 1}
     changed = copy.deepcopy(cases)
@@ -210,7 +213,7 @@ PLACED = {way: placement for placement, way in paged_programs.WAYS.items()}
 
 
 def program_records(name, program, truth=TRUTH, ways_measured=("copy", "mapped", "paged"), evictions=0, **changes):
-    """A program in some ways, as the planted machine would have it."""
+    """Yields the records that the simulated machine would measure for a program with some methods."""
     for way in ways_measured:
         axes = {"n": 5} | ({"page": int(program.page), "frames": round(100 * program.room), "eviction": "fifo"}
                            if way == "paged" else {})  # fmt: skip
@@ -246,7 +249,7 @@ def test_programs_are_predicted_from_their_own_counts(cases):
 
 
 def test_each_way_reads_what_its_kernels_read(cases):
-    """One whose kernel in place reads once what the paged one reads three times."""
+    """Uses a program whose kernel for reading in place reads once what its paged kernel reads three times."""
     made = list(program_records("few", FEW))
     for case in made:
         if case["placement"] == "mapped":
@@ -330,9 +333,9 @@ def _if_paged(change):
     "change, reason",
     [
         (lambda case: _of(case, "out").update(bytes_needed=1e9), "its results are above 5% of its inputs"),
-        (lambda case: case["kernels"][0].update(bytes_read=1e15), "more than 64 times what came"),
+        (lambda case: case["kernels"][0].update(bytes_read=1e15), "more than 64 times what arrived"),
         (lambda case: case["kernels"][0].update(flops=1e15), "it computes, at the GPU's peak, for longer"),
-        (_if_paged(lambda case: case["axes"].update(transport="relay")), "others brought its pages"),
+        (_if_paged(lambda case: case["axes"].update(transport="relay")), "something else moved its pages"),
         (_if_paged(lambda case: counted(case, "fetches", 0)), "it counted no pages"),
     ],
 )
@@ -347,10 +350,10 @@ def test_a_program_whose_record_does_not_tell_is_left_out_with_the_reason(change
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        (lambda case: counted(case, "fetches", -5.0), "fetches=-5 is no number of pages"),
-        (lambda case: counted(case, "fetches", 5.5), "fetches=5.5 is no number of pages"),
+        (lambda case: counted(case, "fetches", -5.0), "fetches=-5 is not a number of pages"),
+        (lambda case: counted(case, "fetches", 5.5), "fetches=5.5 is not a number of pages"),
         (lambda case: counted(case, "fetches", PAGES + 17.0), "with room for all it touched 262161 pages of 262144"),
-        (lambda case: counted(case, "evictions", 1e9), "1000000000 pages went and"),
+        (lambda case: counted(case, "evictions", 1e9), "1000000000 pages left and"),
         (lambda case: case["axes"].update(page=0), "page=0 is none"),
         (lambda case: case["axes"].update(frames=-1), "frames=-1 is none"),
         (lambda case: _of(case, "in").update(bytes_needed=1e12), "it copied more in where it was paged"),
@@ -361,7 +364,7 @@ def test_counts_that_cannot_be_are_refused_in_a_sentence(change, sentence, cases
     folder = write(tmp_path / "r", cases + made)
     assert cli.main(["advise", "paging", folder, "--check"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"Refused, few tiny page=\S+ frames=\S+: no program can have its counts: " + sentence, said)
+    assert re.search(r"Refused, few tiny page=\S+ frames=\S+: its counts are impossible: " + sentence, said)
     assert "all tiny page=4KiB frames=100 copy" in said
 
 
@@ -399,7 +402,7 @@ def test_a_program_is_advised(cases, tmp_path, capsys):
         (["bytes=1GiB", "use=0"], "'use=0' is not understood"),
         (["bytes=1GiB", "order=random"], "order=in_order|scattered"),
         (["bytes=1MiB", "touched=300"], "touched=300 pages are more than the array's 256"),
-        (["bytes=1GiB", "passes=0.2"], "passes is 0.2; once is the least"),
+        (["bytes=1GiB", "passes=0.2"], "passes is 0.2; the minimum is 1"),
         (["bytes=1MiB", "fetches=255"], "fetches=255 are fewer than the 256 pages that are touched"),
         (["bytes=16GiB", "fetches=4194303"], "fetches=4194303 are fewer than the 4194304 pages"),
         (["bytes=1MiB", "touched=9", "fetches=8.5"], "fetches=8.5 are fewer than the 9 pages"),
@@ -420,6 +423,7 @@ def test_patterns_of_a_slower_node_are_refused(cases, tmp_path, capsys):
     slower = copy.deepcopy(cases)
     for case in slower:
         case["run"] |= {"node": "n2", "id": "0123456789abcde1"}
+        case["host"] |= {"boot_id": "another boot"}
         for metric in case["metrics"]:
             if metric["unit"] == "s":
                 metric |= {"median": 2 * metric["median"], "samples": [2 * s for s in metric["samples"]]}
@@ -432,7 +436,7 @@ def test_patterns_of_a_slower_node_are_refused(cases, tmp_path, capsys):
 
 @pytest.mark.parametrize("topic", ["paging", "placement"])
 def test_a_program_is_looked_at_before_records_are(topic, capsys):
-    """Reading them takes half a minute."""
+    """Passes a wrong program, which is refused before records are read, because reading them takes half a minute."""
     assert cli.main(["advise", topic, "/nowhere", "--program", "bytse=4GB"]) == exits.BAD_INPUT
     said = capsys.readouterr().err
     assert "'bytse=4GB' is not understood" in said and "as 3, 2e9 or 4GiB" in said and said.count("\n") == 1
@@ -453,8 +457,8 @@ def test_emulated_patterns_are_left_out_with_a_word(cases, tmp_path, capsys):
     for words in (["--check"], ["--program", "bytes=1GiB"]):
         assert cli.main(["advise", "paging", emulated, *words]) == exits.BAD_INPUT
         first, second = capsys.readouterr().err.splitlines()
-        assert first == "2 emulated records left out; --emulated takes them"
-        assert second.startswith("isthmus advise: no record of paging/pattern counts in these files; measure")
+        assert first == "2 emulated records left out; --emulated includes them"
+        assert second.startswith("isthmus advise: these files have no valid record of paging/pattern; measure")
     one = write(tmp_path / "one", [cases[0] | {"emulated": True}])
     assert cli.main(["advise", "paging", one, "--check", "--emulated"]) == exits.BAD_INPUT
     assert "1 pattern is too few" in capsys.readouterr().err
@@ -477,4 +481,4 @@ def test_a_pattern_that_cannot_be_teaches_nothing(name, value):
 
 def test_room_for_all_that_is_read_is_not_room_for_the_array():
     half = paging.declared(["bytes=1GiB", "touched=1000", "room=512MiB"])
-    assert half.frames == half.touched and "copy" not in ways.ways_of(half)
+    assert half.frames == half.touched and "copy" not in methods.ways_of(half)

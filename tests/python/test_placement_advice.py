@@ -1,4 +1,7 @@
-"""Advice on placements: a machine of known rates is predicted as it is, and the error on records is what we say."""
+"""Tests of advice on placements.
+
+A machine with known rates is predicted exactly, and the errors on committed records are those that the page states.
+"""
 
 import copy
 import dataclasses
@@ -24,7 +27,7 @@ import fake_bench  # noqa: E402
 
 H200 = ROOT / "papers/data/h200"
 GB = 1e9
-#: A machine: rates in B/s and flop/s, seconds of calls.
+#: Properties of the simple machine: rates in B/s and flop/s, and seconds per call.
 LINK, SLOW, FAULTS, MEMORY, FLOPS, LOCK, CALL = 50 * GB, 10 * GB, 5 * GB, 4000 * GB, 50e12, 4 * GB, 1e-5
 
 
@@ -41,7 +44,7 @@ def base(workload, axes, metrics, **changes):
 
 
 def program(name, moved_in, moved_out, flops, placement, staging, size="super", slowdown=1.0, **axes):
-    """A record of a program on the simple machine, in place where ours is."""
+    """Returns a record of a program on the simple machine, which works in place if the real program does."""
     touched = moved_in + moved_out
     buffers = moved_in if name in footprint_.IN_PLACE else touched
     kernel = slowdown * max(touched / MEMORY, flops / FLOPS)
@@ -65,7 +68,8 @@ def program(name, moved_in, moved_out, flops, placement, staging, size="super", 
 
 
 def machine(slowdowns=(1.0, 1.0)):
-    """Its records: references, transfers, calls and four programs in three placements and two stagings."""
+    """Returns the simple machine's records: references, transfers, calls, and programs in three placements and two
+    stagings."""
     cases = [
         base("transfer/gpu0-gpu0/ce", {"bytes": n, "cache": "flushed"}, {"time": (2 * n / MEMORY, "s", None)})
         for n in (1 << 20, 1 << 30)
@@ -80,7 +84,7 @@ def machine(slowdowns=(1.0, 1.0)):
             cases.append(
                 base(f"transfer/{way}", {"bytes": size, "cache": "flushed"}, {"time": (size / rate, "s", None)})
             )
-        # Warm caches are not what a program meets.
+        # Transfers with warm caches must be ignored, because programs do not find warm caches.
         cases.append(base(f"transfer/{way}", {"bytes": 1 << 20, "cache": "warm"}, {"time": (1e-9, "s", None)}))
     for allocator, seconds in {"pinned": 1e-3, "device": CALL, "managed": CALL, "pool": 1e-6}.items():
         for size in (1 << 12, 1 << 26):
@@ -152,7 +156,7 @@ def test_stagings_follow_the_kernels_that_were_measured():
     assert simple.rank(footprint)[0].staging == "async" and simple.stagings(footprint) == ["direct", "async"]
     assert simple.kernel(footprint, "async") / simple.kernel(footprint, "direct") == pytest.approx(0.8)
     assert simple.kernel(footprint, "bulk") is None
-    few = dataclasses.replace(footprint, blocks=10)  # nobody measured a grid that leaves the device idle
+    few = dataclasses.replace(footprint, blocks=10)  # grids that leave parts of the device idle were not measured
     assert simple.stagings(few) == [] and simple.rank(few) == []
     random = dataclasses.replace(footprint, random=True)
     assert simple.roofline(random, "none") == pytest.approx(8 * simple.roofline(footprint, "none"))
@@ -172,7 +176,7 @@ def test_the_check_is_exact_on_the_simple_machine_and_no_program_predicts_itself
     assert max(abs(miss.relative) for miss in found.misses) < 0.02
     assert all(loss == 0 for losses in found.losses.values() for _, loss in losses)
     cases = machine()
-    for case in cases:  # gemv is ten times slower than anything else says
+    for case in cases:  # makes gemv ten times slower than all other records predict
         if case["workload"] == "microbench/gemv":
             for metric in case["metrics"]:
                 metric["median"] *= 10 if metric["unit"] == "s" else 1
@@ -222,8 +226,8 @@ def test_the_command_ranks_declared_and_profiled_programs(tmp_path, capsys):
         (["in=nan"], "is not understood"),
         (["in=1e9", "in=2"], "is not understood"),
         (["in=1e9", "order=mixed"], "is not understood"),
-        (["in=1e9", "passes=0"], "passes is 0; once is the least"),
-        (["flops=1e9"], "a program moves something"),
+        (["in=1e9", "passes=0"], "passes is 0; the minimum is 1"),
+        (["flops=1e9"], "the program moves no data"),
         (["in=1", "touched=0"], "reads and writes nothing"),
         (["none.toml"], "No such file"),
     ],
@@ -237,7 +241,7 @@ def test_a_program_that_is_not_understood_is_one_sentence(words, why):
 def test_passes_that_cannot_be_are_refused_before_records_are_read(passes, capsys):
     words = ["--like", "/nowhere", f"--passes={passes}"]
     assert cli.main(["advise", "placement", "/nowhere", *words]) == exits.BAD_INPUT
-    assert f"--passes: '{passes}' is no number of 1 or more" in capsys.readouterr().err
+    assert f"--passes: '{passes}' is not a number of 1 or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--program", "in=4GiB"], ["--check"]])
@@ -259,7 +263,7 @@ def test_any_words_are_a_program_or_an_error(words):
 
 def test_bad_files_and_records(tmp_path, capsys):
     (tmp_path / "bad.toml").write_text("in = = 3")
-    with pytest.raises(Error, match="no TOML"):
+    with pytest.raises(Error, match="not TOML"):
         footprint_.declared([str(tmp_path / "bad.toml")])
     (tmp_path / "table.toml").write_text("[in]\nx = 1\n")
     with pytest.raises(Error, match="is not understood"):
@@ -283,7 +287,7 @@ def test_bad_files_and_records(tmp_path, capsys):
      ("devices.0.state.power_limit_w", 350.0)],
 )  # fmt: skip
 def test_records_of_unlike_places_are_refused_with_the_means_to_choose(tmp_path, capsys, path, value):
-    """The commonest of them would decide, and nobody would know."""
+    """Mixes records of different machines. Without the refusal, the commonest machine would silently be used."""
     cases, others = ([*load.iterate(H200 / "medium.jsonl"), *load.iterate(H200 / "reference.jsonl")] for _ in "ab")
     for case in cases:
         case["run"]["system"] = "ours"
@@ -310,13 +314,16 @@ def test_records_of_unlike_places_are_refused_with_the_means_to_choose(tmp_path,
 
 
 def on_two_places(tmp_path, factor, *, node="n2", begin="transfer/"):
-    """The simple machine's records, and a second time of another place where what begins so takes longer."""
+    """Writes the simple machine's records, and those of another node or GPU on which workloads that begin with `begin`
+    take longer."""
     first, second = machine(), machine()
     for case in first:
         case["run"] |= {"node": "n1", "id": "0123456789abcde0"}
     for case in second:
         case["run"] |= {"node": node, "id": "0123456789abcde1"}
         case["devices"][0]["uuid"] = "GPU-2"
+        if node != "n1":
+            case["host"] |= {"boot_id": "another boot"}
         for metric in case["metrics"] if case["workload"].startswith(begin) else ():
             if metric["unit"] == "s":
                 metric |= {"median": metric["median"] * factor, "samples": [s * factor for s in metric["samples"]]}
@@ -330,7 +337,7 @@ ASKED = ["--program", "in=1GiB", "flops=1e9"]
 
 @pytest.mark.parametrize(("node", "field"), [("n2", "node"), ("n1", "gpu")])
 def test_places_that_measured_unlike_figures_are_refused(tmp_path, capsys, node, field):
-    """Their mean is of no machine."""
+    """Uses two nodes or GPUs that differ by a factor of two, whose mean would not describe either of them."""
     file = on_two_places(tmp_path, 2, node=node)
     assert cli.main(["advise", "placement", str(file), *ASKED]) == exits.BAD_INPUT
     said = capsys.readouterr().err
@@ -350,7 +357,7 @@ def test_places_that_differ_by_less_are_noted_once(tmp_path, capsys):
 
 
 def test_a_place_is_held_to_the_same_points_alone(tmp_path, capsys):
-    """Another size takes another time, and a kernel that is measured on one node alone says nothing of the other."""
+    """Measures other sizes on the second node. Only points that both nodes have can be compared."""
     file = on_two_places(tmp_path, 1)
     cases = [json.loads(line) for line in file.read_text().splitlines()]
     for case in cases:
@@ -367,13 +374,13 @@ def test_a_program_of_a_slower_node_is_no_pattern_for_this_one(tmp_path, capsys)
     here.write_text("".join(json.dumps(case) + "\n" for case in both if case["run"]["node"] == "n1"))
     there.write_text(json.dumps(next(c for c in both if c["run"]["node"] == "n2" and c["placement"])) + "\n")
     assert cli.main(["advise", "placement", str(here), "--like", str(there)]) == exits.BAD_INPUT
-    assert "so its kernel's time is not that of the machine" in capsys.readouterr().err
+    assert "so its kernel's time does not apply to this machine" in capsys.readouterr().err
 
 
 def test_a_program_of_another_machine_is_no_pattern_for_this_one(tmp_path, capsys):
-    """Its kernel's time would be taken for one of this machine."""
+    """Passes a record of another machine with --like. Otherwise, its kernel's time would be used as this machine's."""
     like = next(case for case in copy.deepcopy(machine()) if footprint_.of_program(case))
     like["devices"][0]["name"] = "Another GPU"
     (tmp_path / "like.jsonl").write_text(json.dumps(like) + "\n")
     assert cli.main(["advise", "placement", str(H200), "--like", str(tmp_path / "like.jsonl")]) == exits.BAD_INPUT
-    assert "cpu is not that of the machine (Intel(R) Xeon(R) Processor and fake)" in capsys.readouterr().err
+    assert "cpu differs from that of the machine (Intel(R) Xeon(R) Processor and fake)" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Outputs of profilers: what is read of them, what is refused, what becomes of a record."""
+"""Tests of reading profilers' outputs: what is read, what is refused, and the resulting record."""
 
 import copy
 import faulthandler
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from isthmus import cli, exits, inputs
 from isthmus.profiles import as_record, command, cupti, database, ncu, nsys, numerals, perf, profile, rocprofv3
-from isthmus.records import content, validate
+from isthmus.records import fields, validate
 
 SAXPY = "saxpy(float*, float*)"
 
@@ -36,7 +36,7 @@ def refused(tmp_path, reader, text, name="a.csv"):
     return str(error.value)
 
 
-# --- what each says ---
+# --- readers ---
 
 
 def test_nsys(tmp_path):
@@ -47,7 +47,7 @@ def test_nsys(tmp_path):
     assert seen.page_faults == {"gpu": 7, "cpu": 2}
     assert seen.api_calls == {"cudaMalloc": 1, "cudaLaunchKernel": 2}
     assert {name: moved.count for name, moved in seen.phases.items()} == {"in": 1, "out": 1}
-    # 2 µs in, 4 of kernels, 1 out; all within 6: 1 of the 3 that could be hidden was.
+    # Copies in take 2 µs, kernels 4 µs and copies out 1 µs, all within 6 µs. So 1 of the 3 µs of copies was hidden.
     assert as_record.overlap(seen) == pytest.approx(1 / 3)
 
 
@@ -68,7 +68,7 @@ def test_ncu(tmp_path):
     assert figures["flops_per_shared_access"] == (1.0, "1")
     assert figures["shared_accesses_per_cycle"] == (0.5, "1")
     assert figures["dram_read_bytes"] == (5e6, "B")
-    assert figures["stall_memory_dependency"] == (6.0, "1")  # by cycles: (3 × 2000 + 7 × 6000) / 8000
+    assert figures["stall_memory_dependency"] == (6.0, "1")  # mean weighted by cycles: (3 × 2000 + 7 × 6000) / 8000
     assert figures["instructions"] == (8192, "1")
 
 
@@ -82,7 +82,8 @@ def test_ncu_says_where_it_stopped(tmp_path):
 
 
 def test_ncu_of_an_h200():
-    """saxpy of 2^27 elements three times, in shared-memory tiles: two flops, two loads and one store an element."""
+    """Reads a profile of saxpy with 2^27 elements, run three times with shared-memory tiles. The kernel does two flops,
+    two loads and one store per element."""
     seen = ncu.read(pathlib.Path(__file__).parent / "data" / "ncu-2025.3-saxpy-large.csv")
     figures = {name: value for name, (value, _) in as_record.figures(seen).items()}
     elements = 3 * 2**27
@@ -92,7 +93,7 @@ def test_ncu_of_an_h200():
     assert figures["global_store_bytes"] == pytest.approx(4 * elements, rel=1e-3)
     assert figures["dram_read_bytes"] == pytest.approx(8 * elements, rel=1e-2)
     assert figures["global_rate"] == pytest.approx(12 * elements / figures["kernel_time"], rel=1e-2)
-    assert 4e12 < figures["global_rate"] < 4.814e12  # below the memory's peak
+    assert 4e12 < figures["global_rate"] < 4.814e12  # below the memory's peak rate
 
 
 def test_ncu_in_other_units(tmp_path):
@@ -117,7 +118,8 @@ def test_perf(tmp_path):
     assert seen.page_faults == {"cpu": 5243}
     assert seen.counters["cpu_seconds"] == pytest.approx(0.09852)
     assert seen.notes == ["not supported here: dTLB-load-misses",
-                          "never counted, as the run was too short or others were: cycles"]  # fmt: skip
+                          "never counted, because the run was too short or other events were counted: "
+                          "cycles"]  # fmt: skip
     assert as_record.figures(seen)["cpu_major_faults"] == (3, "1")
 
 
@@ -129,7 +131,7 @@ def test_perf_that_counted_some_of_the_time(tmp_path):
 
 @pytest.mark.parametrize("share, limits", [("100.00", 0), ("25.00", 1)])
 def test_perf_of_several_runs_has_the_share_behind_the_time(tmp_path, share, limits):
-    """As `perf stat -r` writes it: the deviation before the time."""
+    """Reads the output of `perf stat -r`, which has a deviation before the time."""
     text = f"50;;page-faults;1.33%;573887;{share};;\n<not counted>;;cycles;0.00%;0;0.00;;\n"
     seen = read_text(tmp_path, perf.read, text, "stat.perf")
     assert seen.page_faults == {"cpu": 50} and len(seen.limits) == limits and not seen.missing
@@ -138,7 +140,7 @@ def test_perf_of_several_runs_has_the_share_behind_the_time(tmp_path, share, lim
 
 
 def test_a_second_run_in_a_file_of_perf_is_named_and_not_added(tmp_path):
-    """As `perf stat --append` writes it."""
+    """Reads a file with two runs, as `perf stat --append` writes it."""
     once = read_text(tmp_path, perf.read, profiles.PERF, "one.perf")
     twice = read_text(tmp_path, perf.read, profiles.PERF * 2, "two.perf")
     assert (twice.page_faults, twice.counters) == (once.page_faults, once.counters) and not once.missing
@@ -167,7 +169,7 @@ def test_perf_of_groups_is_refused(tmp_path):
 
 @pytest.mark.parametrize("before", ["     1.000105821;", "CPU0;"])
 def test_perf_by_time_or_by_processor_is_no_perf_that_saw_nothing(tmp_path, before):
-    """As `perf stat -I` and `-A` write it."""
+    """Reads files of `perf stat -I` and `perf stat -A`, which are refused."""
     assert "perf stat -I and -A" in refused(tmp_path, perf.read, f"{before}1000;;page-faults;1;100.00;;\n", "x.perf")
 
 
@@ -179,7 +181,7 @@ def test_a_second_table_of_ncu_is_named_and_not_read_as_kernels(tmp_path):
 
 
 def test_perf_that_counted_a_part_says_which(tmp_path):
-    """An ordinary user's perf adds :u itself."""
+    """Reads counts of user mode only. perf adds :u by itself for an ordinary user."""
     text = "10;;page-faults:u;1;100.00;;\n20;;cycles:u;1;100.00;;\n30;;instructions:pp;1;100.00;;\n"
     seen = read_text(tmp_path, perf.read, text, "stat.perf")
     assert (seen.page_faults, seen.counters) == ({"cpu": 10}, {"cycles": 20.0, "instructions": 30.0})
@@ -218,11 +220,11 @@ def test_a_line_of_perf_that_cannot_be_read_costs_its_own_figure_only(tmp_path):
     assert seen.page_faults == {"cpu": 5} and seen.counters == {"minor-fa": 8}
     assert seen.notes == ["left out: stat.perf, line 3: cycles is in 'furlong', which is not known"]
     cut, *lines = seen.missing
-    assert cut == "not the whole run: stat.perf is cut short, as its last line has no end; write it anew"
+    assert cut == "not the whole run: stat.perf is cut short, as its last line has no end; write it again"
     assert [said.split(": ")[:2] for said in lines] == [["not the whole run", "left out"]] * 3
     assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in lines[0]
-    assert "'x' is no number" in lines[1] and "cut short" in lines[2]
-    assert "'x' is no number" in refused(tmp_path, perf.read, "x;;page-faults;1;;;\n", "stat.perf")
+    assert "'x' is not a number" in lines[1] and "cut short" in lines[2]
+    assert "'x' is not a number" in refused(tmp_path, perf.read, "x;;page-faults;1;;;\n", "stat.perf")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_numbers_that_can_be_two_or_are_none_are_refused(others, text, whole):
         numerals.Numerals([*others, text]).number(text, "here", whole=whole)
 
 
-# --- what a reader does not know is said ---
+# --- tables and messages that a reader does not use ---
 
 
 def test_a_database_that_another_program_locks_is_named_as_that(tmp_path):
@@ -285,7 +287,7 @@ def test_nsys_counts_graphs_that_were_traced_as_a_whole(tmp_path):
     assert figures["graph_launches"] == (2, "1") and figures["graph_time"] == (pytest.approx(1.799e-3), "s")
     assert figures["kernels"] == (2, "1"), "whose kernels are not known"
     assert "--cuda-graph-trace=node tells them apart" in seen.all_notes()[0]
-    assert as_record.overlap(seen) == pytest.approx(1), "all copies are beside the first graph"
+    assert as_record.overlap(seen) == pytest.approx(1), "all copies overlap with the first graph"
     assert not nsys.read(profiles.write_nsys(tmp_path / "b.sqlite")).counters
 
 
@@ -336,8 +338,8 @@ def test_cupti_and_ncu_name_what_they_left_out(tmp_path):
 
 def test_a_sum_that_lacks_a_launch_is_left_out(tmp_path):
     assert "shared_accesses" in as_record.figures(read_text(tmp_path, ncu.read, profiles.NCU))
-    spoilt = read_text(tmp_path, ncu.read, profiles.NCU.replace('"3,000"', '"3,00,0"'))
-    assert "shared_accesses" not in as_record.figures(spoilt) and "'3,00,0' is no number" in spoilt.all_notes()[-1]
+    invalid = read_text(tmp_path, ncu.read, profiles.NCU.replace('"3,000"', '"3,00,0"'))
+    assert "shared_accesses" not in as_record.figures(invalid) and "'3,00,0' is not a number" in invalid.all_notes()[-1]
 
 
 def test_the_command_shows_counters_that_are_no_figure(tmp_path, capsys):
@@ -369,10 +371,10 @@ def test_rocprofv3_says_the_same_in_each_format(tmp_path):
     for folder in ("rocpd", "old", "tables"):
         assert as_record.figures(command.read("rocprofv3", tmp_path / folder)) == whole
     csv = as_record.figures(command.read("rocprofv3", tmp_path / "csv"))
-    assert csv.pop("shared_accesses") == (100, "1")  # only there counted
-    csv.pop("overlap")  # kernels and copies stand in two files
+    assert csv.pop("shared_accesses") == (100, "1")  # only the CSV files have this counter
+    csv.pop("overlap")  # differs, because kernels and copies are in two files
     assert csv == {name: value for name, value in whole.items() if name in csv}
-    assert {"h2d_bytes", "d2h_bytes", "overlap"} == set(whole) - set(csv)  # the CSV has no bytes
+    assert {"h2d_bytes", "d2h_bytes", "overlap"} == set(whole) - set(csv)  # CSV files have no sizes of copies
 
 
 def test_cupti(tmp_path):
@@ -441,7 +443,7 @@ def test_a_report_that_was_never_converted_is_missing(tmp_path, capsys, tool, re
 
 
 def aged(path, seconds):
-    """Makes a file older, or newer where that is negative."""
+    """Makes a file older by `seconds`, or newer if `seconds` is negative."""
     status = path.stat()
     os.utime(path, (status.st_atime - seconds, status.st_mtime - seconds))
 
@@ -542,7 +544,7 @@ def test_a_rank_whose_number_is_missing_is_named(tmp_path, capsys, tool):
     ("rank0 rank1 rank2", ""),
     ("node1/rank0 node1/rank2 node2/rank1 node2/rank3", ""),
     ("a/node1/rank0 a/node2/rank1 b/node1/rank0 b/node2/rank1", ""),
-    ("rank8 rank16 rank32", ""),  # of matrices
+    ("rank8 rank16 rank32", ""),  # not ranks of a run, but as in names of matrix instructions
     ("rank1", ""), ("rank0", ""), ("run.0 run.2", ""), ("job0/x job2/x", ""), ("4711 4713", ""),
     ("size0 size8", ""), ("2026-11-26 2026-11-28", ""), ("ranks0 ranks2 nrank4", ""), ("frank0 frank2", ""),
 ])  # fmt: skip
@@ -633,7 +635,8 @@ def test_no_format_of_rocprofv3_hides_another_rank(tmp_path):
 
 
 def in_passes(folder, *counters):
-    """Two passes, as rocprofv3 leaves them: the program runs once for each line of counters, under another number."""
+    """Writes the output of passes of rocprofv3, which runs the program once for each line of counters, with different
+    process ids."""
     for number, names in enumerate(counters, 1):
         for name, text in profiles.ROCM_CSV.items():
             if name == "1_counter_collection.csv":
@@ -647,7 +650,7 @@ def in_passes(folder, *counters):
 
 
 def test_passes_of_rocprofv3_are_one_run(tmp_path):
-    """Launches were counted once for each pass, or its counters were those of one of them."""
+    """Checks that launches are counted once, not once per pass, and that counters of all passes are combined."""
     in_passes(tmp_path / "two", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
     in_passes(tmp_path / "one", "SQ_BUSY_CYCLES")
     seen, alone = command.read("rocprofv3", tmp_path / "two"), command.read("rocprofv3", tmp_path / "one")
@@ -662,7 +665,7 @@ def test_passes_of_rocprofv3_are_one_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("invalidate", "why"),
     [
         (lambda folder: shutil.rmtree(folder / "pmc_1"), "no output of pass 1"),
         (lambda folder: shutil.rmtree(folder / "pmc_2/node"), "pmc_2 has no figure, unlike those next to it"),
@@ -674,15 +677,15 @@ def test_passes_of_rocprofv3_are_one_run(tmp_path):
          "unlike numbers of launches with counters: 0 in pass 2 and 2 in pass 1"),
     ],
 )  # fmt: skip
-def test_a_pass_that_is_missing_or_cut_is_said(tmp_path, capsys, spoil, why):
+def test_a_pass_that_is_missing_or_cut_is_said(tmp_path, capsys, invalidate, why):
     in_passes(tmp_path / "run", "SQ_BUSY_CYCLES", "SQ_INSTS_LDS")
-    spoil(tmp_path / "run")
+    invalidate(tmp_path / "run")
     assert cli.main(["profile", "rocprofv3", str(tmp_path / "run")]) == exits.UNDECIDED
     assert why in " ".join(capsys.readouterr().out.split())
 
 
 def shortened(path):
-    """Without its last line, which no reader can see by itself."""
+    """Removes the last line of a file, which a reader of only this file cannot notice."""
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
 
 
@@ -788,7 +791,7 @@ def test_a_folder_called_manifests_hides_no_rank(tmp_path):
 
 
 def peak(read, path):
-    """Most bytes of Python objects while a file is read."""
+    """Returns the peak memory of Python objects in bytes while a file is read."""
     gc.collect()
     tracemalloc.start()
     read(path)
@@ -798,7 +801,7 @@ def peak(read, path):
 
 
 def repeated(text, rows, head):
-    """A table with its last row repeated."""
+    """Returns the first `head` lines of a table, followed by its last line `rows` times."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[:head]) + lines[-1] * rows
 
@@ -835,7 +838,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, reader, name, write):
 
 
 def many_names(path, rows, through_ids=False):
-    """An export whose ranges, kernels and calls all have names of their own."""
+    """Writes an export of Nsight Systems whose ranges, and with `through_ids` also kernels and calls, have different
+    names."""
     profiles.write_nsys(path)
     connection = sqlite3.connect(path)
     every = f"WITH RECURSIVE s(x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM s WHERE x < {rows + 9}) INSERT INTO "
@@ -850,7 +854,7 @@ def many_names(path, rows, through_ids=False):
 
 
 def numbered(text, name, rows, head):
-    """A table with its last row repeated, each with another name."""
+    """Returns the first `head` lines of a table, followed by its last line `rows` times with different names."""
     lines = text.splitlines(keepends=True)
     assert name in lines[-1]
     return "".join(lines[:head]) + "".join(lines[-1].replace(name, f"a name {i}") for i in range(rows))
@@ -886,7 +890,8 @@ def test_memory_does_not_grow_with_the_names(tmp_path, monkeypatch, reader, file
 
 
 def test_further_names_are_added_up_and_said(tmp_path, capsys, monkeypatch):
-    """A million names of ranges took 19 times their file."""
+    """Lowers the limit on the number of names. Without a limit, a million names of ranges need 19 times as much memory
+    as their file."""
     monkeypatch.setattr(profile, "MOST_NAMES", 300)
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
@@ -970,11 +975,11 @@ def test_a_line_without_an_end_is_refused(tmp_path):
 
 
 def test_an_unknown_profiler(tmp_path):
-    with pytest.raises(profile.ProfileError, match="'gprof' is no profiler"):
+    with pytest.raises(profile.ProfileError, match="'gprof' is not a known profiler"):
         command.read("gprof", tmp_path)
 
 
-# --- cut files, foreign columns, anything at all ---
+# --- truncated files, foreign columns, arbitrary contents ---
 
 
 @pytest.mark.parametrize("tool", command.TOOLS)
@@ -1017,7 +1022,7 @@ def test_any_bytes_are_taken_or_refused(tmp_path_factory, reader, name, content)
 
 
 def mutated(tree, path, value):
-    """The tree with something else at one place."""
+    """Returns the tree with `value` at the position that `path` selects."""
     if not path or not isinstance(tree, (dict, list)) or not tree:
         return value
     keys = sorted(tree) if isinstance(tree, dict) else list(range(len(tree)))
@@ -1081,7 +1086,7 @@ def test_a_database_of_another_program(tmp_path):
 
 @pytest.fixture
 def must_end():
-    """Ends the whole run where a reader does not end: SQLite takes no signals."""
+    """Ends the whole test run if a reader does not end within 120 s, because SQLite ignores signals."""
     faulthandler.dump_traceback_later(120, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -1102,7 +1107,7 @@ def changed(path, *statements):
 @pytest.mark.usefixtures("must_end")
 @pytest.mark.parametrize("table", sorted(profiles.tables_of_nsys()))
 def test_a_view_is_no_table_of_nsys(tmp_path, table):
-    """Rows that a view computes may have no end, nor may the first of them come."""
+    """Replaces tables by views that have endless rows, or that never return the first row."""
     names = profiles.tables_of_nsys()[table][0].split(", ")
     for number, more in enumerate(("", " WHERE x < 0")):
         path = profiles.write_nsys(tmp_path / f"{number}.sqlite", without=[table])
@@ -1133,7 +1138,7 @@ def test_views_of_others_are_not_asked(tmp_path):
 @pytest.mark.parametrize(
     "statement, why",
     [
-        (f"CREATE VIEW NVTX_EVENTS AS {ENDLESS.format('x')}", "no SQLite database"),
+        (f"CREATE VIEW NVTX_EVENTS AS {ENDLESS.format('x')}", "not an SQLite database"),
         ("CREATE VIRTUAL TABLE NVTX_EVENTS USING rtree(x, a, b)", "is a view or a virtual table"),
     ],
 )
@@ -1160,44 +1165,46 @@ def test_a_column_that_is_computed_is_not_read(tmp_path):
 
 
 def pages(path, *bodies):
-    """Replaces the table NVTX_EVENTS, empty until now, by these pages of 512 bytes: its root, and what follows."""
+    """Replaces the last table of a database, which must be empty, by these pages of 512 bytes: its root and the pages
+    after it."""
     data = bytearray(path.read_bytes())
-    root = len(data) // 512  # the last page, made last
+    root = len(data) // 512  # number of the last page, which was written last
     data[-512:] = b"".join(body(root + number + 1) for number, body in enumerate(bodies))
     data[28:32] = (len(data) // 512).to_bytes(4, "big")
     path.write_bytes(data)
 
 
 def page(kind, cells, cell, rightmost=b""):
-    """A page with one cell, which it counts many times."""
+    """Returns a page with one cell that its cell array lists `cells` times."""
     head = bytes([kind, 0, 0]) + cells.to_bytes(2, "big") + (512 - len(cell)).to_bytes(2, "big") + bytes(1) + rightmost
     body = head + (512 - len(cell)).to_bytes(2, "big") * cells
     return body + bytes(512 - len(body) - len(cell)) + cell
 
 
 def below(next_page):
-    """An inner page of which each child is the next page."""
+    """Returns an inner page whose children are all the same page, `next_page`."""
     child = next_page.to_bytes(4, "big")
     return page(5, 60, child + b"\x01", child)
 
 
 def row(*values):
-    """A cell: a row of texts."""
+    """Returns a cell that contains a row of texts."""
     head = bytes([1 + len(values), *(13 + 2 * len(value) for value in values)])
     payload = head + "".join(values).encode()
     return bytes([len(payload), 1]) + payload
 
 
 def varint(number):
-    """A number of two bytes."""
+    """Returns a number as a varint of two bytes."""
     return bytes([0x80 | number >> 7, number & 0x7F])
 
 
 def a_long_text(next_page):
-    """A leaf with rows of one text of 3,000 bytes, which an overflow page that follows itself makes up."""
+    """Returns a leaf page with rows of one text of 3,000 bytes, whose overflow page must link to itself."""
     head = bytes([3]) + varint(13 + 2 * 3000)
     size = len(head) + 3000
-    least = (512 - 12) * 32 // 255 - 23  # of a row that lies in the leaf; all by the file format
+    # minimum bytes of a row kept in the leaf; this formula and those below are from SQLite's file format
+    least = (512 - 12) * 32 // 255 - 23
     kept = least + (size - least) % (512 - 4)
     kept = kept if kept <= 512 - 35 else least
     return page(13, 10, varint(size) + b"\x01" + head + b"x" * (kept - len(head)) + next_page.to_bytes(4, "big"))
@@ -1255,7 +1262,7 @@ def test_an_amended_record_is_a_valid_one(tmp_path, tool):
     (record,) = as_record.amend([case(3.0)], seen, unprofiled=[case(2.0)])
     assert validate.problem(record) is None
     assert record["profile"]["tool"] == tool and record["profile"]["wall_ratio"] == 1.5
-    figures = {name: m["median"] for name, m in content.metrics(record).items() if name.startswith("profiled_")}
+    figures = {name: m["median"] for name, m in fields.metrics(record).items() if name.startswith("profiled_")}
     assert figures["profiled_cost"] == 1.5 and len(figures) > 3
 
 
@@ -1264,7 +1271,7 @@ def test_several_cases_share_one_profile(tmp_path):
     for record in as_record.amend([case(), case()], seen, unprofiled=[case()]):
         assert validate.problem(record) is None
         assert record["profile"]["scope"] == "run" and record["profile"]["wall_ratio"] is None
-        assert not any(name.startswith("profiled_") for name in content.metrics(record))
+        assert not any(name.startswith("profiled_") for name in fields.metrics(record))
 
 
 def test_counts_are_held_and_times_are_not():
@@ -1284,7 +1291,7 @@ def test_the_command_prints_what_was_seen(tmp_path, capsys, tool):
     assert "no such folder" in capsys.readouterr().err
 
 
-# --- what a profiler admits ---
+# --- profilers' messages about themselves ---
 
 
 @pytest.mark.parametrize(
@@ -1363,7 +1370,7 @@ def test_a_log_that_cannot_be_read_may_admit_anything(tmp_path, monkeypatch, cap
     monkeypatch.setattr(inputs, "open_file", refuse)
     assert cli.main(["profile", "nsys", str(tmp_path)]) == exits.UNDECIDED
     said = " ".join(capsys.readouterr().out.split())
-    assert "not the whole run: rank0/log cannot be read (Permission denied), so nobody knows what nsys admits" in said
+    assert "not the whole run: rank0/log cannot be read (Permission denied), so the warnings of nsys" in said
 
 
 def test_a_warning_of_ncu_that_admits_no_loss_is_a_note(tmp_path, capsys):
@@ -1408,7 +1415,8 @@ def test_cupti_admits_what_it_did_not_count(tmp_path, more, missing, notes):
 
 
 def test_bytes_of_some_copies_are_no_sum(tmp_path):
-    """rocprofv3's CSV has no bytes, its JSON has."""
+    """Reads one rank's JSON file with the sizes of copies, and another rank's CSV files without them. The sum of only
+    one rank's sizes must not be shown."""
     profiles.write(tmp_path / "rank0", "rocprofv3")
     (tmp_path / "rank1").mkdir()
     for name, text in profiles.ROCM_CSV.items():
@@ -1433,11 +1441,11 @@ def test_bytes_of_some_copies_of_one_report_are_no_sum(tmp_path):
     assert "rank1/out_results.json lacks sizes of h2d copies" in why
 
 
-# --- what some ranks lack ---
+# --- parts that some ranks lack ---
 
 
 def without_columns(*metrics):
-    """The raw page of ncu without these."""
+    """Returns ncu's table of raw metrics without the given metrics."""
     lines = NCU_OF_RATES.splitlines()
     kept = [i for i, name in enumerate(lines[0].split(",")) if name.strip('"') not in metrics]
     return "".join(",".join(line.split(",")[i] for i in kept) + "\n" for line in lines)
@@ -1465,7 +1473,8 @@ RATES = {"kernel_time": (4, "s"), "global_rate": (200, "B/s"), "flops": (40, "1"
 ])  # fmt: skip
 @pytest.mark.parametrize("is_there", [False, True])
 def test_no_figure_is_made_of_what_one_rank_of_ncu_lacks(tmp_path, capsys, metric, withheld, is_there):
-    """The rate had the bytes of two ranks and the time of one."""
+    """Removes a metric from one rank, so that figures that need it must be withheld. Otherwise, a rate would divide the
+    bytes of two ranks by the time of one."""
     for rank in range(2):
         (tmp_path / f"rank{rank}").mkdir()
         (tmp_path / f"rank{rank}/ncu.csv").write_text(NCU_OF_RATES)
@@ -1497,7 +1506,8 @@ def test_times_that_a_rank_lacks_are_not_shown_as_zero(tmp_path, capsys):
 @pytest.mark.parametrize("names", ["rank0/a_{} rank1/b_{}", "rank0_{} rank1_{}", "rank0/pmc_1/a_{} rank1/pmc_1/b_{}"])
 @pytest.mark.parametrize("lost, withheld", [("SQ_INSTS_LDS", "shared_accesses"), ("", "tlb_misses")])
 def test_a_counter_that_one_rank_of_rocprofv3_lacks_is_no_count_of_both(tmp_path, capsys, names, lost, withheld):
-    """The count of one was shown as that of both. A process without kernels has nothing to count."""
+    """Removes a counter from one rank, so that the other rank's count must not be shown as that of both. A process
+    without kernels need not have counters."""
     counters = profiles.ROCM_CSV["1_counter_collection.csv"].splitlines(keepends=True)
     for name in names.split():
         for kind in ("kernel_trace.csv", "counter_collection.csv"):
@@ -1539,7 +1549,8 @@ def test_kernels_of_which_a_rank_has_counters_only_are_no_sum(tmp_path):
     ("copies between devices: CUPTI_ERROR_INVALID_KIND", "copies between devices", {"p2p_copies", "p2p_bytes"}),
 ])  # fmt: skip
 def test_what_cupti_refused_to_one_rank_is_no_figure_of_both(tmp_path, capsys, error, lacked, withheld):
-    """Page faults of one rank were shown as those of both."""
+    """Lets CUPTI refuse a kind of activity to one rank, so that the other rank's counts must not be shown as those of
+    both."""
     moved = profiles.CUPTI["copies"]["h2d"]
     sound = profiles.CUPTI | {"copies": profiles.CUPTI["copies"] | {"p2p": moved}}
     for rank, more in enumerate(({}, {"errors": [error]})):

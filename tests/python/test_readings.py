@@ -1,4 +1,4 @@
-"""Readings and pictures: one case and no other, and drawings that hold what they were given."""
+"""Tests of readings and their charts: a reading must be of one case, and a chart must contain the given values."""
 
 import math
 import pathlib

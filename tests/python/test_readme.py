@@ -1,4 +1,7 @@
-"""README's blocks run as they are, one after the other; what takes a build or a session is run by tests/readme/run."""
+"""Tests that README's code blocks run unchanged, one after the other.
+
+tests/readme/run runs those that need a build or a session.
+"""
 
 import gzip
 import os
@@ -12,7 +15,7 @@ import readme_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = readme_blocks.commands((ROOT / "README.md").read_text(encoding="utf-8"))
-#: Commands that build, measure or need what that made.
+#: Commands that build, measure, or need the results of such commands.
 LONG = ("make run", "reframe ", "build/current/", ". .venv/", "isthmus faults run")
 
 
@@ -24,8 +27,8 @@ def test_blocks_are_found():
 
 
 def run_in(folder, listed):
-    """Exit code and output of commands, where the committed records are."""
-    for name in ("examples", "papers/data/chain"):
+    """Runs commands in a folder with the committed records. Returns the exit code and the output."""
+    for name in ("examples", "papers/data/end_to_end"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "bin").mkdir()
     (folder / "bin/isthmus").write_text(f'#!/bin/sh\nexec {sys.executable} -m isthmus "$@"\n')

@@ -1,4 +1,4 @@
-"""`isthmus references`: bounds with a stated rate of false alarms, the diff that a person reads, what has none."""
+"""Tests of `isthmus references`: bounds with a stated rate of false alarms, the printed diff, and unbounded cases."""
 
 import datetime
 import json
@@ -32,14 +32,14 @@ def site(tmp_path):
 
 
 def kept(tmp_path, jobs=10, *, days=5, name="records.jsonl", history=None, **changes):
-    """Records of two workloads, by jobs before and after a driver change, over some days."""
+    """Writes records of two workloads, from jobs before and after a driver change, over some days."""
     changes = {"run__system": "s", "run__partition": "local"} | changes
     history = history or histories.History(nodes=2)
     cases = histories.jobs_of(history, 3, jobs, workloads=("microbench/saxpy", "microbench/gemm"), **changes)
     for number, case in enumerate(cases):
         day = datetime.datetime(2026, 1, 1 + number % days)
         case["run"]["time"] = day.strftime("%Y-%m-%dT%H:%M:%SZ")
-        case["run"]["id"] += name  # records of two files are no copies
+        case["run"]["id"] += name  # so that records of two files are not copies of each other
     return histories.write(tmp_path / "kept", cases, name)
 
 
@@ -56,7 +56,8 @@ def measured(site):
 
 
 def alarms(chance, history, *, jobs, metrics, nights, wanted):
-    """False alarms a night: bounds from `jobs` jobs a node, then one more job on one of these nodes."""
+    """Returns the number of false alarms per night, with bounds from `jobs` jobs per node, when one more job runs on
+    one of the nodes."""
     tail = wanted / metrics
     before, after = histories.medians(chance, history, nights * metrics, jobs)
     count = 0
@@ -82,7 +83,8 @@ def test_false_alarms_are_as_many_as_stated(name, history, jobs, capsys, record_
     seen = alarms(np.random.default_rng(7), history, jobs=jobs, metrics=50, nights=nights, wanted=wanted)
     error = math.sqrt(wanted / nights)
     histories.tell(capsys, record_property, f"{name}: {seen:.2f} ± {error:.2f} false alarms a night, {wanted} stated")
-    # The worst job seen bounds, too, so there may be fewer; unlike nodes widen the bound of all.
+    # There may be fewer false alarms, because the bound includes the worst job seen, and unlike nodes widen the common
+    # bound.
     assert seen < wanted + 4 * error
     if history.nodes == 1:
         assert seen > wanted / 2
@@ -128,7 +130,7 @@ def one(values, *, metric="time", unit="s", better="lower", tail=0.001):
 @hypothesis.settings(deadline=None)
 def test_every_job_is_within_the_bounds_of_itself(values, better):
     found = one(values, better=better)
-    # As it is written: six digits.
+    # Rounds the values as in the file, to six digits.
     value = float(f"{found.value:.6g}")
     low = -1 if found.lower is None else float(f"{found.lower:.6g}")
     high = math.inf if found.upper is None else float(f"{found.upper:.6g}")
@@ -187,7 +189,7 @@ def test_a_new_driver_leaves_the_references_of_the_old_one(site, tmp_path):
 def test_what_a_person_wrote_stays_and_is_not_doubled(site, tmp_path, capsys):
     (site / "references/own.yaml").write_text("- {workload: microbench/saxpy, metrics: {time: [0.001, null, 0.1, s]}}")
     isthmus("update", kept(tmp_path), "--site", site, "--write")
-    assert "is held by another file" in capsys.readouterr().err
+    assert "is given by another file" in capsys.readouterr().err
     assert {entry.selectors["workload"] for entry in measured(site)} == {"microbench/gemm"}
 
 
@@ -268,7 +270,7 @@ def test_unknown_site(tmp_path, capsys):
 def test_a_configuration_that_does_not_run(site, capsys):
     for text, why in (
         ("import no_such_module", "cannot be read (ModuleNotFoundError"),
-        ("site_configuration = {'systems': [{}]}", "no configuration (KeyError"),
+        ("site_configuration = {'systems': [{}]}", "not a configuration (KeyError"),
     ):
         (site / "reframe.py").write_text(text)
         assert why in refused(capsys, "check", "--site", site)
@@ -284,10 +286,10 @@ def test_a_file_of_that_name_that_a_person_wrote(site, tmp_path, capsys):
 @pytest.mark.parametrize(
     "option, why",
     [
-        ("--false-alarms=0", "--false-alarms is above 0"),
-        ("--false-alarms=-1", "--false-alarms is above 0"),
-        ("--runs=0", "--runs: '0' is no number of 1 or more"),
-        ("--metrics=x", "--metrics: 'x' is no number of 1 or more"),
+        ("--false-alarms=0", "--false-alarms must be above 0"),
+        ("--false-alarms=-1", "--false-alarms must be above 0"),
+        ("--runs=0", "--runs: '0' is not a number of 1 or more"),
+        ("--metrics=x", "--metrics: 'x' is not a number of 1 or more"),
     ],
 )
 def test_numbers_that_mean_nothing(site, tmp_path, capsys, option, why):
@@ -377,7 +379,7 @@ def test_check_finds_typing_errors(site, capsys):
 def test_a_cut_file_is_refused(site, tmp_path, capsys, text):
     (site / "references/own.yaml").write_text(text)
     assert "own.yaml" in refused(capsys, "check", "--site", site)
-    assert "holds nothing" in refused(capsys, "update", kept(tmp_path), "--site", site)
+    assert "empty, like a file" in refused(capsys, "update", kept(tmp_path), "--site", site)
 
 
 def test_check_without_records_asks_for_what_is_selected_alone(site, capsys):
@@ -401,8 +403,8 @@ def test_check_without_records_asks_for_what_is_selected_alone(site, capsys):
     (["--since", "2026-01-01"], "--since chooses records"), (["--until", "2026-01-01"], "--until chooses records"),
     (["--system", "x"], "--system chooses records"), (["--without", "node=n"], "--without chooses records"),
     (["--emulated"], "--emulated chooses records"), (["--profiled"], "--profiled chooses records"),
-    (["--workload", "transfer/*"], "'transfer/*' is no workload of the catalogue"),
-    (["--workload", "alloc/*", "--metric", "furlongs"], "'furlongs' is no metric of these workloads"),
+    (["--workload", "transfer/*"], "'transfer/*' is not a workload of the catalogue"),
+    (["--workload", "alloc/*", "--metric", "furlongs"], "'furlongs' is not a metric of these workloads"),
 ])  # fmt: skip
 def test_check_ignores_no_option_without_records(site, capsys, options, why):
     assert why in refused(capsys, "check", "--site", site, *options)

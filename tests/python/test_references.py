@@ -1,4 +1,7 @@
-"""Reference files: what is read, what is refused, what is found; and sane shares of limits where there is none."""
+"""Tests of reference files: what is read, refused and found.
+
+Without a reference, a figure must be a plausible share of its limit.
+"""
 
 import collections
 import copy
@@ -82,7 +85,7 @@ def test_what_an_entry_says_and_its_index_must_both_fit(tmp_path):
 
 
 def test_files_that_each_name_the_next_one_twice_end(tmp_path, monkeypatch):
-    """Some 2^29 entries from 29 small files; each file is read once."""
+    """Writes few small files that would expand to very many entries. Each file must be read only once."""
     reads = []
     read = lookup.read_yaml
     monkeypatch.setattr(lookup, "read_yaml", lambda path: reads.append(path) or read(path))
@@ -110,7 +113,7 @@ def test_files_that_name_each_other_in_a_row_end(tmp_path):
 
 
 def aliases(first, each):
-    """A key for each of 40 values of which each has the one before twice."""
+    """Returns 40 YAML keys. Each value contains the previous value twice."""
     lines = [f"a0: &a0 {first}", *(f"a{n}: &a{n} {each.replace('*', f'*a{n - 1}')}" for n in range(1, 40))]
     return "".join(f"  {line}\n" for line in lines)
 
@@ -153,13 +156,13 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         ("$index: []", "needs $index"),
         ("main: {}", "needs $index"),
         ("$index: [partition]\nmain: 3", "not a list of entries"),
-        ("$index: [partition, arch]\nmain: []", "the level of 'arch' is no mapping"),
-        ("- {$ref: none.yaml}", "no file beside"),
+        ("$index: [partition, arch]\nmain: []", "the level of 'arch' is not a mapping"),
+        ("- {$ref: none.yaml}", "not a file next to"),
         ("- {$ref: a.yaml}", "names itself"),
         ("$index: [workload, workload]\na: {b: []}", "$index names 'workload' twice"),
-        ("- {axes: {size: [1, 2]}, metrics: {in: [1, -0.1, null, s]}}", "axis size is no word or number"),
-        ("- {$ref: 3}", "names a file"),
-        ("- {$ref: b.yaml, workload: x}", "stands alone"),
+        ("- {axes: {size: [1, 2]}, metrics: {in: [1, -0.1, null, s]}}", "axis size is neither a word nor a number"),
+        ("- {$ref: 3}", "must be the only key and name a file"),
+        ("- {$ref: b.yaml, workload: x}", "must be the only key"),
         (ENTRY.replace("0.25", "zero"), "is not [value, lower, upper, unit]"),
         (ENTRY.replace("0.25", ".nan"), "not a number"),
         (ENTRY.replace("0.25", "true"), "not a number"),
@@ -167,7 +170,7 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         (ENTRY.replace(" 0.1", " -0.1"), "must be at least 0"),
         (ENTRY.replace("-0.1", "-5"), "5% is written -0.05"),
         (ENTRY.replace(", s]", ", ms]"), "is in 'ms'"),
-        (ENTRY.replace("microbench/saxpy", "'micro(bench'"), "no regular expression"),
+        (ENTRY.replace("microbench/saxpy", "'micro(bench'"), "not a regular expression"),
         (
             ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, fingerprint: f1}"),
             "is not in $fingerprints",
@@ -175,8 +178,8 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         (ENTRY.replace("workload", "axes: 3, workload"), "'axes' is not a mapping"),
         (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, unit: s}"), "lacks 'lower'"),
         (ENTRY.replace("[0.25, -0.1, 0.1, s]", "{value: 1, lower: 0, upper: 0, unit: s, m: 3}"), "unknown key 'm'"),
-        ("- {workload: x, workload: y, metrics: {}}", "stands twice"),
-        ("- {metrics: {in: [1, 0, 0, s], in: [2, 0, 0, s]}}", "stands twice"),
+        ("- {workload: x, workload: y, metrics: {}}", "appears twice"),
+        ("- {metrics: {in: [1, 0, 0, s], in: [2, 0, 0, s]}}", "appears twice"),
         ("- {shares: {in: 1.5}}", "write 0.7"),
         ("- {shares: {in: 0.5}, metrics: {in: [1, 0, 0, s]}}", "not a mapping with 'metrics'"),
         ("- {limit: x, metrics: {}}", "unknown key 'limit'"),
@@ -185,10 +188,10 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         ("- {limit: PCIe 9, shares: {rate: 0.8}}", "did you mean 'PCIe'?"),
         ("- {limit: HBM, shares: {rate: 0.8}}", "a limit begins with one of PCIe, NVLink, xGMI, peak device memory"),
         ("- {bytes_least: -1, shares: {rate: 0.8}}", "bytes_least is -1"),
-        ("- {bytes_least: 1.0e+18, shares: {rate: 0.8}}", "and no figure moves so much"),
+        ("- {bytes_least: 1.0e+18, shares: {rate: 0.8}}", "and no figure moves that much"),
         ("a: &a [*a]", "it contains itself"),
-        ("- !!python/object/apply:os.system ['true']", "no YAML"),
-        ("- [", "no YAML"),
+        ("- !!python/object/apply:os.system ['true']", "not YAML"),
+        ("- [", "not YAML"),
     ],
 )
 def test_what_cannot_hold_is_refused(tmp_path, text, why):
@@ -207,14 +210,14 @@ LEVELS = f"$index: [partition, arch]\nlocal:\n  sm_90:\n  {ENTRY}"
 ])  # fmt: skip
 def test_a_file_that_was_cut_short_is_refused(tmp_path, text, where):
     assert refused(tmp_path, text).startswith(where)
-    assert "holds nothing" in refused(tmp_path, text) or "needs $index" in where
+    assert "empty, like a file" in refused(tmp_path, text) or "needs $index" in where
     assert len(entries(tmp_path, LEVELS)) == 1
 
 
 def test_a_cut_file_that_another_names_is_refused(tmp_path):
     (tmp_path / "below").mkdir()
     (tmp_path / "below/b.yaml").touch()
-    assert "b.yaml: holds nothing" in refused(tmp_path, "- $ref: below/b.yaml\n")
+    assert "b.yaml: empty" in refused(tmp_path, "- $ref: below/b.yaml\n")
 
 
 def test_a_file_that_is_no_text(tmp_path):
@@ -280,7 +283,8 @@ def test_axes_are_compared_by_value(tmp_path):
 
 
 def copy_at(generation, width, share, *, best=(5, 16), bytes_=1 << 30):
-    """A record of a page-locked copy over a link as it is trained, with its share of that link."""
+    """Returns a record of a page-locked copy over a link with the given trained generation and width, at `share` of the
+    limit of this link."""
     record = copy.deepcopy(histories.BASE)
     record["workload"], record["axes"] = "transfer/pinned-gpu0/ce", {"bytes": bytes_}
     record["devices"][0]["pcie"] = dict(zip(("gen", "width", "gen_max", "width_max"), (generation, width, *best)))
@@ -302,8 +306,8 @@ def test_a_link_trained_to_half_its_width_is_caught():
     assert verdict(copy_at(5, 16, 0.88)) is None
     why = verdict(copy_at(5, 8, 0.88))
     assert "44% of what PCIe 5 x16 (it runs as PCIe 5 x8) allows" in why and "70%" in why
-    assert verdict(copy_at(4, 16, 0.88))  # half the generation
-    assert verdict(copy_at(5, 16, 0.6))  # trained well, and slow
+    assert verdict(copy_at(4, 16, 0.88))  # trained to an older generation
+    assert verdict(copy_at(5, 16, 0.6))  # trained correctly, but slow
 
 
 def test_a_slot_of_half_the_width_is_caught_where_the_site_states_the_link():
@@ -337,13 +341,13 @@ def test_links_between_gpus_that_are_down():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "papers/data").rglob("*.jsonl*")), ids=lambda p: p.name)
 def test_what_was_measured_on_good_machines_is_sane(path):
-    cases = collections.defaultdict(list)  # fresh processes with one sample each are one measurement of a host's case
+    cases = collections.defaultdict(list)  # combines processes with one sample each if they measured the same case
     for record in load.iterate(path):
         selectors = lookup.case_of(record, "main")
-        for metric in [] if record["profiler"] else record["metrics"]:  # what a profiled run takes is held to nothing
+        for metric in [] if record["profiler"] else record["metrics"]:  # omits profiled times
             case = record["host"].get("boot_id"), str(selectors), str(record["axes"]), record["preset"], metric["name"]
             if len(metric["samples"]) > 1 or not case[0]:
-                case = (*case, len(cases))  # on its own
+                case = (*case, len(cases))  # not combined with other records
             cases[case].append((metric["median"], len(cases[case]), metric, record, selectors))
     for measured in cases.values():
         _, _, metric, record, selectors = statistics.median_low(measured)
@@ -434,7 +438,7 @@ def test_the_shares_of_this_package_name_what_there_is():
 
 
 def test_a_limit_is_found_by_its_kind_whatever_number_it_begins_with(tmp_path):
-    """`limit: NVLink` was compared with the beginning of "18 NVLinks of 26.56 GB/s", and so never held."""
+    """Checks that `limit: NVLink` matches "18 NVLinks of 26.56 GB/s", which does not begin with it."""
     (own,) = entries(tmp_path, "- {limit: NVLink, shares: {rate: 0.9}}")
     record = copy_at(5, 16, 0.8)
     record["metrics"][0]["limit"]["source"] = "18 NVLinks of 26.56 GB/s"

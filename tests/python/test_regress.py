@@ -1,4 +1,4 @@
-"""Verdicts on simulated histories with known truth, and everything else that a comparison must say."""
+"""Tests of verdicts on simulated histories with known truth, and of everything else that a comparison must report."""
 
 import datetime
 import errno
@@ -13,10 +13,10 @@ import pytest
 from histories import History, jobs_of, medians, record, series_of, tell, write
 
 from isthmus import cli, exits
-from isthmus.records import content, store
+from isthmus.records import fields, store
 from isthmus.statistics import series
-from isthmus.verdicts import earlier as earlier_
-from isthmus.verdicts import judging, wording
+from isthmus.verdicts import baselines as earlier_
+from isthmus.verdicts import comparison_text, judging
 
 SIDES = ["--from", "driver=570", "--to", "driver=580"]
 
@@ -76,7 +76,7 @@ def test_the_same_input_gives_the_same_words(tmp_path, capsys):
     ids=["a step", "a step in noise", "less than the margin", "nothing", "nothing, heavy tails", "3 jobs"],
 )
 def test_rates_of_verdicts(history, jobs, bounds, capsys, record_property):
-    """The whole way from values of jobs to the verdict, 4,000 times; bounds are those of the rate of each verdict."""
+    """Computes 4,000 verdicts from values of jobs. `bounds` has the allowed range of each verdict's rate."""
     trials = 4_000
     before, after = medians(np.random.default_rng(21), history, trials, jobs)
     verdicts = []
@@ -158,8 +158,8 @@ def boots(cases, before, after):
     "before, after, said",
     [
         (["one"], "one", None),
-        (["one"], "two", "1 node was started anew between A and B (n0)"),
-        (["one", "two"], "three", None),  # A, started anew, A: the control
+        (["one"], "two", "1 node was rebooted between A and B (n0)"),
+        (["one", "two"], "three", None),  # a restart within A is the control
         ([None], None, "the records of A and B do not say when n0 was started"),
     ],
 )
@@ -169,9 +169,10 @@ def test_a_reboot_is_named_unless_there_is_a_control(tmp_path, before, after, sa
     assert (said in notes) if said else notes == ""
 
 
-@pytest.mark.parametrize("code", content.SPOILING)
-def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path, capsys, code):
-    """B throttles in every job and is 20% slower while it does: no slower time, but a worse machine."""
+@pytest.mark.parametrize("code", fields.INVALIDATING)
+def test_invalid_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path, capsys, code):
+    """Makes B throttle in every job, which makes times 20% slower. This is reported as more invalid samples, not as a
+    slower time."""
     cases = jobs_of(History(between=0.004), 1, 8)
     for case in cases[8:]:
         slow = json.loads(json.dumps(case))
@@ -181,7 +182,7 @@ def test_spoilt_samples_are_invalid_not_slow_and_their_rate_is_compared(tmp_path
     status, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert results[TIME]["verdict"] == "equivalent"
     assert results["machine invalid_samples"]["verdict"] == "regressed" and status == 1
-    assert "8 records are spoilt and left out" in capsys.readouterr().err
+    assert "8 records are invalid and left out" in capsys.readouterr().err
 
 
 def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
@@ -195,12 +196,12 @@ def test_a_series_that_is_gone_is_not_passed_over(tmp_path):
     "had, step, verdict, code",
     [
         ((8, 8), 0, "equivalent", 0),
-        ((8, 7), 0, "equivalent", 0),  # of a single job no more is said
-        ((7, 5), 0, "inconclusive", 3),  # a job of A that was cut off changes nothing
+        ((8, 7), 0, "equivalent", 0),  # a single missing job is not reported
+        ((7, 5), 0, "inconclusive", 3),  # a truncated job of A makes no difference
         ((8, 5), 0, "inconclusive", 3),
-        ((5, 5), 0, "equivalent", 0),  # jobs that measure a part of the suite
+        ((5, 5), 0, "equivalent", 0),  # some jobs measure only a part of the suite
         ((5, 4), 0, "equivalent", 0),
-        ((8, 6), 0.1, "regressed", 1),  # what was found is not hidden
+        ((8, 6), 0.1, "regressed", 1),  # absence does not hide a regression
     ],
 )
 def test_a_series_that_fewer_jobs_have_is_absent(tmp_path, had, step, verdict, code):
@@ -288,7 +289,7 @@ def test_sides_without_a_common_node_compare_nodes(tmp_path):
 
 @pytest.mark.parametrize("gpus", ["others", "fewer"])
 def test_sides_on_other_gpus_of_the_nodes_decide_nothing(tmp_path, gpus):
-    """GPUs of a node differ: nothing in these records tells the driver from the GPU."""
+    """Runs the sides on different GPUs of a node, so that the driver's effect cannot be separated from the GPU's."""
     cases = jobs_of(History(step=0.05, nodes=2, node_effect=0.3), 1, 8)
     for case in cases[8:16] + cases[24:]:
         if gpus == "others":
@@ -314,14 +315,19 @@ def test_jobs_that_get_any_gpu_of_the_node_are_compared_within_the_node(tmp_path
 def test_jobs_on_nodes_of_one_side_only_are_left_out_and_counted(tmp_path):
     cases = jobs_of(History(nodes=2), 1, 8)
     for case in cases[16:]:
-        case["run"]["node"] += case["devices"][0]["driver"][:2] + case["devices"][0]["driver"][2]
+        name = case["run"]["node"] + case["devices"][0]["driver"][:3]
+        case["run"]["node"], case["host"]["boot_id"], case["devices"][0]["uuid"] = (
+            name,
+            f"boot of {name}",
+            f"GPU-{name}",
+        )
     _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     assert results[TIME]["jobs"] == [8, 8]
     assert results[TIME]["note"] == "16 jobs ran on nodes or GPUs that only one side has"
 
 
 def test_nothing_compared_is_no_green_verdict(tmp_path, capsys):
-    """Each side has another workload: no series stands on both."""
+    """Uses a different workload on each side, so that no series exists on both sides."""
     cases = jobs_of(History(), 1, 8)
     for index, case in enumerate(cases):
         case["workload"] = "microbench/saxpy" if index < 8 else "microbench/gemm"
@@ -375,7 +381,7 @@ def test_delta_comes_from_a_noise_file(tmp_path):
 
 
 def test_iterations_and_processes_are_no_jobs(tmp_path):
-    """50 records of one job a side are one value a side."""
+    """Uses one job per side with 50 records, which are only one value per side."""
     cases = [
         record(0.001 * (1 if driver == "570.1" else 2), job=driver, driver=driver, run__process=process)
         for driver in ("570.1", "580.1")
@@ -428,11 +434,15 @@ def test_a_baseline_keeps_its_jobs(tmp_path, capsys):
     folder = write(tmp_path / "r", cases[:8])
     assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 0
     assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     write(folder, cases[8:], "later.jsonl")
     assert cli.main(["regress", str(folder), "--baseline", "autumn"]) == 1
     assert cli.main(["regress", str(folder), "--baseline", "spring"]) == 2
     assert "there is autumn" in capsys.readouterr().err
+    (folder / "baselines").rename(tmp_path / "away")
+    (folder / "baselines").symlink_to("/gone")
+    assert cli.main(["regress", str(folder), "--baseline", "autumn"]) == 2
+    assert "baselines: a link whose target is missing" in capsys.readouterr().err
 
 
 def test_results_that_were_not_verified_are_failed_cases(tmp_path, capsys):
@@ -466,7 +476,7 @@ def test_a_baseline_that_could_not_be_written_leaves_its_name_free(tmp_path, cap
 
 def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):
     cases = jobs_of(History(between=0.001), 1, 9)
-    cases[0]["workload"] = "microbench/gemv"  # a job of the baseline without what is asked for below
+    cases[0]["workload"] = "microbench/gemv"  # so that one job of the baseline lacks the workload requested below
     folder = write(tmp_path / "r", cases[:9])
     assert cli.main(["regress", str(folder), "--save-baseline", "autumn"]) == 0
     write(folder, cases[9:], "later.jsonl")
@@ -494,20 +504,20 @@ def test_a_baseline_that_is_partly_gone_does_not_pass(tmp_path, capsys):
         (["--from", "driver=5*", "--to", "driver=580"], "8 jobs are on both sides"),
         (["--from", "colour=red", "--to", "driver=580"], "'colour=red' selects nothing; write FIELD=VALUE"),
         (["--from", "divers=570", "--to", "driver=580"], "'divers=570' selects nothing; did you mean 'driver'?"),
-        (["--from", "uvm.x'y=1", "--to", "driver=580"], "no name of a module parameter"),
-        (["--from", "2026-99-01", "--to", "driver=580"], "is no date"),
-        (["--baseline", "../../etc/passwd"], "no name for a baseline"),
+        (["--from", "uvm.x'y=1", "--to", "driver=580"], "not the name of a module parameter"),
+        (["--from", "2026-99-01", "--to", "driver=580"], "is not a date"),
+        (["--baseline", "../../etc/passwd"], "cannot name a baseline"),
         (["--baseline", "a", "--from", "driver=570"], "leave out --from"),
         (["--baseline", "a", "--save-baseline", "b"], "leave out --baseline"),
         ([*SIDES, "--save-baseline", "b", "-o", "x.csv"], "leave out --to, --output"),
-        ([*SIDES, "--delta", "3"], "is no share between 0 and 1; 3% is written 0.03"),
+        ([*SIDES, "--delta", "3"], "is not a share between 0 and 1; 3% is written 0.03"),
         ([*SIDES, "--noise", "/none"], "/none: No such file"),
         ([*SIDES, "--workload", "nothing/*"], "no record has the workload 'nothing/*'; there is microbench/saxpy"),
         ([*SIDES, "--metric", "tim"], "no record has the metric 'tim'; did you mean 'time'?"),
         ([*SIDES, "--metric", "time", "--metric", "raet"], "no record has the metric 'raet'; there is time"),
         ([*SIDES, "--system", "x"], "no record has the system 'x'"),
         ([*SIDES, "--until", "2020-01-01"], "none of 16 records is what was asked for"),
-        ([*SIDES, "--since", "yesterday"], "is no date"),
+        ([*SIDES, "--since", "yesterday"], "is not a date"),
         ([*SIDES, "--json", "/none/x.json"], "/none/x.json: No such file"),
     ],
 )
@@ -547,7 +557,8 @@ def test_times_of_a_day_are_that_day(tmp_path):
 
 
 def test_gpus_and_nodes_of_a_job_are_one_value(tmp_path):
-    """3 + 3 jobs of 8 GPUs each that a restart shifted as one: 24 + 24 records, 3 + 3 jobs, nothing to be sure of."""
+    """Uses 3 + 3 jobs with 8 GPUs each, shifted together by a restart. The 24 + 24 records are only 3 + 3 jobs, which
+    are too few."""
     cases = [
         record(0.001 * (1 + 0.02 * (job > 2)), gpu=f"GPU-{gpu}", job=f"{job}", driver="570.1" if job < 3 else "580.1")
         for job in range(6)
@@ -558,7 +569,7 @@ def test_gpus_and_nodes_of_a_job_are_one_value(tmp_path):
 
 
 def test_nodes_that_a_job_had_together_are_one(tmp_path):
-    """Sides that share no node, one job of eight nodes each: one value a side."""
+    """Uses one job of eight nodes per side, on different nodes, which is only one value per side."""
     cases = [
         record(0.001 * (1 + side), node=f"n{side}{node}", gpu=f"G{side}{node}", job=f"{side}", driver=f"5{7 + side}0.1")
         for side in range(2)
@@ -580,7 +591,7 @@ def test_a_jobs_value_shows_one_slow_gpu_of_eight(tmp_path):
 
 
 def in_boots(jobs, boots, *, nodes=1, step=0.0, boot_sd=0.01, seed=1, names="ab"):
-    """Records of `jobs` jobs a side and node, in so many boots a side; boots differ, jobs hardly."""
+    """Returns records of `jobs` jobs per side and node, in `boots` boots per side. Boots differ much more than jobs."""
     chance, cases = np.random.default_rng(seed), []
     for node in range(nodes):
         for side, driver in enumerate(("570.1", "580.1")):
@@ -590,17 +601,17 @@ def in_boots(jobs, boots, *, nodes=1, step=0.0, boot_sd=0.01, seed=1, names="ab"
                 value = 0.001 * float(np.exp(own[boot] + step * side + 0.002 * chance.standard_normal()))
                 where = {"node": f"n{node}", "gpu": f"G{node}", "job": f"{node}-{side}-{job}", "driver": driver}
                 time = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=100 * side + job)
-                cases.append(record(value, **where, time=time, host__boot_id=f"{names[side]}{boot}"))
+                cases.append(record(value, **where, time=time, host__boot_id=f"{names[side]}{boot} of n{node}"))
     return cases
 
 
 @pytest.mark.parametrize(
     "jobs, boots, nodes, step, verdict, reason, units",
     [
-        (8, 1, 1, 0.10, "inconclusive", "not identifiable: boots, 1 against 1; 5 a side wanted", [1, 1]),
-        (8, 4, 1, 0.10, "inconclusive", "not identifiable: boots, 4 against 4; 5 a side wanted", [4, 4]),
+        (8, 1, 1, 0.10, "inconclusive", "not identifiable: boots, 1 against 1; 5 a side needed", [1, 1]),
+        (8, 4, 1, 0.10, "inconclusive", "not identifiable: boots, 4 against 4; 5 a side needed", [4, 4]),
         (10, 5, 1, 0.10, "regressed", "", [5, 5]),
-        (4, 1, 8, 0.1, "inconclusive", "not identifiable: restarts of all nodes, 1 against 1; 3 a side wanted", [8, 8]),
+        (4, 1, 8, 0.1, "inconclusive", "not identifiable: restarts of all nodes, 1 against 1; 3 a side needed", [8, 8]),
         (8, 8, 1, 0.10, "regressed", "", [8, 8]),
     ],
     ids=["one a side", "four a side", "five a side", "one a side on eight nodes", "a boot each"],
@@ -614,10 +625,11 @@ def test_a_boot_counts_once(tmp_path, jobs, boots, nodes, step, verdict, reason,
 
 
 def test_jobs_of_one_boot_are_compared_with_each_other(tmp_path):
-    """A module's parameter needs no restart: both sides ran in both boots, which differ by far more than the step."""
+    """Runs both sides in both boots, as for a module's parameter, which can change without a restart. The boots differ
+    by far more than the step."""
     cases = in_boots(8, 2, step=0.03, boot_sd=0, names="aa")
     for case in cases:
-        case["metrics"][0]["median"] *= 1.2 if case["host"]["boot_id"] == "a1" else 1
+        case["metrics"][0]["median"] *= 1.2 if case["host"]["boot_id"] == "a1 of n0" else 1
     _, _, results = verdicts(write(tmp_path / "r", cases), tmp_path=tmp_path)
     found = results[TIME]
     assert (found["verdict"], found["unit_compared"], found["strata"]) == ("regressed", "job", 2)
@@ -644,7 +656,8 @@ def test_boots_that_records_do_not_name_are_no_verdict(tmp_path):
 
 
 def ordered(kind, metrics=40, jobs=8, step=0.05):
-    """Records of many metrics whose jobs follow each other, or drift, within both sides."""
+    """Returns records of many metrics. With `kind` "follow", the noise of successive jobs is correlated, and with
+    "drift", it drifts."""
     chance, cases = np.random.default_rng(5), []
     for metric in range(metrics):
         noise = 0.01 * chance.standard_normal(2 * jobs)
@@ -691,17 +704,20 @@ def test_what_to_run_more_of_can_be_counted_and_run():
         medians=(1.0, 1.1), reason="too few jobs", more=4, strata=2, paired="node",
     )  # fmt: skip
     judging.advise(result, 0.01, 1)
-    assert wording.lines_of(result)[-1].endswith("too few jobs; run 4 jobs more a side, on the 2 nodes together")
+    assert comparison_text.lines_of(result)[-1].endswith(
+        "too few jobs; run 4 jobs more a side, on the 2 nodes together"
+    )
 
 
-# --- what nodes share, and what a part does by itself ---
+# --- common noise of nodes, and changes of a single part ---
 
 
 def nights(seed, *, nodes=8, number=5, jobs=1, shock=0.0, noise=0.01, step=0.0, gap=1, boots="one", metrics=1, slow=()):
-    """Records of nodes that run after each other in every night, `number` nights a side; a night shifts all of them.
+    """Returns records of nodes that run one after the other every night, with `number` nights per side. Each night
+    shifts all nodes together.
 
-    `gap` are days between nights; `boots`: one of each node, "side" a restart at the change, "night" one each night.
-    `slow` are (node, factor) of side B.
+    `gap` is the number of days between nights. `boots` is "one" if nodes are never restarted, "side" if they are
+    restarted at the change, or "night" if every night. `slow` has pairs (node, factor) that apply to side B.
     """
     chance, cases = np.random.default_rng(seed), []
     own = 0.02 * chance.standard_normal((metrics, nodes))
@@ -726,7 +742,7 @@ def first_of(results):
 
 
 def compared(cases):
-    """The first series of these records, compared without a store."""
+    """Compares the sides of these records by their first metric, without a store."""
     sides = {"A": {}, "B": {}}
     for case in cases:
         time = datetime.datetime.strptime(case["run"]["time"], "%Y-%m-%dT%H:%M:%SZ")
@@ -744,7 +760,8 @@ def compared(cases):
 
 @pytest.mark.parametrize("shape", [(8, 5), (4, 4)], ids=str)
 def test_a_night_that_all_nodes_share_counts_once(shape):
-    """Of a hundred histories with a shock of 2% a night at most three alarm; forty jobs as such made half of them."""
+    """Simulates a hundred histories with a shock of 2% per night, of which at most three may raise an alarm. If each
+    of the forty jobs counted separately, half of the histories would."""
     found = [compared(nights(seed, nodes=shape[0], number=shape[1], shock=0.02, noise=0.003)) for seed in range(100)]
     assert sum(each.verdict in ("regressed", "improved") for each in found) <= 3
     assert all((each.clusters.name, each.clusters.sizes) == ("nights", (shape[1], shape[1])) for each in found)
@@ -761,8 +778,8 @@ def test_nodes_without_a_shared_shock_are_decided(tmp_path):
 @pytest.mark.parametrize(
     "made, reason",
     [
-        ({"number": 1, "jobs": 4}, "not identifiable: nights of all nodes, 1 against 1; 3 a side wanted"),
-        ({"number": 5, "boots": "side"}, "not identifiable: restarts of all nodes, 1 against 1; 3 a side wanted"),
+        ({"number": 1, "jobs": 4}, "not identifiable: nights of all nodes, 1 against 1; 3 a side needed"),
+        ({"number": 5, "boots": "side"}, "not identifiable: restarts of all nodes, 1 against 1; 3 a side needed"),
     ],
     ids=["one night a side", "one restart of all nodes"],
 )
@@ -785,7 +802,7 @@ def test_a_node_that_changed_by_itself_is_named(tmp_path, capsys, factor, verdic
     assert (code, found["verdict"]) == (
         1 if verdict == "regressed" else 3,
         verdict,
-    )  # the others are too few by themselves
+    )  # inconclusive, because the other nodes alone are too few
     assert [part["where"] for part in found["parts"] if part["sure"]] == ["n3"]
     assert found["parts"][0]["estimate"] == pytest.approx(factor - 1, abs=0.02)
     said = capsys.readouterr().out
@@ -794,7 +811,7 @@ def test_a_node_that_changed_by_itself_is_named(tmp_path, capsys, factor, verdic
 
 @pytest.mark.parametrize("unit, word", [("s", "slower"), ("B/s", "lower")])
 def test_a_change_for_the_worse_is_named_before_a_larger_one_for_the_better(tmp_path, capsys, unit, word):
-    """Node 0 gained 9%, node 1 lost 7%: the word and the place are those of the loss, wherever one change is named."""
+    """Makes node 0 better by 9% and node 1 worse by 7%. Wherever only one change is named, it must be the worse one."""
     signs = {"s": 1, "B/s": -1}
     changes = [(0, math.exp(-0.09 * signs[unit])), (1, math.exp(0.07 * signs[unit]))]
     cases = nights(5, number=4, noise=0.003, slow=changes)
@@ -813,19 +830,19 @@ def test_a_change_for_the_worse_is_named_before_a_larger_one_for_the_better(tmp_
 
 
 def test_each_figure_has_the_word_of_its_own_sign():
-    """A whole that got slower, with a part that got faster by more."""
+    """Uses a result that got slower as a whole while one part got faster by more."""
     part = judging.Part("n0", -0.09, -0.1, -0.08, 1e-9, own=-0.08, sure=True)
     result = judging.Result(
         "x", "regressed", unit="s", better="lower", estimate=0.02, low=0.015, high=0.025, q=1e-6, delta=0.01,
         parts=[part], medians=(1.0, 1.02),
     )  # fmt: skip
-    assert wording.lines_of(result)[1].split()[:2] == ["+2.0%", "slower"]
+    assert comparison_text.lines_of(result)[1].split()[:2] == ["+2.0%", "slower"]
     found = judging.Outcome([result], {}, [], (8, 8), "±1%")
-    assert wording.answer(found)[2].split(": ")[1] == "+2.0% slower"
+    assert comparison_text.answer(found)[2].split(": ")[1] == "+2.0% slower"
 
 
 def gpus(seed, *, jobs=8, slow=0.0, noise=0.003, shared=0.01, some=0):
-    """Records of jobs of eight GPUs of a node; one GPU, or some of the jobs of B, are slower."""
+    """Returns records of jobs on eight GPUs of a node. In B, one GPU is slower by `slow`, or `some` jobs are slower."""
     chance, cases = np.random.default_rng(seed), []
     for job in range(2 * jobs):
         log = shared * chance.standard_normal() + 0.2 * (job >= jobs and 11 * job % jobs < some)
@@ -838,7 +855,7 @@ def gpus(seed, *, jobs=8, slow=0.0, noise=0.003, shared=0.01, some=0):
 
 
 def test_a_gpu_that_changed_by_itself_is_named(tmp_path):
-    """5% of one of eight is 0.6% of their mean, and less than what the jobs' own noise hides."""
+    """Makes one of eight GPUs 5% slower, which changes their mean by 0.6%, less than the noise between jobs."""
     code, _, results = verdicts(write(tmp_path / "r", gpus(1, slow=0.05)), tmp_path=tmp_path)
     assert (code, results[TIME]["verdict"]) == (1, "regressed")
     assert [part["where"] for part in results[TIME]["parts"]] == ["G5 of n1"]
@@ -856,7 +873,8 @@ def test_some_jobs_that_are_far_slower_are_not_equivalent(tmp_path, some, verdic
 
 
 def together(seed, jobs=8, phi=0.6, shared=0.8, metrics=40, step=0.0):
-    """Records of metrics whose jobs follow each other, most of their noise common to all."""
+    """Returns records of metrics in which each job's noise follows that of the job before it and is mostly common to
+    all metrics."""
     chance, cases = np.random.default_rng(seed), []
     noise = math.sqrt(1 - shared) * chance.standard_normal((metrics, 2 * jobs))
     noise += math.sqrt(shared) * chance.standard_normal(2 * jobs)
@@ -905,7 +923,7 @@ def test_what_is_advised_is_for_the_change_that_was_seen():
     edge = seen(0.0101, -0.02, 0.04, sigma=0.018)
     assert edge.more is None and "no number of jobs decides it: the change seen is about the margin" in edge.advice
     noisy = seen(0.0, -0.5, 0.5, sigma=0.5)
-    assert noisy.more is None and noisy.advice.startswith("more than 1000 jobs a side would be wanted")
+    assert noisy.more is None and noisy.advice.startswith("more than 1000 jobs a side would be needed")
 
 
 def test_an_interval_that_is_not_there_is_not_shown_as_infinite(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The report: one page with everything in it, harmless whatever the records say, and drawn by a real browser."""
+"""Tests of the report: a self-contained page that is harmless whatever the records contain, drawn by a real browser."""
 
 import html.parser
 import json
@@ -25,7 +25,7 @@ def made(tmp_path, *arguments, code=0):
 
 
 class Page(html.parser.HTMLParser):
-    """Elements with their attributes, and the text outside scripts and styles."""
+    """Parsed page: its elements with their attributes, and its text outside scripts and styles."""
 
     def __init__(self, text):
         super().__init__()
@@ -99,7 +99,7 @@ def test_hostile_strings_are_only_text(tmp_path):
 def test_the_terminal_has_a_summary(capsys):
     assert cli.main(["report", str(ROOT / "papers/data/h200")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("1 record is spoilt and left out: others on the GPU.\n28 figures are low:\n- ")
+    assert said.startswith("1 record is invalid and left out: others on the GPU.\n28 figures are low:\n- ")
     assert re.search(r"(?m)^NVIDIA H200 +17 +\d+ +\d+ +0 +\d+ +0\.\d+% +\d+%$", said), (
         "hosts of one name, by their GPUs"
     )
@@ -123,7 +123,7 @@ def test_a_comparison_is_part_of_the_page(tmp_path):
 
 
 def test_the_page_opens_with_the_answer(tmp_path):
-    """The verdict of a change stood at the end of the page, behind everything else."""
+    """Checks that the verdict on a change is at the top of the page, and what was left out directly below."""
     cases = jobs_of(History(step=0.05), 1, 8)
     cases[0]["warnings"] = [{"code": "xid_errors", "message": "Xid 79", "samples": None}]
     text = made(tmp_path, write(tmp_path / "r", cases), "--from", "driver=570", "--to", "driver=580")
@@ -148,7 +148,7 @@ def test_low_figures_are_named_at_the_top_and_marked_where_they_stand(tmp_path):
 
 
 def test_a_node_far_off_its_equals_is_named(tmp_path, capsys):
-    """The median over nodes hides it."""
+    """Makes one of eight nodes slow, which the median over nodes hides."""
     cases = [
         record(value * (1 + job / 1000), node=f"n{node}", gpu=f"GPU-{node}", job=f"{node}{job}")
         for node, value in enumerate([0.001] * 7 + [0.0013])
@@ -188,7 +188,7 @@ def test_a_browser_draws_it_without_an_error(tmp_path, width):
         case["metrics"][0] |= {"name": "rate", "unit": "B/s", "share": 0.8, "better": "higher"}
     folder = write(tmp_path / "r", cases)
     made(tmp_path, folder)
-    for seconds in (10, 30, 90):  # a browser that waits for a busy machine draws no frame in a few seconds
+    for seconds in (10, 30, 90):  # on a busy machine, a browser may not draw a frame within a few seconds
         drawn = subprocess.run(
             ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},4000", "--dump-dom",
              f"--virtual-time-budget={1000 * seconds}", "--enable-logging=stderr",

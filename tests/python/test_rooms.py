@@ -1,4 +1,4 @@
-"""The rooms of the analysis: each imports from the rooms above it in the list of `isthmus.__doc__` only."""
+"""Tests that each room of the analysis imports only from the rooms above it in the list of `isthmus.__doc__`."""
 
 import ast
 import pathlib
@@ -12,7 +12,7 @@ FOLDER = pathlib.Path(isthmus.__file__).parent
 ROOMS = re.findall(r"^(\w+)  +\S", isthmus.__doc__, re.MULTILINE)
 SHARED = {
     "exits",
-    "groups",
+    "grouping",
     "inputs",
     "options",
     "plugins",
@@ -26,7 +26,7 @@ SHARED = {
 
 
 def imported(text: str, package: str = "isthmus") -> set[str]:
-    """The rooms and modules of the package that a module imports, wherever in it."""
+    """Returns the rooms and modules of the package that a module imports, at any place in its text."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
@@ -38,7 +38,7 @@ def imported(text: str, package: str = "isthmus") -> set[str]:
 
 
 def trespasses(room: str, text: str) -> set[str]:
-    """What a module of a room imports and should not."""
+    """Returns the rooms that a module of a room imports but must not import."""
     return imported(text) - SHARED - {*ROOMS[: ROOMS.index(room) + 1]}
 
 

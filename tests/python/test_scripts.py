@@ -1,4 +1,4 @@
-"""Every script answers --help and finds the tree's own Python, whichever is first on PATH."""
+"""Tests that every script answers --help and finds the tree's Python, whichever Python is first on PATH."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"
 
 
 def programs():
-    """Scripts of scripts/, and whatever else a page tells to run."""
+    """Returns the programs in scripts/, and all others that a page tells readers to run."""
     found = {path for path in (ROOT / "scripts").iterdir() if os.access(path, os.X_OK) and path.is_file()}
     for page in PAGES:
         for name in re.findall(
@@ -29,7 +29,7 @@ def programs():
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """A PATH whose Python has no packages."""
+    """Returns a PATH on which the first Python has no packages."""
     folder = tmp_path_factory.mktemp("bare")
     for name in ("python", "python3"):
         (folder / name).write_text(f'#!/bin/sh\nexec {os.path.realpath(sys._base_executable)} -S "$@"\n')
@@ -73,7 +73,7 @@ def test_a_script_runs_by_the_trees_own_python(bare):
 
 
 def test_what_is_missing_without_it_is_one_sentence(bare, tmp_path):
-    """In a tree that was not set up."""
+    """Runs scripts in a tree in which scripts/setup has not run."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "papers").mkdir()
     shutil.copy(ROOT / "papers/exhibits", tmp_path / "papers")
@@ -92,7 +92,7 @@ def test_count_tests_without_a_folder_says_how(bare):
 
 
 def backend(folder, **tools):
-    """What scripts/detect-backend prints where these tools are first on PATH, and what it says of it."""
+    """Returns stdout and stderr of scripts/detect-backend if these tools are first on PATH."""
     for name, script in tools.items():
         (folder / name).write_text(f"#!/bin/bash\n{script}\n")
         (folder / name).chmod(0o755)
@@ -179,7 +179,7 @@ def test_a_word_without_effect_is_refused(bare, command):
 
 
 def repository(folder, *, broken):
-    """A repository of one commit, whose index is no index where it is `broken`."""
+    """Makes a repository with one commit. If `broken`, its index is invalid."""
     (folder / "src").mkdir()
     (folder / "src/file").write_text("1")
     by = ["-c", "user.name=x", "-c", "user.email=x"]
@@ -190,7 +190,7 @@ def repository(folder, *, broken):
 
 
 def stated_by_cmake(folder):
-    """What the program would record of its tree: the text behind `dirty = `."""
+    """Returns the tree's state that the program would record, which is the text after `dirty = `."""
     output = folder / "build_info.hpp"
     words = [f"-D{name}=x" for name in ("VERSION", "COMPILER", "FLAGS", "TYPE", "CODE", "PACKAGE")]
     script = ROOT / "src/harness/record/build_info.cmake"
@@ -199,7 +199,7 @@ def stated_by_cmake(folder):
 
 
 def stated_by_build_once(folder):
-    """What a kept program is known by: the last word of git_state()."""
+    """Returns the tree's state according to scripts/build-once, which is the last word that git_state() prints."""
     function = re.search(
         r"^git_state\(\) \{\n.*?^\}$", (ROOT / "scripts/build-once").read_text(), re.DOTALL | re.MULTILINE
     )

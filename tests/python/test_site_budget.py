@@ -1,4 +1,4 @@
-"""`isthmus site budget`: what jobs are read from scripts, how long they take, and which ones a budget allows."""
+"""Tests of `isthmus site budget`: which jobs it reads from scripts, how long they take, and which a budget allows."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ def test_what_does_not_change_the_time_is_left_out():
     assert site_budget.measuring(words) == ("run", "x", "--samples", "5")
 
 
-# --- how long ---
+# --- durations ---
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_programs_estimate_is_understood(said, expected):
 
 
 def records_of(tmp_path, name, *, wall=10.0, whole=None, changes=None, **run):
-    """A file of two true records of one process."""
+    """Writes a file with two records of one process, made from a real record."""
     with gzip.open(ROOT / "papers/data/h200-x4/latency.jsonl.gz", "rt") as file:
         record = json.loads(file.readline())
     command = ["bench", "run", "transfer/*/chase", "--record", "r"]
@@ -139,7 +139,7 @@ def test_profiled_and_emulated_times_are_no_measure(tmp_path):
 
 
 def test_emulated_times_are_those_of_a_partition_without_a_gpu(tmp_path):
-    """One of the two cases is what the CPU does by itself: without the other the job would look too short."""
+    """Uses a job with an emulated case and a CPU-only case. Without the emulated one, the job would look too short."""
     file = records_of(tmp_path, "a.jsonl", changes={"emulated": True})
     first, second = map(json.loads, file.read_text().splitlines())
     second["emulated"] = False
@@ -226,7 +226,7 @@ def test_without_a_budget_all_are_chosen_in_one_order(jobs):
 
 
 def test_the_most_is_no_less_than_what_is_expected(capsys):
-    """A time limit holds a whole job, and a job without one is taken at what it is expected to cost."""
+    """Sums the maximum cost of jobs: that of a job's time limit, but the expected cost if the job has no limit."""
     jobs = [Job("A", "s:p+e", "0", ("run",), limit=limit) for limit in (None, 60.0, 3600.0)]
     for each in jobs:
         each.seconds, each.source, each.cases = 60.0, "estimate", 1
@@ -269,8 +269,8 @@ def test_a_session_is_priced_and_cut_to_a_budget(capsys, monkeypatch, tmp_path):
         (["example-slurm", "-n", "no_such_check"], "nothing to run"),
         (["example-slurm", "--system", "nowhere"], "could not find a configuration entry"),
         (["example-slurm", "--bench", "/bin/false"], "name a built isthmus-bench"),
-        (["example-slurm", "--budget", "-1"], "--budget -1.0 is no amount of time"),
-        (["example-slurm", "--budget", "nan"], "is no amount of time"),
+        (["example-slurm", "--budget", "-1"], "--budget -1.0 is not an amount of time"),
+        (["example-slurm", "--budget", "nan"], "is not an amount of time"),
     ],
 )
 def test_bad_input_is_one_sentence(capsys, monkeypatch, arguments, why):

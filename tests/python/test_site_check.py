@@ -1,4 +1,4 @@
-"""`isthmus site check` finds each mistake, in one sentence, and nothing in a site that has none."""
+"""Tests that `isthmus site check` reports each mistake in one sentence, and nothing for a site without mistakes."""
 
 import copy
 import json
@@ -9,13 +9,14 @@ import shutil
 import string
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import reframe
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from isthmus import cli, exits, inputs
+from isthmus import Error, cli, exits, inputs
 from isthmus.references import site_tree
 from isthmus.site import capabilities
 from isthmus.site import check as site_check
@@ -88,7 +89,7 @@ def assert_refused(tree, capsys, why, *arguments):
 
 
 def changed(**settings):
-    """The good configuration with settings of its partition changed; None takes one away."""
+    """Returns the good configuration with changed settings of its partition. A value of None removes a setting."""
     configuration = copy.deepcopy(GOOD)
     partition = configuration["systems"][0]["partitions"][0]
     for key, value in settings.items():
@@ -120,7 +121,7 @@ def test_what_the_build_does_not_read_is_an_error(tree, capsys, key):
 
 
 def test_each_key_that_reframe_knows_is_read_or_refused():
-    """A key that is new in ReFrame fails here until somebody decides what it means for these checks."""
+    """Compares all keys of ReFrame's schema with those handled here, so that a new key fails until it is handled."""
     schema = json.loads((pathlib.Path(reframe.__file__).parent / "schemas/config.json").read_text())
     environment = schema["properties"]["environments"]["items"]["properties"]
     partition = schema["properties"]["systems"]["items"]["properties"]["partitions"]["items"]["properties"]
@@ -193,19 +194,19 @@ def gpu(**settings):
         ({"extras": {"isthmus": {"maintainers": "triton"}}}, "maintainers is 'triton'; write a list of names"),
         ({"launcher": "srnu"}, "did you mean 'srun'?"),
         ({"scheduler": "sqeue"}, "did you mean 'squeue'?"),
-        ({"scheduler": "flux"}, "take 'flux-batch'"),
+        ({"scheduler": "flux"}, "use 'flux-batch'"),
         ({"scheduler": "local", "launcher": "local", "max_jobs": 4}, "set max_jobs to 1"),
         ({"scheduler": "local", "launcher": "local", "max_jobs": None}, "set max_jobs to 1"),
         ({"environs": []}, "lists no environment"),
         ({"environs": ["gnnu"]}, "environment 'gnnu' is not defined for this system; did you mean 'gnu'?"),
         ({"access": ["--partition=gpu --qos=debug"]}, "one string for each"),
         ({"no_such_key": 1}, "ReFrame refuses it"),
-        # settings without effect
+        # Settings that have no effect.
         ({"extras": {"istmus": {"maintainers": ["t"]}}}, "'istmus', which nothing reads; did you mean 'isthmus'?"),
         ({"extras": {"Isthmus": {}}}, "did you mean 'isthmus'?"),
         ({"extras": {"device_memory": "80GiB"}}, "write {'isthmus': {'device_memory': …}}"),
         ({"extras": {"isthmus": {"device_memry": "80GiB"}}}, "did you mean 'device_memory'?"),
-        ({"extras": {"isthmus": {"colour": "red"}}}, "'colour', which is no setting of the checks; there are"),
+        ({"extras": {"isthmus": {"colour": "red"}}}, "'colour', which is not a setting of the checks; there are"),
         ({"extras": {"isthmus": ["triton"]}}, "not a mapping of settings"),
         (
             {"extras": {"isthmus": {"capabilities": ["warehouse"]}}},
@@ -240,7 +241,7 @@ def gpu(**settings):
         ({"max_jobs": "4"}, "max_jobs is '4'; write a whole number of at least 1"),
         ({"time_limit": "0m"}, "time_limit is '0m'; write an amount of time"),
         ({"time_limit": "60"}, "time_limit is '60'; write an amount of time"),
-        ({"access": ["partition=gpu"]}, "is no option of sbatch, which begin with '-'"),
+        ({"access": ["partition=gpu"]}, "is not an option of sbatch, because it does not begin with '-'"),
         ({"access": ["--partition=gpu", "--acount=p42"]}, "sbatch has no such option; did you mean '--account'?"),
         ({"scheduler": "local", "launcher": "mpirun", "max_jobs": 1}, "the scheduler 'local' takes no options"),
         ({"scheduler": "lsf", "launcher": "mpirun"}, "'--partition=gpu': bsub of LSF has no options of two dashes"),
@@ -249,7 +250,7 @@ def gpu(**settings):
         ({"features": ["gpu", "cuda", "Peer"]}, "did you mean 'peer'?"),
         ({"features": ["gpu", "cuda", "manageed"]}, "did you mean 'managed'?"),
         ({"features": ["gpu", "cuda", "maanged"]}, "did you mean 'managed'?"),
-        # variables of ours that nothing reads, wherever a site can set one
+        # Variables named ISTHMUS_… that nothing reads, in every setting in which a site can set variables.
         ({"env_vars": [["ISTHMUS_HOSTMEMORY", "8GiB"]]}, "env_vars names ISTHMUS_HOSTMEMORY, which nothing reads; did"),
         ({"env_vars": [["ISTHMUS_RESULT", "/s/r"]]}, "which nothing reads; did you mean ISTHMUS_RESULTS?"),
         ({"env_vars": [["ISTHMUS_RESULTS", "/s/r"]]}, "sets ISTHMUS_RESULTS, which no job reads: leave it out, or"),
@@ -278,7 +279,7 @@ def test_each_mistake_of_a_partition_is_an_error(tree, capsys, settings, why):
         ({"time_limit": None}, "no time_limit"),
         ({"extras": {}}, "no maintainers in extras.isthmus"),
         ({"features": ["gpu", "cuda", "warehouse"]}, "'warehouse' is a feature that no check asks for"),
-        # words that other checks of the site may ask for, and that are near one of ours
+        # Features that the site's other checks may use, although they are similar to features of these checks.
         *(
             ({"features": ["gpu", "cuda", word]}, f"note: atlantis:gpu: {word!r} is a feature that no check asks for")
             for word in ("cpu", "offline", "remote", "vm", "puma", "bull", "manager", "hm", "gpus", "cuda12", "disk")
@@ -348,13 +349,13 @@ def test_modules_that_nothing_loads(tree, capsys, monkeypatch, place):
     owner = {"system": system, "partition": system["partitions"][0], "environment": configuration["environments"][0]}
     owner[place]["modules"] = [{"name": "cuda/99.9", "path": "/opt"}, "gcc"]
     put(tree, configuration)
-    assert_refused(tree, capsys, "(cuda/99.9, gcc) are never loaded: modules_system is 'nomod'; take 'lmod'")
+    assert_refused(tree, capsys, "(cuda/99.9, gcc) are never loaded: modules_system is 'nomod'; use 'lmod'")
     system["modules_system"] = "lmod"
     put(tree, configuration)
     assert check(tree, capsys)[0] == exits.PASSED
     put(tree, f"import os\nsite_configuration = {configuration!r}\nif not os.environ.get('LMOD_CMD'):\n"
               "    site_configuration['systems'][0]['modules_system'] = 'nomod'\n")  # fmt: skip
-    assert check(tree, capsys)[0] == exits.PASSED  # a login node will have modules
+    assert check(tree, capsys)[0] == exits.PASSED  # assumes that a login node has modules
     assert "LMOD_CMD" not in os.environ
 
 
@@ -367,13 +368,15 @@ def test_environments_that_nobody_uses(tree, capsys):
     assert "note: environment intel: no partition lists it under 'environs'" in shown
     configuration["environments"][1]["target_systems"] = ["atlantys:gpu", "atlantis"]
     put(tree, configuration)
-    assert_refused(tree, capsys, "names 'atlantys:gpu', which is no system of this file; did you mean 'atlantis:gpu'?")
+    assert_refused(
+        tree, capsys, "names 'atlantys:gpu', which is not a system of this file; did you mean 'atlantis:gpu'?"
+    )
 
 
 OWN_LAUNCHER = """
 from reframe.core.backends import register_launcher
 from reframe.core.launchers import JobLauncher
-import beside
+import adjacent
 
 
 @register_launcher("wrapped")
@@ -396,13 +399,13 @@ def test_a_file_is_executed_once_and_may_register_what_a_copy_of_it_does(tree, c
         configuration["environments"][0]["target_systems"] = [name]
         text = OWN_LAUNCHER.format(count=str(count), configuration=configuration)
         put(tree, f"import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent))\n{text}", name=name)
-        (tree / f"site-configs/{name}/beside.py").write_text(f"assert {name!r} in __file__\nNAME = {name!r}\n")
+        (tree / f"site-configs/{name}/adjacent.py").write_text(f"assert {name!r} in __file__\nNAME = {name!r}\n")
         if name == "lemuria":
             with (tree / "site-configs/lemuria/reframe.py").open("a") as file:
-                file.write("assert beside.NAME == 'lemuria'\n")
+                file.write("assert adjacent.NAME == 'lemuria'\n")
     assert check(tree, capsys) == (exits.PASSED, "2 sites, 0 errors\n")
     assert count.read_text() == "xx"
-    assert check(tree, capsys) == (exits.PASSED, "2 sites, 0 errors\n")  # and leaves nothing behind
+    assert check(tree, capsys) == (exits.PASSED, "2 sites, 0 errors\n")  # the first check left nothing behind
     put(tree, changed(launcher="wrapped"))
     assert_refused(tree, capsys, "launcher 'wrapped': no such launcher", "atlantis")
 
@@ -414,7 +417,7 @@ def test_a_tree_of_sites_only_is_held_to_this_tree_s_catalogue(tree, capsys):
 
 
 def places(value, path=()):
-    """Every place in a configuration, as a path of keys."""
+    """Yields the path of keys to every value in a configuration."""
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
         yield (*path, key)
         yield from places(value[key], (*path, key))
@@ -479,13 +482,17 @@ def test_environments_are_looked_at(tree, capsys):
     configuration["environments"].append({"name": "gnu"})
     configuration["environments"].append({"name": "gnu", "target_systems": ["*"]})
     put(tree, configuration)
-    assert "is missing" not in check(tree, capsys)[1]  # as in what Spack installs, where nothing is built
+    assert "is missing" not in check(tree, capsys)[1]  # as in an installation by Spack, where nothing is built
     (tree / "scripts").mkdir()
     (tree / "scripts/spack-environment").touch()
     status, shown = check(tree, capsys)
     assert status == exits.FOUND
     assert "did you mean 'mpi'?" in shown
     assert "environments/atlantis/spack.yaml is missing" in shown
+    (tree / "environments/atlantis").mkdir(parents=True)
+    (tree / "environments/atlantis/spack.yaml").symlink_to("/gone")
+    assert_refused(tree, capsys, "Spack environment environments/atlantis cannot be read (a link whose target is")
+    shutil.rmtree(tree / "environments")
     assert "defined twice" in shown
     (tree / "environments/atlantis").mkdir(parents=True)
     (tree / "environments/atlantis/spack.yaml").write_text("spack: {}\n")
@@ -515,7 +522,128 @@ def test_a_catalogue_that_is_none_is_one_sentence(tree, capsys, text):
     (tree / "reframe/checks/catalogue.json").write_bytes(text)
     assert cli.main(["site", "check", "atlantis", "--root", str(tree)]) == exits.BAD_INPUT
     said = capsys.readouterr().err
-    assert "no list of what the suite measures (" in said and said.count("\n") == 1
+    assert "not a list of what the suite measures (" in said and said.count("\n") == 1
+
+
+def closed(place):
+    place.mkdir()
+    place.chmod(0)
+
+
+def holding(name):
+    def make(place):
+        place.mkdir()
+        (place / name).touch()
+
+    return make
+
+
+MISSING = "a link whose target is missing, so this site is not read; mend or remove it"
+NO_SITES = {
+    "a link to a folder": (lambda place: place.symlink_to("/gone"), f"site-configs/north: {MISSING}"),
+    "a link to itself": (lambda place: place.symlink_to("north"), "site-configs/north: Too many levels of symbolic"),
+    "a link to a file": (
+        lambda place: (place.mkdir(), (place / "reframe.py").symlink_to("/gone/reframe.py")),
+        f"site-configs/north/reframe.py: {MISSING}",
+    ),
+    "a folder as file": (
+        lambda place: (place / "reframe.py").mkdir(parents=True),
+        "site-configs/north/reframe.py: a directory, not a file",
+    ),
+    "a FIFO": (
+        lambda place: (place.mkdir(), os.mkfifo(place / "reframe.py")),
+        "site-configs/north/reframe.py: a FIFO, not a file",
+    ),
+    "other letters": (holding("ReFrame.py"), "site-configs/north/ReFrame.py: not read under this name; call it"),
+    "a slip": (holding("refame.py"), "site-configs/north/refame.py: not read under this name; call it reframe.py"),
+}
+
+
+@pytest.mark.parametrize("make, why", NO_SITES.values(), ids=NO_SITES)
+def test_a_site_that_cannot_be_read_is_an_error_and_not_absent(tree, capsys, make, why):
+    put(tree, GOOD)
+    make(tree / "site-configs/north")
+    status, shown = check(tree, capsys)
+    assert status == exits.FOUND and f"north: error: {why}" in shown and "2 sites, 1 error\n" in shown
+    status, shown = check(tree, capsys, "north")
+    assert status == exits.BAD_INPUT and why in shown and "there is no site" not in shown
+    status, shown = check(tree, capsys, "atlantis")
+    assert status == exits.PASSED and "north: note: its host names are not compared with others: " in shown
+    shutil.rmtree(tree / "site-configs/atlantis")
+    assert check(tree, capsys)[0] == exits.FOUND
+
+
+def test_a_site_of_another_user_is_an_error():
+    with tempfile.TemporaryDirectory() as name:  # not tmp_path, which only its owner may enter
+        root = pathlib.Path(name)
+        root.chmod(0o755)
+        put(root, GOOD)
+        closed(root / "site-configs/north")
+        put(root, GOOD, "south")
+        (root / "site-configs/south").chmod(0o711)
+        if not os.geteuid():
+            os.seteuid(65534)
+        try:
+            entries = site_tree.entries(root)
+            with pytest.raises(Error, match=r"north/reframe[.]py: Permission denied, so this site is not read"):
+                site_tree.configuration_of(root, "north")
+        finally:
+            if not os.getuid():
+                os.seteuid(0)
+            (root / "site-configs/north").chmod(0o755)
+    assert list(entries) == ["atlantis", "north", "south"] and entries["atlantis"] is entries["south"] is None
+    assert entries["north"].is_error
+
+
+def test_a_folder_without_a_configuration_is_a_note(tree, capsys):
+    holding("README.md")(tree / "site-configs/attic")
+    status, shown = check(tree, capsys)
+    assert status == exits.BAD_INPUT and "no site in" in shown
+    put(tree, GOOD)
+    holding("site_common.pyc")(tree / "site-configs/__pycache__")
+    (tree / "site-configs/README.md").touch()
+    status, shown = check(tree, capsys)
+    assert status == exits.PASSED
+    assert shown == (
+        "attic: note: site-configs/attic: no reframe.py in there, so it is no site; write one, or "
+        "move the folder away\n1 site, 0 errors\n"
+    )
+    assert check(tree, capsys, "--quiet") == (exits.PASSED, "1 site, 0 errors\n")
+    (tree / "site-configs/__pycache__/Reframe.py").touch()
+    assert_refused(tree, capsys, "__pycache__/Reframe.py: not read under this name")
+
+
+def test_a_link_to_a_tree_that_is_gone_does_not_lead_to_another(tree, capsys, monkeypatch):
+    put(tree, GOOD)
+    (tree / "below").mkdir()
+    (tree / "below/site-configs").symlink_to("/gone")
+    monkeypatch.chdir(tree / "below")
+    assert cli.main(["site", "check"]) == exits.BAD_INPUT
+    assert "below/site-configs: a link whose target is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["atlantis/", ".", "..", "x" * 300])
+def test_what_is_no_name_of_a_site_is_refused(tree, capsys, name):
+    put(tree, GOOD)
+    status, shown = check(tree, capsys, name)
+    assert status == exits.BAD_INPUT and "there is no site" in shown
+
+
+@pytest.mark.parametrize("name", ["login-nodes.txt", "references/h200/more"])
+def test_a_link_in_a_site_whose_target_is_missing_is_an_error(tree, capsys, name):
+    put(tree, GOOD, references=REFERENCE)
+    path = tree / "site-configs/atlantis" / name
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("/gone")
+    assert_refused(tree, capsys, "a link whose target is missing")
+
+
+def test_the_list_of_the_suite_is_not_taken_from_elsewhere_if_its_link_leads_nowhere(tree, capsys):
+    put(tree, GOOD)
+    (tree / "reframe/checks/catalogue.json").unlink()
+    (tree / "reframe/checks/catalogue.json").symlink_to("/gone")
+    status, shown = check(tree, capsys)
+    assert status == exits.BAD_INPUT and "catalogue.json: a link whose target is missing" in shown
 
 
 def test_names_of_login_nodes_are_tried(tree, capsys):
@@ -553,7 +681,7 @@ def test_two_partitions_of_one_name_and_a_pattern_that_is_none(tree, capsys):
     put(tree, configuration)
     shown = check(tree, capsys)[1]
     assert "two partitions have this name" in shown
-    assert "'(' is no regular expression" in shown
+    assert "'(' is not a regular expression" in shown
 
 
 def test_a_missing_page_is_an_error(tree, capsys):
@@ -566,7 +694,7 @@ def test_a_missing_page_is_an_error(tree, capsys):
     [
         ("site_configuration = {", "SyntaxError"),
         ("import no_such_module\n", "ModuleNotFoundError"),
-        ("site_configuration = []\n", "no mapping with a list of systems"),
+        ("site_configuration = []\n", "not a mapping with a list of systems"),
         ("x = 1\n", "AttributeError"),
         ("raise SystemError('no')\n", "SystemError: no"),
     ],
@@ -596,7 +724,7 @@ SHARE = "- {workload: microbench/saxpy, shares: {in: 0.7}}\n"
         (SHARE.replace("0.7", "70"), "in's share is 70; 70% is written 0.7"),
         (SHARE.replace("0.7", "[0.7, 105]"), "in's largest share is 105; 105% is written 1.05"),
         (REFERENCE.replace("workload", "wrkload"), "unknown key 'wrkload'"),
-        (REFERENCE.replace("microbench/saxpy", "'('"), "is no regular expression"),
+        (REFERENCE.replace("microbench/saxpy", "'('"), "is not a regular expression"),
         (REFERENCE.replace("workload:", "partition: gpuu, workload:"), "no partition is called 'gpuu'; did you mean"),
         (REFERENCE.replace("workload:", "size: huge, workload:"), "no size matches 'huge'"),
         (REFERENCE.replace("workload:", "axes: [1], workload:"), "'axes' is not a mapping"),
@@ -604,9 +732,9 @@ SHARE = "- {workload: microbench/saxpy, shares: {in: 0.7}}\n"
         (REFERENCE.replace("workload:", "arch: sm_80, workload:"), "it is for arch 'sm_80', and gpu states sm_90"),
         ("just text", "not a list of entries"),
         ("- just text", "not a mapping with 'metrics'"),
-        ("- [", "no YAML"),
-        ("", "all.yaml: holds nothing, as a file that was cut short"),
-        ("$index: [partition, arch]\ngpu:\n  sm_90:\n", "all.yaml, arch 'sm_90': holds nothing"),
+        ("- [", "not YAML"),
+        ("", "all.yaml: empty, like a file that was cut short"),
+        ("$index: [partition, arch]\ngpu:\n  sm_90:\n", "all.yaml, arch 'sm_90': empty"),
     ],
 )
 def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
@@ -618,7 +746,7 @@ def test_each_mistake_of_a_reference_is_an_error(tree, capsys, references, why):
     "arch, settings, is_held",
     [
         ("sm_90", {"features": [], "devices": None, "resources": None}, False),
-        ("sm_90", {"features": ["gpu"], "devices": [{"type": "gpu", "num_devices": 4}]}, True),  # which is not known
+        ("sm_90", {"features": ["gpu"], "devices": [{"type": "gpu", "num_devices": 4}]}, True),  # no arch is stated
         ("sm_90", {}, True),
         ("'sm_(80|90)'", {}, True),
         ("sm_80", {}, False),
@@ -631,10 +759,10 @@ def test_a_reference_for_a_gpu_that_no_partition_has(tree, capsys, arch, setting
     reference = REFERENCE.replace("workload:", f"arch: {arch}, workload:")
     put(tree, changed(**settings), references=reference)
     shown = check(tree, capsys)[1]
-    assert ("holds nothing" not in shown) == is_held, shown
+    assert ("applies to nothing" not in shown) == is_held, shown
     capsys.readouterr()
     status = cli.main(["references", "check", "--site", f"{tree}/site-configs/atlantis"])
-    assert ("holds nothing" not in capsys.readouterr().out.replace("\n  ", " ")) == is_held
+    assert ("applies to nothing" not in capsys.readouterr().out.replace("\n  ", " ")) == is_held
     assert is_held or status == exits.FOUND
 
 
@@ -655,7 +783,7 @@ def test_a_file_of_references_that_no_file_names_is_an_error(tree, capsys):
     for name in ("h200/all.yaml", "h200/x.YML"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(LAUNCH)
-    why = "nothing in it holds, as no file that is read names it by $ref"
+    why = "nothing in it applies, because no file that is read names it by $ref"
     capsys.readouterr()
     status, shown = check(tree, capsys)
     assert status == exits.FOUND and shown.count(why) == 2
@@ -670,13 +798,13 @@ UNREADABLE = [
         "references: a link that leads nowhere, so no reference in it would",
     ),
     (lambda place: place.symlink_to("references"), "references: Too many levels of symbolic links, so no reference"),
-    (lambda place: place.write_text(REFERENCE), "references: Not a directory, so no reference in it would hold"),
+    (lambda place: place.write_text(REFERENCE), "references: Not a directory, so no reference in it would apply"),
 ]
 
 
 @pytest.mark.parametrize("make, why", UNREADABLE)
 def test_references_that_cannot_be_read_are_not_a_site_without_any(tree, capsys, make, why):
-    """Which is a site like others."""
+    """Makes the references unreadable, which is an error, although a site without references is valid."""
     put(tree, GOOD)
     folder = tree / "site-configs/atlantis"
     (folder / "references").rmdir()
@@ -714,7 +842,7 @@ def test_other_names_in_a_site_are_its_own(tree, capsys, name):
 def test_with_the_program_references_of_made_workloads_are_looked_at(tree, capsys, reference, why, monkeypatch):
     monkeypatch.setenv("FAKE_CATALOGUE", str(ROOT / "reframe/checks/catalogue.json"))
     put(tree, GOOD, references=f"- {reference}\n")
-    # Without the program only the metrics of a family are known.
+    # Without the program, only the metrics of a family are known, and not its workloads and axes.
     assert check(tree, capsys)[0] == (exits.FOUND if "rat:" in reference else exits.PASSED)
     status, shown = check(tree, capsys, "--bench", str(ROOT / "tests/reframe/fake_bench.py"))
     assert status == (exits.FOUND if why else exits.PASSED)
@@ -765,7 +893,7 @@ def test_slurm_without_accounting(tree, capsys, tmp_path, monkeypatch, commands,
     monkeypatch.setenv("PATH", str(tools))
     configuration = changed(scheduler="slurm")
     put(tree, configuration)
-    assert check(tree, capsys)[0] == exits.PASSED  # this machine is not the site's
+    assert check(tree, capsys)[0] == exits.PASSED  # not tested, because this machine is not one of the site's
     configuration["systems"][0]["hostnames"] = [".*"]
     put(tree, configuration)
     status, shown = check(tree, capsys)

@@ -1,4 +1,4 @@
-"""`isthmus site probe` writes what stand-ins for a machine's tools show, and FILL_IN where they are silent."""
+"""Tests that `isthmus site probe` writes what a machine's tools, here stubs, show, and FILL_IN for what they do not."""
 
 import json
 import os
@@ -39,7 +39,7 @@ esac""",
 
 @pytest.fixture
 def machine(tmp_path):
-    """machine(tools, files, **environment) → a Machine whose commands and files are these alone."""
+    """Returns machine(tools, files, **environment), which makes a Machine with only these commands and files."""
 
     def make(tools=None, files=None, bench=None, is_root=False, **environment):
         root = tmp_path / "root"
@@ -60,7 +60,7 @@ def machine(tmp_path):
 
 
 def written(machine, tmp_path, name="atlantis", partition=None):
-    """The system, its partitions and its environments, read back."""
+    """Writes a site. Returns its system, its partitions keyed by name, its environments, and the text of the file."""
     text = probe.configuration(name, machine, partition)
     folder = tmp_path / "tree/site-configs" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,19 +72,19 @@ def written(machine, tmp_path, name="atlantis", partition=None):
 
 
 def said(text):
-    """The notes of a file, whose lines are folded."""
+    """Returns a file's text with its folded comment lines joined."""
     return " ".join(text.split()).replace(" # ", " ")
 
 
 def complaints(tmp_path, name="atlantis"):
-    """What the linter says of it."""
+    """Returns the findings of `isthmus site check` for the written site."""
     root = tmp_path / "tree"
     files = check.read(root)
     return check.Site(root, name, KNOWN, files, check.host_patterns(files)).findings()
 
 
 def blanks(tmp_path):
-    """What the linter wants to be filled in; it has no other error."""
+    """Returns what is to be filled in according to `isthmus site check`, after checking that it has no other error."""
     errors = [f.what for f in complaints(tmp_path) if f.level == "error"]
     assert all(what.endswith(" is still to be filled in (FILL_IN)") for what in errors), errors
     return [what.partition(" is still")[0] for what in errors]
@@ -115,7 +115,7 @@ def test_a_gpu_node_under_slurm(machine, tmp_path):
     assert system["modules_system"] == "lmod"
     assert environments[0]["modules"] == ["gcc/13", "cuda/12.9"]
     assert environments[0]["features"] == ["mpi"]
-    assert list(partitions) == ["gpu", "cpu", "old"]  # this node's first
+    assert list(partitions) == ["gpu", "cpu", "old"]  # this node's partition comes first
     gpu = partitions["gpu"]
     assert (gpu["scheduler"], gpu["launcher"], gpu["time_limit"]) == ("slurm", "srun", "30m")
     assert gpu["access"] == ["--partition=gpu", "--account=FILL_IN"]
@@ -260,7 +260,7 @@ def test_other_schedulers(machine, tmp_path, tools, environment, expected):
     [partition] = partitions.values()
     assert (partition["scheduler"], partition["launcher"], partition["access"][0]) == expected
     assert "FILL_IN" in text
-    if expected[1] in ("flux-run", "pals"):  # its plugins lie in the tree
+    if expected[1] in ("flux-run", "pals"):  # launchers whose plug-ins are in this tree
         assert "isthmus_reframe" in text
     else:
         assert not [f for f in complaints(tmp_path) if f.level == "error" and "to be filled in" not in f.what]
@@ -274,7 +274,7 @@ def test_limits_of_time(allowed, written_as):
     assert batch.Partition("x", allowed).time_limit == written_as
 
 
-# --- a question that fails, and an answer that is not understood ---
+# --- queries that fail, and answers that are not understood ---
 
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 OLD_SMI = """case "$*" in
@@ -394,7 +394,7 @@ def test_of_mig_instances_a_program_uses_one(machine, tmp_path):
 
 @pytest.mark.parametrize("cut, devices", [
     ((), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),
-    ((1,), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),  # a whole A100, and an instance of the other
+    ((1,), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),  # one A100 is whole, and the other has instances
     ((1, 2), [("sm_80", 1), ("sm_80", 1), ("sm_90", 1)]),
     ((0, 3), [("sm_80", 1), ("sm_80", 2), ("sm_90", 1)]),
 ])  # fmt: skip
@@ -464,7 +464,7 @@ def pci(*devices):
 
 
 @pytest.mark.parametrize("device, is_gpu", [
-    (("0x10de", "0x030200"), True), (("0x10de", "0x068000"), False),  # NVSwitch
+    (("0x10de", "0x030200"), True), (("0x10de", "0x068000"), False),  # the second is an NVSwitch
     (("0x1002", "0x038000"), True), (("0x1002", "0x030000"), False), (("0x1a03", "0x030000"), False),
 ])  # fmt: skip
 def test_a_gpu_without_its_tools_is_a_doubt(machine, tmp_path, device, is_gpu):
@@ -475,7 +475,7 @@ def test_a_gpu_without_its_tools_is_a_doubt(machine, tmp_path, device, is_gpu):
 
 def test_gpus_that_the_job_was_not_given_are_told(machine, tmp_path):
     here = machine({"nvidia-smi": NVIDIA_SMI}, pci(*[("0x10de", "0x030200")] * 4))
-    assert "the PCI bus has 4 NVIDIA GPUs: ask for all of a node's" in written(here, tmp_path)[3]
+    assert "the PCI bus has 4 NVIDIA GPUs: request all GPUs of the node" in written(here, tmp_path)[3]
 
 
 KFD = "/sys/class/kfd/kfd/topology/nodes"
@@ -483,15 +483,16 @@ KFD = "/sys/class/kfd/kfd/topology/nodes"
 
 @pytest.mark.parametrize("given, buses", [(2, 8), (2, 0), (0, 8), (0, 0), (8, 8)])
 def test_amd_gpus_that_the_job_was_not_given_are_told(machine, tmp_path, given, buses):
-    """A control group leaves their folders in the driver's topology, and keeps their properties from the job."""
+    """Gives a job some of a node's GPUs. Its control group hides the properties of the other GPUs, but not their
+    folders in the driver's topology."""
     files = {f"{KFD}/0/properties": "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n"}
     for node in range(1, 9):
         name = "properties" if node <= given else "properties/unreadable"
         files[f"{KFD}/{node}/{name}"] = "simd_count 304\ngfx_target_version 90402\n"
     here = machine(files=files | pci(*[("0x1002", "0x120000")] * buses))
     _, partitions, _, text = written(here, tmp_path)
-    assert ("the PCI bus has 8 AMD GPUs: ask for all of a node's" in said(text)) == (given == 2 and buses == 8)
-    assert (f"{8 - given} nodes whose properties cannot be read" in said(text)) == (given < 8)
+    assert ("the PCI bus has 8 AMD GPUs: request all GPUs of the node" in said(text)) == (given == 2 and buses == 8)
+    assert (f"{8 - given} entries whose properties cannot be read" in said(text)) == (given < 8)
     if given:
         assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "gfx942", "num_devices": given}]
     else:
@@ -600,7 +601,7 @@ NO_CONTROLLER = "echo 'Unable to contact slurm controller' >&2; exit 1"
 
 @pytest.mark.parametrize("answer, why", [
     (NO_CONTROLLER, "which partition this node is of is not known: sinfo -h -n {} -o %R ends with exit code 1 (Unable"),
-    ("true", "sinfo has no partition of this node, {}; give --partition if it is of one"),
+    ("true", "sinfo has no partition of this node, {}; give --partition if it belongs to one"),
 ])  # fmt: skip
 def test_a_node_of_no_known_partition_is_still_described(machine, tmp_path, answer, why):
     lines = "cpu|1:00:00|(null)\ngpu|1:00:00|gpu:h200:2"
@@ -744,7 +745,7 @@ def test_the_command_writes_once(tmp_path, capsys, monkeypatch):
     before = (folder / "reframe.py").read_text()
     assert cli.main([*arguments, "--write"]) == exits.BAD_INPUT
     refused = capsys.readouterr().err
-    assert "is there already" in refused and refused.count("\n") == 1
+    assert "already exists" in refused and refused.count("\n") == 1
     assert "without --write and copy its entries of 'partitions' into" in refused
     assert (folder / "reframe.py").read_text() == before
 

@@ -1,4 +1,4 @@
-"""GRES and time limits of Slurm: every entry of a node counts, a part of a word is not the word."""
+"""Tests of reading Slurm's GRES and time limits: every entry of a node counts, and parts of words are not matched."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from isthmus.site import sinfo
 
-# How sinfo writes what one node has, and how many GPUs that are. From gres_lines and site reports.
+# Outputs of sinfo for one node, from gres_lines and reports of sites, with the number of the node's GPUs.
 GRES = [
     ("(null)", 0),
     ("", 0),
@@ -99,13 +99,13 @@ def test_time_limits(text, seconds):
 
 @pytest.mark.parametrize("text", ["odd", "1h", "-1", "1:2:3:4", "1-", "1-2:3:4:5", "½", "١:٣", "n/a", "1.5"])
 def test_no_time_limit(text):
-    with pytest.raises(ValueError, match="is no time limit"):
+    with pytest.raises(ValueError, match="is not a time limit"):
         sinfo.seconds_of(text)
 
 
 @given(st.integers(0, 10**7), st.booleans())
 def test_a_limit_as_slurm_writes_it_is_the_same_again(seconds, with_days):
-    """As secs2time_str() of Slurm: [D-]HH:MM:SS, and MM:SS below an hour."""
+    """Reads limits as Slurm's secs2time_str() writes them: [D-]HH:MM:SS, or MM:SS below an hour."""
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

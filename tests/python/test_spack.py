@@ -1,4 +1,4 @@
-"""The Spack package and the environments, as far as they can be judged without Spack; tests/spack/run asks Spack."""
+"""Tests of the Spack package and the environments that do not need Spack; tests/spack/run tests them with Spack."""
 
 import ast
 import functools
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPOSITORY = ROOT / "spack/spack_repo/isthmus"
 PACKAGES = sorted(REPOSITORY.glob("packages/*/package.py"))
 ALL_ENVIRONMENTS = sorted(path.parent for path in ROOT.glob("environments/*/spack.yaml"))
-#: Programs to compare with: no environment of a site.
+#: Environment of programs to compare with, which is not a site's environment.
 YARDSTICKS = ROOT / "environments/yardsticks"
 ENVIRONMENTS = [folder for folder in ALL_ENVIRONMENTS if folder != YARDSTICKS]
 
@@ -42,14 +42,14 @@ def loaded(path):
 
 
 class Package:
-    """The directives of a package.py: constants as they stand there, names that a loop gives as '{name}'."""
+    """Directives of a package.py. Constants are evaluated; a loop's variable is represented as '{name}'."""
 
     def __init__(self, path):
         self.tree = ast.parse(path.read_text(encoding="utf-8"))
         self.calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
 
     def directives(self, name):
-        """(arguments, keywords) of each call."""
+        """Yields (arguments, keywords) of each call of the directive `name`."""
         for call in self.calls:
             if isinstance(call.func, ast.Name) and call.func.id == name:
                 yield [constant(a) for a in call.args], {k.arg: constant(k.value) for k in call.keywords}
@@ -96,7 +96,7 @@ def test_every_package_has_a_class_of_its_name_and_says_why_it_conflicts(path):
 
 
 def recorded(path, monkeypatch):
-    """The directives that wheels(…) of a package gives, without Spack: (name, arguments, keywords)."""
+    """Returns the directives (name, arguments, keywords) that a package's wheels(…) adds, without using Spack."""
     said = []
     spack = types.ModuleType("spack.package")
     for name in ("conflicts", "depends_on", "version"):
@@ -137,7 +137,7 @@ def test_groups_of_workloads_are_those_of_the_build(isthmus):
 
 
 def test_every_check_belongs_to_a_group(isthmus):
-    """Else it would be installed where its workloads are not."""
+    """Checks that every check is in a group, because it would otherwise be installed without its workloads."""
     checks = [check for _, checks in isthmus.workloads.values() for check in checks]
     assert sorted(checks) == sorted(path.name for path in (ROOT / "reframe/checks").glob("*.py"))
 
@@ -176,7 +176,7 @@ def test_releases_are_the_tags(isthmus):
     assert tags <= {f"v{version}" for version in listed}, "a tag is no version of the package"
     for version, keywords in listed.items():
         assert keywords["tag"] == f"v{version}"
-        # A release is listed before it is tagged, else the tag could not have its own line.
+        # A release is listed before it is tagged, because the tagged tree must contain the release's line.
         command = ["git", "merge-base", "--is-ancestor", keywords["commit"], "HEAD"]
         assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0, f"{version} is no commit of this history"
         if keywords["tag"] in tags:
@@ -190,7 +190,7 @@ def _tree_of(commit):
 
 
 def unfit(isthmus, commit):
-    """Lists what the recipe asks of a commit that lacks it: groups of workloads, files to install."""
+    """Returns what the recipe needs but a commit lacks: groups of workloads, and files to install."""
     files = _tree_of(commit)
     command = ["git", "grep", "-hoE", "isthmus_workloads\\([a-z]+", commit, "--", "src"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
@@ -202,7 +202,7 @@ def unfit(isthmus, commit):
 
 
 def test_the_recipe_fits_every_version_that_it_offers(isthmus):
-    """Spack builds any of them with this one recipe."""
+    """Checks every version, because Spack builds all of them with the same recipe."""
     for arguments, keywords in isthmus.directives("version"):
         assert unfit(isthmus, keywords.get("commit", "HEAD")) == [], arguments
 
@@ -213,7 +213,7 @@ def test_a_version_that_the_recipe_does_not_fit_is_found_out(isthmus):
 
 
 def test_a_spec_without_a_version_is_this_tree(isthmus):
-    """Spack prefers releases to branches, and an environment's `develop` is of main."""
+    """Checks that main is preferred. By default, Spack prefers releases, but environments' `develop` refers to main."""
     assert [a[0] for a, k in isthmus.directives("version") if k.get("preferred")] == ["main"]
 
 
@@ -226,7 +226,7 @@ def test_the_package_says_whose_it_is(isthmus):
 
 
 def function(path, name, **known):
-    """One function of a package.py, without Spack."""
+    """Returns a function of a package.py, without using Spack."""
     [node] = [n for n in Package(path).tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
     exec(compile(ast.Module([node], []), str(path), "exec"), known)
     return known[name]
@@ -240,7 +240,7 @@ def test_the_source_is_the_clone_that_the_package_lies_in_or_what_is_named(tmp_p
     copied = tmp_path / "a/b/c/d/e/package.py"
     copied.parent.mkdir(parents=True)
     shutil.copy(own, copied)
-    (tmp_path / "a/.git").mkdir()  # somebody else's clone
+    (tmp_path / "a/.git").mkdir()  # a clone of something else
     clone = function(copied, "clone", __file__=str(copied), **source)
     told = subprocess.run(["git", "clone", clone(), tmp_path / "x"], capture_output=True, text=True, check=False)
     assert told.returncode != 0 and "set ISTHMUS_GIT to a clone of Isthmus" in told.stderr
@@ -252,8 +252,8 @@ def test_the_source_is_the_clone_that_the_package_lies_in_or_what_is_named(tmp_p
     ("left_out", "tests", "says"),
     [
         ("MICROBENCH", "OFF", "ISTHMUS_WORKLOADS_INTERJOB needs ISTHMUS_WORKLOADS_MICROBENCH: leave both out or none"),
-        ("APPS", "ON", "The tests are of all workloads, but apps are left out"),
-        ("MEMORY", "ON", "The tests are of all workloads, but memory are left out"),
+        ("APPS", "ON", "The tests need all workloads, but apps are left out"),
+        ("MEMORY", "ON", "The tests need all workloads, but memory are left out"),
     ],
 )
 def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_path):
@@ -263,7 +263,8 @@ def test_a_group_that_cannot_be_left_out_says_why(left_out, tests, says, tmp_pat
 
 
 def test_groups_use_nothing_of_groups_that_may_be_left_out(isthmus):
-    """Else a build without one of them does not link: what two share lies beside the folders, or CMake is told."""
+    """Checks that groups use only common sources and groups declared by NEEDS. Otherwise, a build without a group would
+    not link."""
     build = (ROOT / "src/microbench/CMakeLists.txt").read_text()
     group_of, known = {}, set()
     for group, rest in re.findall(r'^isthmus_workloads\((\w+) "[^"]*"\s+([\w\s]+)\)', build, re.MULTILINE):
@@ -307,7 +308,7 @@ EXTERNAL = {
     "required": ["spec", "prefix"],
     "additionalProperties": False,
 }
-#: What we use of Spack's configuration; a word that is not here is more likely a slip than meant.
+#: Schema with the words of Spack's configuration that are used here; any other word is probably a mistake.
 SCHEMA = {
     "type": "object",
     "minProperties": 1,
@@ -407,7 +408,7 @@ def includes(folder):
 @pytest.mark.parametrize("folder", ALL_ENVIRONMENTS, ids=lambda folder: folder.name)
 def test_an_environment_shares_the_common_parts(folder):
     assert all((folder / path).exists() for path in includes(folder))
-    # What comes first wins: no repository but ours where one is named, then what the site has.
+    # The first entry wins: first the repository of ISTHMUS_SPACK_BUILTIN, if set, and then the site's packages.
     own = ["packages.yaml"] if (folder / "packages.yaml").exists() else []
     assert includes(folder) == ["../common/offline", *own, "../common"]
 
@@ -417,7 +418,7 @@ def test_paths_of_the_common_parts_lead_somewhere():
     assert (common / loaded(common / "repos.yaml")["repos"]["isthmus"]).resolve() == REPOSITORY
     offline = common / "offline"
     assert (offline / loaded(offline / "repos.yaml")["repos:"]["isthmus"]).resolve() == REPOSITORY
-    # Relative to the environment, which is as deep as this folder.
+    # The path is relative to an environment, which is at the same depth in the tree as this folder.
     assert (common / loaded(common / "develop.yaml")["develop"]["isthmus"]["path"]).resolve() == ROOT
 
 
@@ -438,7 +439,7 @@ def test_specs_have_variants_that_exist_and_say_for_which_gpus(folder, isthmus):
             assert {"hip", "hsa-rocr-dev", "llvm-amdgpu"} <= set(packages) or not toggles.get("rocm"), spec
             assert ("mpi" in packages) == toggles.get("mpi", False), spec
             for provider in packages["all"].get("providers", {}).get("mpi", []):
-                # Else `+cuda +mpi` does not concretise: an external has the variants that it says.
+                # Otherwise `+cuda +mpi` does not concretise, because an external has exactly the variants it states.
                 toolkits = {toolkit for toolkit in ("cuda", "rocm") if toggles.get(toolkit)}
                 assert all(f"+{each}" in e["spec"] for each in toolkits for e in packages[provider]["externals"]), spec
 
@@ -451,7 +452,7 @@ def test_no_site_claims_to_have_been_run(folder):
 
 
 def test_the_yardsticks_are_of_one_chip_and_one_toolkit(isthmus):
-    """Else their figures are of other code than ours; and no package of ours stands in for Spack's."""
+    """Checks that all yardsticks are built alike, so that figures are comparable, and with Spack's own packages."""
     specs = loaded(YARDSTICKS / "spack.yaml")["spack"]["specs"]
     names = {spec.split()[0] for spec in specs}
     assert names == {"isthmus", "nvbandwidth", "babelstream", "osu-micro-benchmarks"}
@@ -525,14 +526,14 @@ def test_a_spec_has_what_the_partition_states_or_is_refused(specs, backend, arch
 def test_no_mpi_is_built_where_the_site_names_none(folder):
     specs = loaded(folder / "spack.yaml")["spack"]["specs"]
     named = any("+mpi" in spec for spec in specs)
-    # generic has nothing of a site: there the user's configuration of Spack tells what is installed.
+    # The environment generic is not a site's, so that the user's Spack configuration decides what is installed.
     assert spack_build.may_use_mpi(folder) == (named or folder.name == "generic")
 
 
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("spack: {specs: [isthmus], specs: []}", "the key 'specs' stands twice"),
+        ("spack: {specs: [isthmus], specs: []}", "the key 'specs' appears twice"),
         ("spack: &a {specs: [*a]}", "it contains itself"),
         ("spack:\n", "has no specs of spack: write it as docs/spack.md says"),
         ("[]", "has no specs of spack"),

@@ -1,4 +1,4 @@
-"""How sure a figure is: intervals over jobs hold what they promise; one job's own scatter is never called the same."""
+"""Tests of a figure's uncertainty: intervals over jobs have the stated coverage, and scatter in a job is not used."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def record(run, median, job=None, system=None, **metric):
 def test_the_interval_over_jobs_covers_the_median(jobs):
     chance = np.random.default_rng(jobs)
     trials = 4000
-    values = chance.standard_exponential((trials, jobs))  # skewed: nothing normal is assumed
+    values = chance.standard_exponential((trials, jobs))  # skewed, because normality must not be assumed
     covered = [s.low <= np.log(2) <= s.high for s in map(spread.over_jobs, values.tolist())]
     error = np.sqrt(0.95 * 0.05 / trials)
     assert np.mean(covered) >= 0.95 - 3 * error

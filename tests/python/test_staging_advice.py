@@ -1,5 +1,8 @@
-"""Advice on asynchronous copies: rules find what is there to find, learn nothing from whom they judge, and say so where
-there is nothing; instructions are counted by the loops they stand in."""
+"""Tests of advice on asynchronous copies.
+
+Rules find planted effects, are not learned from the workloads that they are tested on, and report if there is no
+effect. Instructions are weighted by their loops.
+"""
 
 import csv
 import json
@@ -21,7 +24,7 @@ EXAMPLE_MIX = "kernel,architecture,registers,instructions,flops,shared,global,ba
 
 
 def pair(workload, ratio, *, occupancy=0.5, registers=40, seconds=1e-3, blocks=0, flops=1e9, where="super", **changes):
-    """Records of one kernel in direct and in asynchronous staging; the second takes `ratio` of the first's time."""
+    """Returns records of a kernel with direct and with asynchronous staging; the latter takes `ratio` times as long."""
     found = []
     for way, time in (("direct", seconds), ("async", seconds * ratio)):
         case = base(f"microbench/{workload}", {"blocks": blocks}, {"kernel": (time, "s", None)}, placement="pinned",
@@ -67,12 +70,12 @@ def test_where_nothing_tells_the_answer_is_no_with_what_it_costs():
 
 
 def test_no_workload_is_judged_by_what_it_taught():
-    """The last one alone has low occupancy: only it could teach what low means, so its rule must miss it."""
+    """Uses one workload with low occupancy. The rule for it is learned from the others, so it must miss this one."""
     cases = pairs(*(pair(n, 1.2, occupancy=0.9) for n in "abcde"), pair("f", 0.5, occupancy=0.1))
     found, _ = staging.find(cases, None)
     occupancy = rate(found, "occupancy")
     assert occupancy.when == "≤ 0.5" and occupancy.hits == pytest.approx(5 / 6)
-    assert found.picked.hits == pytest.approx(5 / 6) and not found.reliable  # saying never is as good
+    assert found.picked.hits == pytest.approx(5 / 6) and not found.reliable  # no better than always answering no
 
 
 def test_a_workload_counts_once_however_many_records_it_has():
@@ -88,7 +91,7 @@ def test_less_than_three_per_cent_does_not_pay(ratio, pays):
 
 
 def test_what_teaches_nothing_is_left_out():
-    """Launches, ways that were not taken, and kernels without a partner."""
+    """Adds kernels that are too short, fell back to another staging, or have no partner, all of which are left out."""
     rest = [pair(n, 0.9) for n in "abc"]
     fallback = pair("e", 0.1)
     fallback[1]["fallback"] = "async through registers"
@@ -107,7 +110,8 @@ def test_too_few_workloads_and_two_machines_are_refused():
 
 
 def test_kernels_of_a_slower_node_are_refused():
-    """One staging from either would say that the other one pays."""
+    """Adds records of a slower node, which are refused because a pair with one staging from each node would show a
+    false effect."""
     there = pairs(*(pair(n, 0.9, seconds=2e-3) for n in "abc"))
     for case in there:
         case["run"] |= {"node": "n2"}
@@ -122,7 +126,7 @@ def test_blocks_are_a_share_of_the_device():
         if grid:
             case["kernels"][0]["grid"] = grid
         shares.append(staging.features_of(case, case["kernels"][0], None)["blocks"])
-    assert shares == [1.0, 0.5, 0.1, 1.0]  # of 100 multiprocessors
+    assert shares == [1.0, 0.5, 0.1, 1.0]  # blocks as a share of 100 multiprocessors, at most 1
 
 
 def test_the_longest_kernel_is_the_one_that_is_looked_at():
@@ -183,7 +187,7 @@ def test_kernels_that_the_mix_lacks_are_told(tmp_path):
 
 
 def test_the_papers_rule_wants_both_to_be_high(tmp_path):
-    high, few_flops, little_use = (100, 10), (5, 10), (10, 1)  # flops and shared accesses of 100 instructions
+    high, few_flops, little_use = (100, 10), (5, 10), (10, 1)  # flops and shared accesses per 100 instructions
     kinds = dict(zip("abcdef", (high, few_flops, little_use) * 2, strict=True))
     rows = (f'"{n}_staged<0,1u>",sm_90,40,100,{f},{s},2,1,50' for n, (f, s) in kinds.items())
     cases = pairs(*(pair(name, 0.5 if kind == high else 1.1) for name, kind in kinds.items()))
@@ -201,13 +205,13 @@ def test_what_is_no_instruction_mix_is_one_sentence(text, tmp_path):
     path = tmp_path / "mix.csv"
     path.write_text(text)
     if text == "":
-        assert staging.load_mix(path) == {}  # no kernel of any name
+        assert staging.load_mix(path) == {}  # an empty file has no kernels
         return
     with pytest.raises(Error, match=r"mix\.csv: not what scripts/instruction-mix writes"):
         staging.load_mix(path)
 
 
-# --- the command, on what was measured ---
+# --- the command, on committed records ---
 
 
 def test_the_page_has_what_the_command_says_of_the_committed_records(capsys):
@@ -275,7 +279,7 @@ def test_instructions_weigh_by_the_loops_they_stand_in(tmp_path):
 
 
 def test_a_jump_back_from_code_that_was_moved_to_the_end_is_no_loop(tmp_path):
-    """0x20 goes to 0x50 and comes back behind itself: everything runs once."""
+    """Uses code that jumps from 0x10 to 0x50 and then back to 0x30, so that every instruction runs at most once."""
     sass = SASS[: SASS.index("        /*0000*/")] + (
         "        /*0000*/                   MOV R1, R2 ;\n"
         "        /*0010*/              @P0 BRA 0x50 ;\n"

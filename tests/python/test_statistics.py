@@ -1,6 +1,6 @@
-"""The test of ranks is exact, its interval belongs to it, and the rates of wrong verdicts are what is promised.
+"""Tests that the rank test is exact and agrees with its interval, and that rates of wrong verdicts are as stated.
 
-The Monte Carlo tests print their rates with the standard error: pytest -s tests/python/test_statistics.py
+The Monte Carlo tests print their rates with standard errors: pytest -s tests/python/test_statistics.py
 """
 
 import itertools
@@ -36,7 +36,7 @@ def test_without_strata_and_ties_it_is_the_test_of_mann_and_whitney(sizes):
 
 
 def by_counting(strata):
-    """p by going through every way to deal the values of each stratum out to the sides."""
+    """Returns the p-value by enumerating every assignment of each stratum's values to the sides."""
     everything = []
     for a, b in strata:
         together, n = np.concatenate([a, b]), len(a)
@@ -78,7 +78,7 @@ def test_many_jobs_agree_with_counting():
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_interval_and_p_never_disagree(data):
-    """Where p is above 5% the 95% interval holds zero, and where it is below it does not (no ties)."""
+    """Checks that without ties, the 95% interval contains zero exactly if p is above 5%."""
     n, m, strata = (data.draw(st.integers(low, high)) for low, high in ((2, 9), (2, 9), (1, 3)))
     chance = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     shift = data.draw(st.floats(-3, 3))
@@ -158,8 +158,8 @@ def test_three_jobs_never_alarm():
 
 @pytest.mark.parametrize("strata", [1, 4])
 def test_a_session_of_500_metrics(strata, capsys, record_property):
-    """With the jobs that are asked for beforehand: no more than 5% of sessions alarm where nothing happened, and the
-    one metric of 500 that did change by 3% is found in 90% of sessions."""
+    """Simulates sessions with the planned number of jobs. At most 5% may raise an alarm if nothing changed, and a
+    change of 3% in one of 500 metrics must be found in 90% of sessions."""
     metrics, sessions = 500, 10_000
     jobs = rank_test.jobs_needed(3, strata=strata, metrics=metrics)
     by_wins = p_values(((jobs, jobs),) * strata)
@@ -189,7 +189,7 @@ def test_a_session_of_500_metrics(strata, capsys, record_property):
 
 
 def test_metrics_that_hang_together_alarm_no_oftener(capsys, record_property):
-    """Rates and times of one copy move together; half the metrics here are another's, mirrored."""
+    """Simulates metrics of which half mirror another one, as the rate and the time of a copy do."""
     metrics, sessions, jobs = 100, 10_000, 8
     chance = np.random.default_rng(11)
     by_wins = p_values(((jobs, jobs),))
@@ -205,7 +205,8 @@ def test_metrics_that_hang_together_alarm_no_oftener(capsys, record_property):
 
 
 def test_coverage_of_the_interval(capsys, record_property):
-    """And of a percentile bootstrap of the ratio of medians, for comparison (docs/decisions/0006-comparing.md)."""
+    """Measures the interval's coverage, and for comparison that of a percentile bootstrap of the ratio of medians
+    (docs/decisions/0006-comparing.md)."""
     chance = np.random.default_rng(12)
     for tails, jobs in itertools.product(("normal", "heavy"), (5, 8)):
         a, b = medians(chance, History(tails=tails, step=0.03), 1000, jobs)
@@ -229,7 +230,8 @@ def test_coverage_of_the_interval(capsys, record_property):
 @pytest.mark.parametrize("shared", [0.0, 0.8])
 @pytest.mark.parametrize("phi, least, most", [(0.0, 0, 0.02), (0.6, 0.99, 1)])
 def test_order_matters_as_rarely_as_stated_and_is_seen(shared, phi, least, most, capsys, record_property):
-    """Two sides of 8 units, 50 metrics; that they move together costs power, and must not cost false alarms."""
+    """Simulates two sides of 8 units and 50 metrics. Noise that metrics share may reduce the power but must not cause
+    false alarms."""
     chance, trials = np.random.default_rng(13), 400
     noise = math.sqrt(1 - shared) * chance.standard_normal((trials, 50, 16))
     noise += math.sqrt(shared) * chance.standard_normal((trials, 1, 16))

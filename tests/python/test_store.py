@@ -1,4 +1,4 @@
-"""The loader: one table of a folder's records, whatever else lies there; the compacted table says the same."""
+"""Tests of the loader: one table of a folder's records, whatever else is in the folder, and equal compacted tables."""
 
 import concurrent.futures
 import copy
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Error, cli, exits
-from isthmus.records import compact, compacted, content, copies, load, measurements, reading, selection, store, validate
+from isthmus.records import compact, compacted, copies, fields, load, measurements, reading, selection, store, validate
 from isthmus.statistics import series
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def changed(**changes):
 
 
 def other(n):
-    """The line of another record than LINE, by its number."""
+    """Returns the line of a record that differs from LINE and is identified by `n`."""
     return json.dumps(changed(run__id=f"another-{n}"))
 
 
@@ -69,22 +69,22 @@ def counts(*paths, **options):
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([*content.SPOILING, "power_limited", "latch_timeout"]), st.sampled_from([None, [0], ...])
+            st.sampled_from([*fields.INVALIDATING, "power_limited", "latch_timeout"]), st.sampled_from([None, [0], ...])
         ),
         max_size=3,
     ),
     st.booleans(),
 )
-def test_what_spoils_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory, warnings, ranks):
+def test_what_invalidates_a_record_is_the_same_in_sql_and_in_python(tmp_path_factory, warnings, ranks):
     told = [{"code": code, "message": "x", "samples": samples} for code, samples in warnings]
     case = changed(warnings=[{k: v for k, v in warning.items() if v is not ...} for warning in told])
     if ranks:
         each = [{"node": "n", "local_rank": rank, "device": None} for rank in range(2)]
         case["ranks"] = {"count": 2, "library": "MPI", "each": each}
-    path = write(tmp_path_factory.mktemp("spoilt") / "r.jsonl", json.dumps(case))
+    path = write(tmp_path_factory.mktemp("invalid") / "r.jsonl", json.dumps(case))
     assert validate.problem(case) is None
     with store.open_store([path]) as opened:
-        assert opened.spoilt == (len(content.spoiling(case)) > 0)
+        assert opened.invalid == (len(fields.invalidating(case)) > 0)
 
 
 @pytest.mark.parametrize("status", ["pass", "fail", "not_applicable", "not_run"])
@@ -96,7 +96,7 @@ def test_what_failed_is_the_same_in_sql_and_in_python(tmp_path, status, outcome)
         [(failed, counted)] = opened.sql(
             f"SELECT DISTINCT {series.FAILED}, {series.COUNTS} FROM measurements"
         ).fetchall()
-    why = content.failure(record)
+    why = fields.failure(record)
     assert failed == (why is not None) and counted == (not why and not record["skipped"])
     assert (why is None) == (not outcome.get("error") and status != "fail" and (status != "not_run" or bool(outcome)))
 
@@ -118,26 +118,26 @@ def test_committed_records_are_all_in_the_table():
 
 def test_everything_that_is_read_is_in_the_schema():
     schema = json.loads(validate.schema_path().read_text())["properties"]
-    for name, fields in measurements._READ.items():
-        if isinstance(fields, list):
-            assert set(fields[0]) <= set(schema[name]["items"]["properties"]) | LOOSE.get(name, set())
-        elif isinstance(fields, dict):
-            assert set(fields) <= set(schema[name]["properties"])
+    for name, read in measurements._READ.items():
+        if isinstance(read, list):
+            assert set(read[0]) <= set(schema[name]["items"]["properties"]) | LOOSE.get(name, set())
+        elif isinstance(read, dict):
+            assert set(read) <= set(schema[name]["properties"])
         else:
             assert name in schema
 
 
-LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # the schema leaves devices open for more
+LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # fields that the schema allows in devices without naming them
 
 
 @pytest.mark.parametrize(
     "text, why",
     [
         (LINE[:300], "line 1: cut short"),
-        ("a,b\n1,2\n", "line 1: no JSON"),
+        ("a,b\n1,2\n", "line 1: not JSON"),
         ('{"a": 1}\n[1, 2]\n3\n', "line 1: another schema"),
-        ("\0" * 1000, "line 1: no JSON"),
-        ('{"a":' + "[" * 50_000 + "]" * 50_000 + "}\n", "line 1: no JSON"),
+        ("\0" * 1000, "line 1: not JSON"),
+        ('{"a":' + "[" * 50_000 + "]" * 50_000 + "}\n", "line 1: not JSON"),
         (json.dumps({**GOOD, "schema": "somebody/1"}), "line 1: another schema"),
         (json.dumps({**GOOD, "version": "one"}), "version: 'one' is not"),
         (json.dumps({**GOOD, "metrics": [5]}), "metrics/0: 5 is not"),
@@ -170,14 +170,14 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
     "text, records, why",
     [
         (f"{LINE}\n{LINE[:300]}", 1, "line 2: cut short"),
-        (f"{LINE}\n{LINE[:300]}\n{ANOTHER}\n", 2, "line 2: no JSON"),
-        (f"{LINE}\n\xff\n{LINE[:9]}\n{ANOTHER}", 2, "line 2: no JSON"),
+        (f"{LINE}\n{LINE[:300]}\n{ANOTHER}\n", 2, "line 2: not JSON"),
+        (f"{LINE}\n\xff\n{LINE[:9]}\n{ANOTHER}", 2, "line 2: not JSON"),
         (f"{LINE}\n{'x' * (9 << 20)}\n{ANOTHER}\n", 2, "line 2: longer than 8 MiB"),
     ],
     ids=["last line cut", "half a line between", "two bad lines", "a line that is too long"],
 )
 def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
-    """Fifteen good lines are not lost with the sixteenth; what is missing is named, and no command passes."""
+    """Reads files with bad lines. Good lines are used, the bad lines are named, and no command passes."""
     write(tmp_path / "bad.jsonl", text, end="")
     for again in (False, True):
         with store.open_store([tmp_path]) as opened:
@@ -198,7 +198,7 @@ def test_a_bad_line_costs_that_line_alone(tmp_path, capsys, text, records, why):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_line_without_an_end_stops_its_file_and_no_other(tmp_path, monkeypatch, packed):
-    """A sparse file, or a packed one of few bytes, would be read for hours."""
+    """Reads an endless line, in a sparse file or a small packed one, which would otherwise be read for hours."""
     write(tmp_path / "good.jsonl", LINE)
     endless = tmp_path / f"endless.jsonl{'.gz' if packed else ''}"
     with gzip.open(endless, "wb", 1) if packed else endless.open("wb") as file:
@@ -228,7 +228,7 @@ def test_of_very_many_bad_lines_no_more_are_read_than_are_worth_it(tmp_path, mon
 
 
 def test_four_gibibytes_of_empty_lines_are_not_read(tmp_path):
-    """Packed, they are 4 MB; what is not read costs neither time nor memory."""
+    """Reads a packed file of 4 MB that unpacks to 4 GiB of empty lines, which must not cost time or memory."""
     block = gzip.compress(b"\n" * (1 << 20), mtime=0)
     path = tmp_path / "holes.jsonl.gz"
     path.write_bytes(gzip.compress(LINE.encode() + b"\n") + block * (1 << 12))
@@ -260,7 +260,7 @@ def test_records_of_version_1_and_of_this_one_stand_in_one_table(tmp_path):
 
 
 def with_table(folder, name):
-    """A record file with one table in its folder of tables."""
+    """Writes a record file with one table in the folder for tables next to it. Returns the record."""
     data = gzip.compress(b"time\n1\n")
     write(folder / f"{name}.tables/x.csv.gz").write_bytes(data)
     entry = {"name": "batches", "columns": ["time"], "file": f"{name}.tables/x.csv.gz", "rows": 1}
@@ -274,7 +274,7 @@ def test_tables_are_found_from_raw_and_from_compacted_records(tmp_path, monkeypa
     write(tmp_path / "results/none.jsonl", LINE)
 
     def found(path):
-        """Its entry in the table."""
+        """Checks the record's entry for its table in the measurements. Returns the table's path."""
         with store.open_store([path]) as opened:
             [row] = opened.rows("SELECT DISTINCT tables FROM measurements WHERE len(tables) > 0")
         [entry] = row["tables"]
@@ -294,21 +294,21 @@ def test_compacting_names_a_table_that_is_missing_or_altered(tmp_path, capsys):
         with_table(tmp_path, name)
     (tmp_path / "missing.tables/x.csv.gz").unlink()
     (tmp_path / "altered.tables/x.csv.gz").write_bytes(gzip.compress(b"time\n2\n"))
-    for _ in range(2):  # it is not forgotten
+    for _ in range(2):  # the second run must report the same
         assert cli.main(["compact", str(tmp_path), "--processes", "1"]) == 1
         said = capsys.readouterr()
         assert said.err.count("\n") == 3
-        assert "missing.tables/x.csv.gz: the table 'batches' of missing.jsonl is not there" in said.err
-        assert "altered.tables/x.csv.gz: the table 'batches' of altered.jsonl was altered" in said.err
+        assert "missing.tables/x.csv.gz: the table 'batches' of missing.jsonl is missing" in said.err
+        assert "altered.tables/x.csv.gz: the table 'batches' of altered.jsonl has been altered" in said.err
     assert said.out.endswith("2 skipped\n")
     assert counts(tmp_path)["records"] == 3, "their figures are as they were"
 
 
-# --- results that must be the same ---
+# --- computed results that must be equal ---
 
 
 def computed(inputs="n=1024", level="0123456789abcdef", **changes):
-    """A record that states what it computed."""
+    """Returns a record with checksums of its inputs and results."""
     return json.dumps(changed(verify__inputs=inputs, verify__checksums={"level": level, "parent": "0" * 16}, **changes))
 
 
@@ -352,7 +352,7 @@ def test_results_that_disagree_are_named_by_every_command_that_compares(tmp_path
         assert said in capsys.readouterr().err, "it compares nothing"
         cli.main(["compare", folder, "--by", "driver"])
         assert said in capsys.readouterr().err
-        for _ in range(2):  # what was taken before, too
+        for _ in range(2):  # at the second time, all records are already in the table
             assert cli.main(["compact", folder, "--processes", "1"]) == 1
             assert capsys.readouterr().err == sentence.format("")
     cli.main(["compare", f"{folder}/a", f"{folder}/b"])
@@ -399,13 +399,13 @@ def test_of_broken_archives_what_can_be_unpacked_is_read(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(f"{other(1)}\n{other(2)}\n".encode())[:-12])
     (tmp_path / "no.jsonl.gz").write_bytes(LINE.encode())
     with store.open_store([tmp_path]) as opened:
-        assert opened.rows(COUNTS)[0]["records"] == 3  # the whole lines of the one that was cut
+        assert opened.rows(COUNTS)[0]["records"] == 3  # includes the complete lines of the truncated file
         assert sorted(pathlib.Path(each.path).name for each in opened.skipped) == ["cut.jsonl.gz", "no.jsonl.gz"]
 
 
 def test_emulated_and_profiled_records_are_left_out_unless_asked_for(tmp_path):
     write(tmp_path / "e.jsonl", json.dumps({**GOOD, "emulated": True}))
-    with pytest.raises(Error, match="the only record is emulated; with --emulated they are taken"):
+    with pytest.raises(Error, match="the only record is emulated; with --emulated they are included"):
         store.open_store([tmp_path])
     write(tmp_path / "p.jsonl", json.dumps({**GOOD, "profiler": "nsys"}), LINE)
     assert counts(tmp_path)["records"] == 1
@@ -421,11 +421,11 @@ def test_nothing_there_is_a_sentence(tmp_path):
 
 
 def test_the_metric_that_is_asked_for_takes_no_record_out_of_the_count(tmp_path, capsys):
-    """Cases are counted by the first row of a record, which may be another metric's."""
+    """Selects one metric. Cases are counted by the first row of a record, which may be of another metric."""
     two = [*GOOD["metrics"], GOOD["metrics"][0] | {"name": "another"}]
     wrong = changed(metrics=two, verify__status="fail", run__job="1")
-    spoilt = changed(metrics=two, warnings=[{"code": "throttled", "message": "x", "samples": None}], run__job="2")
-    write(tmp_path / "r.jsonl", json.dumps(changed(metrics=two)), json.dumps(wrong), json.dumps(spoilt))
+    invalid = changed(metrics=two, warnings=[{"code": "throttled", "message": "x", "samples": None}], run__job="2")
+    write(tmp_path / "r.jsonl", json.dumps(changed(metrics=two)), json.dumps(wrong), json.dumps(invalid))
     query = (
         "SELECT count(*) FILTER (metric_index = 0) AS records, "
         "list(DISTINCT metric) FILTER (metric IS NOT NULL) AS metrics, "
@@ -435,11 +435,11 @@ def test_the_metric_that_is_asked_for_takes_no_record_out_of_the_count(tmp_path,
     own = {"wrong": 1, "records": 3, "metrics": ["another"], "medians": 3, "samples": 3 * len(two[1]["samples"])}
     for _ in ("raw", "compacted"):
         with store.open_store([tmp_path], metric="metric GLOB 'another'") as opened:
-            assert opened.rows(query) == [own] and opened.spoilt == 1
+            assert opened.rows(query) == [own] and opened.invalid == 1
         assert cli.main(["report", str(tmp_path), "--metric", "another", "--format", "json"]) == 0
         said = capsys.readouterr()
         [row] = json.loads(said.out)
-        assert (row["records"], row["failed"]) == (3, 1) and "1 record is spoilt" in said.err
+        assert (row["records"], row["failed"]) == (3, 1) and "1 record is invalid" in said.err
         cli.main(["compact", str(tmp_path), "--processes", "1"])
         capsys.readouterr()
     with pytest.raises(Error, match="none of 3 records is what was asked for"):
@@ -484,11 +484,11 @@ def test_a_workload_that_is_a_path_is_refused_when_compacting(tmp_path):
 
 def test_the_compacted_table_says_the_same_as_the_files(tmp_path):
     data = ROOT / "papers/data"
-    for path in [*data.rglob("*.jsonl*"), *data.rglob("*.csv.gz")]:  # records, and their tables beside them
+    for path in [*data.rglob("*.jsonl*"), *data.rglob("*.csv.gz")]:  # records and their tables
         target = tmp_path / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
         os.link(path, target)
-    of_tables = "[t.name || t.sha256 FOR t IN tables]"  # their paths are another matter
+    of_tables = "[t.name || t.sha256 FOR t IN tables]"  # without the paths, which may differ
     query = f"SELECT * EXCLUDE (file) REPLACE ({of_tables} AS tables) FROM measurements ORDER BY ALL"
     with store.open_store([tmp_path], profiled=True) as opened:
         raw = opened.sql(query).fetchall()
@@ -502,14 +502,14 @@ def raw_index():
     return [name for name in measurements.COLUMNS if name != "file"].index("metric_index")
 
 
-COPIES = ["beside", "packed", "in a folder", "twice in a file", "in a part", "named twice"]
+COPIES = ["next to each other", "packed", "in a folder", "twice in a file", "in a part", "named twice"]
 
 
 def two_records(folder, where):
-    """Three records, of which one stands elsewhere once more; what to read, and the note of it."""
+    """Writes three records, one of which exists a second time as `where` says. Returns the paths to read."""
     first = write(folder / "a.jsonl", LINE, other(1))
     write(folder / "c.jsonl", other(2))
-    if where == "beside":
+    if where == "next to each other":
         write(folder / "b.jsonl", LINE)
     elif where == "packed":
         (folder / "a.jsonl.gz").write_bytes(gzip.compress(f"{LINE}\n".encode()))
@@ -536,7 +536,7 @@ def test_a_record_counts_once_wherever_it_stands(tmp_path, capsys, where, compac
         assert opened.rows(COUNTS)[0]["records"] == 3 and opened.rows(COUNTS)[0]["rows"] == 3 * len(GOOD["metrics"])
         assert "_source" not in opened.rows("FROM measurements LIMIT 1")[0]
         opened.say_absent()
-    was_dropped = compacts and where == "twice in a file"  # and said, when it was compacted
+    was_dropped = compacts and where == "twice in a file"  # dropped and reported while compacting
     assert was_dropped or re.search(said, capsys.readouterr().err)
 
 
@@ -547,7 +547,7 @@ def test_tables_of_two_folders_count_a_record_once(tmp_path, capsys):
     with store.open_store([tmp_path / "a", tmp_path / "b"]) as opened:
         assert opened.rows(COUNTS)[0]["records"] == 3
         assert opened.in_two_files == {(f"{tmp_path}/a/r.jsonl", f"{tmp_path}/b/r.jsonl"): 1}
-    assert counts(tmp_path / "b/compacted")["records"] == 2  # each folder keeps its own
+    assert counts(tmp_path / "b/compacted")["records"] == 2  # each table keeps the records of its folder
     with store.open_store([tmp_path / "a", tmp_path / "a/compacted"]) as opened:
         assert opened.rows(COUNTS)[0]["records"] == 2
 
@@ -562,7 +562,7 @@ def test_a_copy_in_a_compacted_folder_outlives_the_first(tmp_path):
 
 
 def test_what_copies_are_is_the_same_in_sql_and_in_python():
-    """Of real records no two are copies; each is one of itself."""
+    """Checks that SQL and Python identify the same copies: none among different real records."""
     records, _ = reading.read_files([ROOT / "examples/records"])
     assert (
         len({copies.identity(record) for record in records})
@@ -611,17 +611,28 @@ def test_compacting_again_takes_what_is_new_or_has_grown(tmp_path):
     write(tmp_path / "a/1.jsonl", LINE, other(2))
     write(tmp_path / "a/2.jsonl", other(1), other(3))
     write(tmp_path / "b/3.jsonl", other(4))
-    assert counts(tmp_path)["records"] == 5  # what has grown is read as it is now
+    assert counts(tmp_path)["records"] == 5  # includes the new records of a file that has grown
     assert compact.compact(tmp_path, processes=1)["records"] == 5
     assert counts(tmp_path) == counts(tmp_path / "compacted")
     assert counts(tmp_path / "compacted")["records"] == 5
+
+
+def test_a_part_behind_a_link_that_leads_nowhere_is_not_called_gone(tmp_path, capsys):
+    write(tmp_path / "r.jsonl", LINE)
+    compact.compact(tmp_path, processes=1)
+    part = next((tmp_path / "compacted").rglob("*.parquet"))
+    part.unlink()
+    part.symlink_to("/gone")
+    assert cli.main(["table", str(tmp_path)]) == exits.BAD_INPUT
+    said = capsys.readouterr().err
+    assert f"{part.name}: a link whose target is missing; restore this part" in said and "remove" not in said
 
 
 def test_a_file_that_takes_the_place_of_another_is_named(tmp_path, capsys):
     file = tmp_path / "r.jsonl"
     write(file, LINE)
     compact.compact(tmp_path, processes=1)
-    write(file, LINE, other(1))  # it has grown
+    write(file, LINE, other(1))  # the file has grown
     assert not skipped(tmp_path) and compact.compact(tmp_path, processes=1)["replaced"] == []
     write(file, other(2), other(3), other(4))
     [named] = skipped(tmp_path)
@@ -629,6 +640,47 @@ def test_a_file_that_takes_the_place_of_another_is_named(tmp_path, capsys):
     assert cli.main(["compact", str(tmp_path)]) == exits.FOUND
     assert f"replaced {file}: other records than when it was compacted" in " ".join(capsys.readouterr().err.split())
     assert not skipped(tmp_path) and cli.main(["compact", str(tmp_path)]) == exits.PASSED
+
+
+def compacts_again(tmp_path, capsys):
+    capsys.readouterr()
+    return cli.main(["compact", str(tmp_path), "--processes", "1"]), capsys.readouterr().out
+
+
+def test_files_that_were_packed_or_renamed_are_not_called_lost(tmp_path, capsys):
+    for n in range(3):
+        write(tmp_path / f"{n}.jsonl", other(n), other(n + 10))
+    compact.compact(tmp_path, processes=1)
+    for n in range(2):
+        (tmp_path / f"{n}.jsonl.gz").write_bytes(gzip.compress((tmp_path / f"{n}.jsonl").read_bytes()))
+        (tmp_path / f"{n}.jsonl").unlink()
+    (tmp_path / "2.jsonl").rename(tmp_path / "old.jsonl")
+    write(tmp_path / "later.jsonl", other(3))
+    status, shown = compacts_again(tmp_path, capsys)
+    assert status == exits.PASSED and "records and all" not in shown
+    assert "3 files are renamed or packed, as all records are in other files (of 0.jsonl in 0.jsonl.gz); " in shown
+    assert counts(tmp_path / "compacted")["records"] == 7 and not skipped(tmp_path)
+
+
+@pytest.mark.parametrize("left", [(), (other(1),)], ids=["nothing", "half"])
+def test_records_that_are_gone_are_told_once_and_do_not_pass(tmp_path, capsys, monkeypatch, left):
+    write(tmp_path / "1.jsonl", other(1), other(2))
+    write(tmp_path / "3.jsonl", other(3))
+    compact.compact(tmp_path, processes=1)
+    (tmp_path / "1.jsonl").unlink()
+    write(tmp_path / "4.jsonl", other(4), *left)
+    with monkeypatch.context() as patch:  # interrupts the command before it reports missing records
+        patch.setattr(copies, "elsewhere", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compact.compact(tmp_path, processes=1)
+    status, shown = compacts_again(tmp_path, capsys)
+    assert status == exits.UNDECIDED and "; 1 file is gone, records and all (1.jsonl); " in shown
+    status, shown = compacts_again(tmp_path, capsys)
+    assert status == exits.PASSED and "gone" not in shown
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_packed_file_that_takes_the_place_of_another_is_named(tmp_path):
@@ -649,9 +701,9 @@ def test_a_time_that_cannot_be_is_left_out_of_what_is_in_order(tmp_path, time, c
     write(tmp_path / "r.jsonl", LINE, json.dumps(record))
     if compacts:
         compact.compact(tmp_path, processes=1)
-    assert counts(tmp_path)["records"] == 2  # a table has it
+    assert counts(tmp_path)["records"] == 2  # without `timely`, the impossible time does not matter
     [named] = skipped(tmp_path, timely=True)
-    assert named.path.endswith("r.jsonl") and f"1 record of a time that cannot be, as {time[:10]}" in named.why
+    assert named.path.endswith("r.jsonl") and f"1 record with an impossible time, such as {time[:10]}" in named.why
     assert counts(tmp_path, timely=True)["records"] == 1
 
 
@@ -673,7 +725,7 @@ def test_a_table_that_lost_a_manifest_is_never_read_as_whole(tmp_path, capsys, l
         compact.compact(tmp_path / "raw", tmp_path / "table", processes=1)
     assert counts(tmp_path / "table")["records"] == 3
     (tmp_path / f"table/manifests/{lost:08d}.json").unlink()
-    if lost == 3:  # nothing follows it, but its part is there
+    if lost == 3:  # no manifest follows the lost one, but its part exists
         assert "a part that no manifest" in skipped(tmp_path / "table")[0].why
         return
     with pytest.raises(Error, match=f"{lost:08d}.json: a manifest of this compacted table is gone"):
@@ -734,7 +786,7 @@ def test_no_table_is_made_where_records_lie(tmp_path, capsys):
     assert cli.main(["compact", str(tmp_path / "src")]) == exits.BAD_INPUT
     (tmp_path / "src/compacted/3.jsonl").rename(tmp_path / "src/3.jsonl")
     write(tmp_path / "src/compacted/manifests/f00.tmp", json.dumps({"files": {}, "schema": validate.SCHEMA}, indent=1))
-    assert cli.main(["compact", str(tmp_path / "src")]) == exits.PASSED  # one that was interrupted goes on
+    assert cli.main(["compact", str(tmp_path / "src")]) == exits.PASSED  # continues an interrupted compaction
 
 
 def test_a_table_of_a_folder_that_is_not_read_is_read_itself(tmp_path, capsys):
@@ -751,12 +803,12 @@ def test_a_table_of_a_folder_that_is_not_read_is_read_itself(tmp_path, capsys):
     for names in (["arch"], ["arch", "raw25"], ["raw25", "arch"], ["."], ["arch", "arch/2025"]):
         assert ask(*names) == (3, []), names
     assert cli.main(["table", str(tmp_path / "arch")]) == exits.UNDECIDED
-    assert f"{archived}: a compacted table of {tmp_path / 'raw25'}, which has no samples" in capsys.readouterr().err
+    assert f"{archived}: a compacted table of {tmp_path / 'raw25'}, which lacks the samples" in capsys.readouterr().err
     taken = compact.compact(tmp_path / "arch", processes=1)
     assert taken["records"] == 1 and [each.path for each in taken["skipped"]] == [str(archived)]
     shutil.rmtree(tmp_path / "raw25")
     assert ask("arch") == (3, [])
-    assert ask(".") == (1, [str(archived)])  # whoever removed the files may not want their records
+    assert ask(".") == (1, [str(archived)])  # a user who removed the files may not want their records
     (archived / "manifests/00000002.json").write_text('{"files": {')
     assert ask("arch") == (1, [str(archived)])
 
@@ -785,7 +837,7 @@ def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):
     assert counts(table)["records"] == 1
     assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
     [manifest] = (table / "manifests").iterdir()
-    stated = json.loads(manifest.read_text()) | {"source": str(tmp_path / "b")}  # of one that was written meanwhile
+    stated = json.loads(manifest.read_text()) | {"source": str(tmp_path / "b")}  # as if written at the same time
     write(table / "manifests/00000002.json", json.dumps(stated))
     with pytest.raises(Error, match="of two folders"):
         store.open_store([table])
@@ -805,7 +857,7 @@ OURS = {"files": {}, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
 @pytest.mark.parametrize(
     "manifest, why",
     [
-        ("{", "no manifest of a compacted table"),
+        ("{", "not a manifest of a compacted table"),
         (json.dumps(OURS | {"parts": {"../x.parquet": [0, 0, 0, ""]}}), "outside of it"),
         (json.dumps(OURS | {"parts": {"/etc/x.parquet": [0, 0, 0, ""]}}), "outside of it"),
         (json.dumps(OURS | {"parts": {"x.parquet": [0, 0, 0, ""]}}), "is gone"),
@@ -840,7 +892,7 @@ def test_the_benchmark_gets_the_same_answer_from_raw_and_compacted(tmp_path):
 
 
 def test_a_text_that_is_not_utf_8_is_asked_for_in_vain(tmp_path):
-    """As in a file that a command reads: JSON may have half a letter."""
+    """Selects by a text with a lone surrogate, which JSON allows, so that records may contain it."""
     write(tmp_path / "a.jsonl", LINE)
     for asked in ({"named": [("workload", "a\udcff")]}, {"where": "workload = 'a\udcff'"}):
         with pytest.raises(Error, match="not UTF-8"):

@@ -1,4 +1,4 @@
-"""Nodes among their equals, systems side by side, scores: on data whose truth is known."""
+"""Tests of nodes among their equals, of comparisons of systems, and of scores, on data whose truth is known."""
 
 import datetime
 import itertools
@@ -27,8 +27,8 @@ METRICS = [f"microbench/w{i}" for i in range(20)]
 def machine(
     chance, count, *, spread=0.02, bad=None, worse=0.0, jobs=3, workloads=METRICS, better="lower", nights=False, **where
 ):
-    """Records of nodes that differ by `spread`; node `bad` is worse by a share; with `nights` each job has its own,
-    and a boot of its own."""
+    """Returns records of nodes that differ by `spread`. Node `bad` is worse by the share `worse`. With `nights`, each
+    job has a different night and boot."""
     cases = []
     for workload in workloads:
         for node in range(count):
@@ -65,7 +65,7 @@ def test_a_bad_node_is_found_with_its_reasons(tmp_path, capsys, better):
 
 
 def with_speed(case, *, stolen, **rates):
-    """The record with how fast its host was; what is not named is as usual."""
+    """Returns the record with the given figures of its host's speed, and usual values for the others."""
     case["host"]["speed"] = {"integer_rate": 3e9, "touch_rate": 1.5e9, "copy_rate": 9e9} | rates
     case["run"]["stolen_share"] = stolen
     return case
@@ -80,7 +80,7 @@ def test_a_slow_node_says_in_what_its_host_is_slower_too(tmp_path, capsys):
             with_speed(case, stolen=0.0)
     folder = write(tmp_path / "r", cases)
     assert cli.main(["nodes", str(folder)]) == 1
-    said = capsys.readouterr().out.replace("\n    ", " ")  # where a reason is folded
+    said = capsys.readouterr().out.replace("\n    ", " ")  # joins the lines of a folded reason
     host = "; its host, too: copy_rate 6.00 GB/s, usual 9.00 GB/s; 12% of its processors' time is stolen, usual 0%"
     assert re.search(rf"^  .*% worse than 11 equals over 20 series together{re.escape(host)}$", said, re.M)
     assert said.split("\n\n")[1].count("its host, too") == 1 and "integer_rate" not in said
@@ -105,7 +105,7 @@ def test_hosts_that_are_alike_or_unknown_are_not_named(tmp_path, capsys):
 
 
 def test_a_node_of_which_one_job_in_three_was_as_usual_is_not_slow(tmp_path):
-    """Two jobs of three that are far off are no slow node; all three are."""
+    """Makes two of a node's three jobs slow, and then all three. Only with all three is it a slow node."""
     cases = machine(np.random.default_rng(1), 8, spread=0.005, jobs=3)
     for case in cases:
         if case["run"]["job"] in ("5-0", "5-1"):
@@ -163,8 +163,10 @@ def test_another_driver_is_no_equal(tmp_path, capsys):
 
 
 def fleets(chance, trials, count, *, metrics=50, jobs=3, node_sd=0.01, job_sd=0.01, of_node=0.0, of_job=0.0, states=""):
-    """Logarithms (trials, metrics, nodes): medians of jobs. `of_node` and `of_job` are the shares of the variance that
-    a node, or a job, has in common in all metrics; with clock `states` some jobs, or nodes, are 5% slower.
+    """Returns logarithms of the medians over jobs, as an array (trials, metrics, nodes).
+
+    `of_node` and `of_job` are the shares of the variance of nodes and of jobs that all metrics have in common. With
+    clock `states` "of jobs" or "of nodes", some jobs or nodes are 5% slower.
     """
 
     def mixed(common, shape, sd):
@@ -188,7 +190,7 @@ def fleet_of(values, gpus=1):
 
 
 def named(values, gpus=1):
-    """Places that are named, as a whole or in a series; of a node the first one."""
+    """Returns the indices of GPUs named, as a whole or in one series; for a named node, the index of its first GPU."""
     fleet = fleet_of(values, gpus)
     slow_nodes, slow_gpus = nodes.slow_as_a_whole(fleet)
     slow = {gpus * int(name[1:]) for name, _ in slow_nodes} | {place for place, _ in slow_gpus}
@@ -227,12 +229,12 @@ def test_healthy_fleets_are_quiet(case, capsys, record_property):
         ({"of_node": 0.0, "of_job": 0.0}, 0.99),
         ({"of_node": 0.0, "of_job": 1.0}, 0.95),
         ({"of_node": 0.5, "of_job": 0.5}, 0.80),
-        ({"of_node": 1.0, "of_job": 1.0}, 0.50),  # nothing to pool: no test of eight values does much better
+        ({"of_node": 1.0, "of_job": 1.0}, 0.50),  # metrics cannot be pooled, and eight values allow no better test
     ],
     ids=["independent", "jobs in common", "half in common", "all in common"],
 )
 def test_a_node_5_percent_slow_among_eight_is_named(case, least, capsys, record_property):
-    """In all 50 metrics, node and job standard deviation 1%, 3 jobs."""
+    """Makes a node 5% slow in all 50 metrics, where nodes and their 3 jobs each have a standard deviation of 1%."""
     chance, right, wrong = np.random.default_rng(22), 0, 0
     for values in fleets(chance, FLEET_TRIALS, 8, **case):
         values[:, 3] += math.log(0.95)
@@ -249,7 +251,7 @@ def test_a_node_5_percent_slow_among_eight_is_named(case, least, capsys, record_
 @pytest.mark.parametrize("count, gpus", [(3, 4), (2, 4), (8, 4), (1, 8), (4, 2)])
 @pytest.mark.parametrize("share", [1.0, 0.5], ids=["all metrics", "half of them"])
 def test_a_gpu_is_named_however_many_metrics_are_slow(count, gpus, share):
-    """11% in all of twenty metrics, or in half of them, where GPUs and jobs differ by 1%."""
+    """Makes a GPU 11% slower in all or half of twenty metrics, where GPUs and jobs differ by 1%."""
     chance = np.random.default_rng(31)
     for values in fleets(chance, 10, count * gpus, metrics=20, node_sd=0.005):
         values[: round(share * 20), gpus - 1] -= 0.11
@@ -258,7 +260,7 @@ def test_a_gpu_is_named_however_many_metrics_are_slow(count, gpus, share):
 
 @pytest.mark.parametrize("count, gpus, of_node", [(3, 4, 0.0), (3, 4, 1.0), (2, 4, 0.5), (8, 4, 0.5), (1, 8, 0.5)])
 def test_healthy_gpus_are_quiet(count, gpus, of_node, capsys, record_property):
-    """Nodes and GPUs of them differ by 1% each; `of_node` of that is common to all metrics."""
+    """Simulates nodes and GPUs that each differ by 1%. The share `of_node` of this is common to all metrics."""
     chance = np.random.default_rng(32)
     every = fleets(chance, FLEET_TRIALS, count * gpus, metrics=20, of_node=of_node)
     every += np.repeat(fleets(chance, FLEET_TRIALS, count, metrics=20, job_sd=0.0, of_node=of_node), gpus, axis=-1)
@@ -270,7 +272,7 @@ def test_healthy_gpus_are_quiet(count, gpus, of_node, capsys, record_property):
 
 
 def test_a_slow_gpu_is_named_before_its_series_and_its_node_is_not(tmp_path, capsys):
-    """One of 12 GPUs is 16% slow in everything; the other three of its node are healthy."""
+    """Makes one of 12 GPUs 16% slow in all series, while the other three GPUs of its node are healthy."""
     cases = []
     for gpu in range(4):
         every = machine(np.random.default_rng(gpu), 3, spread=0.005, bad=1 if gpu == 3 else None, worse=0.19)
@@ -286,7 +288,8 @@ def test_a_slow_gpu_is_named_before_its_series_and_its_node_is_not(tmp_path, cap
 
 
 def test_a_node_that_is_slow_in_one_metric_is_named_by_it():
-    """6% in one of 50, where nodes differ by 1%: what the others say of the spread makes it sure."""
+    """Makes a node slow in one of 50 metrics, where nodes differ by 1%. The spread in the other metrics makes the
+    finding certain."""
     values = fleets(np.random.default_rng(5), 1, 8)[0]
     values[7, 2] -= 0.08
     assert [place[:2] for place in nodes.slow_places(fleet_of(values))] == [(7, 2)]
@@ -307,11 +310,11 @@ def test_the_spread_of_a_series_is_shrunk_as_far_as_series_are_alike():
     assert nodes._common(alike * np.exp(2 * chance.standard_normal(400)), 6)[1] < 2
 
 
-# --- nodes: what needs no figures ---
+# --- nodes: findings that are not from figures ---
 
 
 def fleet_records(count=6, days=1, **changes):
-    """Records of healthy nodes, a job a day; `changes` are of node 02, by a function of its cases."""
+    """Returns records of healthy nodes with one job per day. `changes` are fields of all records."""
     cases = []
     for day in range(days):
         for node in range(count):
@@ -340,7 +343,7 @@ def test_no_node_is_drained_whose_name_another_system_has_too(tmp_path, capsys):
             case["run"] |= {"system": system, "job": f"{system}-{case['run']['job']}"}
             case["devices"][0]["uuid"] = f"GPU-{system}-{case['devices'][0]['uuid']}"
             cases.append(case)
-    for case in of_node(cases)[-15:]:  # of b
+    for case in of_node(cases)[-15:]:  # cases of system b
         case["verify"] = case["verify"] | {"status": "fail"}
     folder = write(tmp_path / "r", cases)
     capsys.readouterr()
@@ -402,7 +405,7 @@ def test_a_node_that_always_throttles_is_named(tmp_path, capsys, how):
             case["metrics"][0]["invalid"] = [0, 1, 2]
     code, said = drained(write(tmp_path / "r", cases), capsys)
     share = "100%" if how == "record" else "60%"
-    assert code == 1 and said.startswith(f"node02\tspoilt: {share} of the samples of 3 jobs are spoilt")
+    assert code == 1 and said.startswith(f"node02\tinvalid: {share} of the samples of 3 jobs are invalid")
     every = fleet_records(days=3, warnings=[{"code": "throttled", "message": "x", "samples": [0, 1]}])
     assert drained(write(tmp_path / "all", every), capsys)[1] == ""
 
@@ -428,7 +431,8 @@ def test_a_crash_without_a_record_is_told(tmp_path, capsys):
 
 
 def several_gpus(count, *, days=8, together=False, there=lambda node, gpu, day: True):
-    """Records of six nodes, each with GPUs of its own; a job a day uses each, in one case or in a case for each."""
+    """Returns records of six nodes with `count` GPUs each. One job per day uses all GPUs of a node, in one case if
+    `together`, or else in one case per GPU."""
     cases = []
     for node, day in itertools.product(range(6), range(days)):
         gpus = [gpu for gpu in range(count) if there(node, gpu, day)]
@@ -475,16 +479,16 @@ def test_gpus_that_all_nodes_do_without_drain_none(tmp_path, capsys):
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize(("since", "words"), [(0, ""), (5, " since 2026-01-06")])
 def test_a_node_with_fewer_gpus_than_its_equals_is_named(tmp_path, capsys, together, since, words):
-    """It may never have had them: no day of its own shows that one is missing."""
+    """Removes a GPU from a node's records, even from the first, so that only other nodes show that it is missing."""
     cases = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < since)
     code, said = looked_at(tmp_path / "r", capsys, cases)
     assert code == 1 and f"node02 is lacking figures: records of 3 GPUs{words}, where its equals have 4" in said
     last = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < 7)
-    assert looked_at(tmp_path / "s", capsys, last)[0] == 0  # a single job may have been cut off
+    assert looked_at(tmp_path / "s", capsys, last)[0] == 0  # a single job may have been truncated
 
 
 def test_a_gpu_that_no_job_happened_to_get_is_not_missing(tmp_path, capsys):
-    """Jobs of one GPU go where there is room."""
+    """Runs jobs of one GPU on random GPUs."""
     chance = random.Random(1)
     wrong = 0
     for number in range(30):
@@ -495,7 +499,7 @@ def test_a_gpu_that_no_job_happened_to_get_is_not_missing(tmp_path, capsys):
 
 
 def two_gpus(cases):
-    """The same with a second GPU in each node, which ran the same in jobs of its own."""
+    """Returns the cases and copies of them for a second GPU in each node, in separate jobs."""
     other = [json.loads(json.dumps(case)) for case in cases]
     for case in other:
         case["devices"][0]["uuid"] += "-second"
@@ -504,7 +508,7 @@ def two_gpus(cases):
 
 
 def lacks(case, *, node="node02", workload=None, gpu="", days=()):
-    """Whether a record is of what is taken away."""
+    """Returns whether a record matches all arguments and is to be removed."""
     return (
         case["run"]["node"] == node
         and case["workload"] == (workload or case["workload"])
@@ -565,7 +569,7 @@ def test_a_hostile_name_reaches_no_command_line(tmp_path, capsys):
     folder = str(write(tmp_path / "r", cases))
     assert cli.main(["nodes", folder, "--drain"]) == 1
     said = capsys.readouterr()
-    assert said.out == "" and "no name for a scheduler" in said.err and "\x1b" not in said.err
+    assert said.out == "" and "not a name that a scheduler accepts" in said.err and "\x1b" not in said.err
     assert cli.main(["nodes", folder]) == 1
     assert "\x1b" not in capsys.readouterr().out
 
@@ -575,7 +579,7 @@ def test_a_hostile_name_reaches_no_command_line(tmp_path, capsys):
 
 @pytest.fixture
 def systems(tmp_path):
-    """old; new, 1.5 times as fast; odd, 0.8 times as fast, which lacks one workload."""
+    """Writes three systems: old; new, which is 1.5 times as fast; and odd, 0.8 times as fast and lacking a workload."""
     chance = np.random.default_rng(2)
     folders = []
     for name, speed, workloads in (("old", 1, METRICS), ("new", 1.5, METRICS), ("odd", 0.8, METRICS[1:])):
@@ -589,7 +593,7 @@ def systems(tmp_path):
 
 
 def asked_of(folders):
-    """The arguments of a command that reads these folders."""
+    """Returns the arguments of a command that reads these folders."""
 
     class Asked:
         paths, by, workload, metric, system, since, until, emulated, profiled = folders, *[None] * 6, False, False
@@ -634,7 +638,7 @@ def test_all_lists_every_series(systems, capsys):
 
 
 def test_a_time_and_a_rate_say_which_way_they_are_off(tmp_path, capsys):
-    """What is larger is slower or faster; what neither is better of is more or less."""
+    """Compares a time, a rate and a metric without a better direction, which is reported as more or less."""
     for name, factor in (("old", 1.0), ("new", 1.5)):
         cases = machine(np.random.default_rng(2), 1, jobs=4, workloads=METRICS[:1], nights=True)
         for case in cases:
@@ -663,7 +667,7 @@ def test_a_time_and_a_rate_say_which_way_they_are_off(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """What comparing the kept H100 and H200 hosts prints."""
+    """Returns the printed lines of the comparison of the committed records of H100 and H200 hosts."""
     folders = [ROOT / "papers/data" / name for name in ("h100", "h200")]
     command = [sys.executable, "-m", "isthmus", "compare", *map(str, folders)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -684,11 +688,11 @@ def test_every_comparison_fits_80_columns(systems, kept, capsys):
     assert cli.main(["compare", *systems, "--all"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
     [place] = [i for i, line in enumerate(kept) if line == "machine stolen_share"]
-    assert kept[place + 1].split()[:2] == ["h100", "0.00011"]  # not 110 µ of nothing
+    assert kept[place + 1].split()[:2] == ["h100", "0.00011"]  # not "110 µ", because a share has no unit
 
 
 def test_every_value_that_is_compared_has_an_interval(systems, tmp_path, capsys):
-    """Over jobs; of one job what it says of itself."""
+    """Checks that every value has an interval: over jobs, or within the job if there is only one."""
     assert cli.main(["compare", *systems]) == 0
     said = capsys.readouterr().out.splitlines()
     place = next(i for i, line in enumerate(said) if line.startswith("microbench"))
@@ -751,8 +755,8 @@ def test_by_a_field(systems, capsys):
         (["compare", "{0}"], "comparing needs two systems, but one folder was named"),
         (["compare", "{0}", "{0}"], "a folder is named twice"),
         (["compare", "{0}", "--by", "system"], "but system is old in all records"),
-        (["compare", "{0}", "--by", "colour"], "--by colour is no field; choose from device, "),
-        (["compare", "{0}", "--by", "drivers"], "--by drivers is no field; did you mean 'driver'?"),
+        (["compare", "{0}", "--by", "colour"], "--by colour is not a field; choose from device, "),
+        (["compare", "{0}", "--by", "drivers"], "--by drivers is not a field; did you mean 'driver'?"),
         (["compare", "{0}", "/none"], "/none: no such file or folder"),
     ],
 )
@@ -763,11 +767,11 @@ def test_what_cannot_be_compared(systems, capsys, arguments, why):
 
 
 def verified(cases, status):
-    """With another outcome in every other case; an error also takes the metrics."""
+    """Changes the outcome of every second case to `status`. An error also removes the case's metrics."""
     for case in cases[::2]:
         if status == "error":
             case |= {"error": "device lost", "metrics": []}
-        elif status == "spoilt":
+        elif status == "invalid":
             case["warnings"] = [{"code": "throttled", "message": "x", "samples": None}]
         else:
             case["verify"] = case["verify"] | {"status": status}
@@ -776,7 +780,7 @@ def verified(cases, status):
 
 @pytest.mark.parametrize(
     "status, words",
-    [("error", "failed"), ("fail", "wrong"), ("not_run", "not verified"), ("spoilt", "spoilt")],
+    [("error", "failed"), ("fail", "wrong"), ("not_run", "not verified"), ("invalid", "invalid")],
 )
 def test_what_failed_or_is_wrong_is_told_by_system_and_ends_no_gate_green(tmp_path, capsys, status, words):
     chance = np.random.default_rng(2)
@@ -793,7 +797,7 @@ def test_what_failed_or_is_wrong_is_told_by_system_and_ends_no_gate_green(tmp_pa
         code = cli.main(command)
         said = capsys.readouterr()
         assert f"new: of 36 cases 18 {words}; none of these counts\n" in said.err and "old: of" not in said.err
-        assert code == (exits.PASSED if status == "spoilt" else exits.UNDECIDED) and said.out
+        assert code == (exits.PASSED if status == "invalid" else exits.UNDECIDED) and said.out
         assert command[0] == "score" or f"new: of 36 cases 18 {words}" in said.out
 
 
@@ -820,7 +824,7 @@ def test_systems_that_computed_something_else_end_no_gate_green(tmp_path, capsys
 
 def test_records_without_the_field_are_told(tmp_path, capsys):
     def compared(*libraries, asked=()):
-        """Of a record for each library, None for a record without one; the exit code and stderr."""
+        """Compares one record per library, by a field that is missing for None. Returns the exit code and stderr."""
         cases = [
             record(1.0 + i, job=str(i), gpu=f"GPU-{i}", chance=np.random.default_rng(i)) for i in range(len(libraries))
         ]
@@ -853,7 +857,7 @@ def test_a_system_without_the_metric_that_is_asked_for_is_none(tmp_path, capsys)
 @pytest.mark.parametrize("command", ["compare", "score"])
 @pytest.mark.parametrize("boots, nodes, why", [(1, 1, "one boot"), (2, 1, "of that node"), (1, 4, "one night")])
 def test_equal_systems_are_not_told_apart(tmp_path, capsys, command, boots, nodes, why):
-    """Eight jobs of a node in one or two boots that differ by 0.4%, or four nodes in one night."""
+    """Runs eight jobs of a node in one or two boots that differ by 0.4%, or on four nodes in one night."""
     for name, shift in (("old", (0.0, 0.002)), ("new", (-0.005, -0.002))):
         cases = machine(np.random.default_rng(3), nodes, spread=0, jobs=8, workloads=METRICS[:2])
         for case in cases:
@@ -880,7 +884,7 @@ def test_equal_systems_are_not_told_apart(tmp_path, capsys, command, boots, node
 
 
 def compared(tmp_path, capsys, old, new, *more):
-    """The exit code and both outputs of comparing two lists of records."""
+    """Compares two lists of records. Returns the exit code, stdout and stderr."""
     folders = [str(write(tmp_path / name, cases)) for name, cases in (("old", old), ("new", new))]
     code = cli.main(["compare", *folders, *more])
     said = capsys.readouterr()
@@ -893,7 +897,7 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path, capsys):
     later = [case | {"version": case["version"] + 1} for case in good]
     other = machine(np.random.default_rng(2), 1, jobs=2, workloads=METRICS[1:2])
     for new, more, why in (
-        (emulated, (), "all 2 records are emulated; with --emulated they are taken"),
+        (emulated, (), "all 2 records are emulated; with --emulated they are included"),
         (later, (), "no series is in two systems: microbench/w0 is of version 1 in old and 2 in new; measure both"),
         (other, (), "no series is in two systems: they measured different workloads"),
         (good, ("--metric", "nothing"), "no record has the metric 'nothing'"),
@@ -937,7 +941,7 @@ def test_what_a_system_skipped_is_said(tmp_path, capsys):
 def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
     good = machine(np.random.default_rng(2), 1, jobs=4, workloads=METRICS[:2], nights=True)
     doubted = [json.loads(json.dumps(case)) for case in good]
-    for case in doubted[:4]:  # of the first workload
+    for case in doubted[:4]:  # the cases of the first workload
         case["warnings"] = [{"code": "timer_coarse", "message": "time is of few ticks", "samples": None}]
     code, out, _ = compared(tmp_path, capsys, good, doubted, "--all")
     assert code == 0 and len(re.findall(r"^    ! new: .*timer", out, re.M)) == 1, out
@@ -947,7 +951,8 @@ def test_what_casts_doubt_stands_next_to_the_figure(tmp_path, capsys):
 
 
 def uneven(how):
-    """Records of three nodes of two GPUs, of two workloads of two metrics; node 2, or its GPU, lacks something."""
+    """Returns records of two workloads with two metrics on three nodes with two GPUs. Node 2, or one of its GPUs, lacks
+    what `how` says."""
     cases = []
     for gpu in range(2):
         every = machine(np.random.default_rng(gpu), 3, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
@@ -975,12 +980,12 @@ def uneven(how):
         ("metric of a GPU", r"new lacks microbench/w0 \S+ tiny time and 1 more series on GPU-node02-1 of node02"),
         ("skipped", r"new has no figure on node02, where cases ran"),
         ("case", r"new lacks microbench/w0 \S+ tiny (time|rate) and 1 more series on node02"),
-        ("gone", r"new did not run on node02, as others here did"),
-        ("gpu gone", r"new did not run on GPU-node02-1 of node02, as others here did"),
+        ("gone", r"new did not run on node02, but others here did"),
+        ("gpu gone", r"new did not run on GPU-node02-1 of node02, but others here did"),
     ],
 )
 def test_a_part_of_a_system_does_not_vanish_without_a_word(tmp_path, capsys, how, said):
-    """What a node or GPU lacks, of which its equals have figures, stands in the answer, and no gate is green."""
+    """Checks that the answer names what a node or GPU lacks compared with its equals, and that no command passes."""
     code, out, _ = compared(tmp_path, capsys, uneven("none"), uneven(how))
     told = " ".join(out.partition("\n\n")[0].split())
     assert code == (exits.UNDECIDED if said else exits.PASSED)
@@ -991,7 +996,7 @@ def test_a_part_of_a_system_does_not_vanish_without_a_word(tmp_path, capsys, how
 
 
 def test_other_nodes_are_no_lack(tmp_path, capsys):
-    """Another machine with fewer nodes, and nodes of another kind that ran something else."""
+    """Compares with a machine that has fewer nodes, and other nodes that ran other workloads."""
     other = machine(np.random.default_rng(5), 2, spread=0.001, jobs=4, workloads=METRICS[:2], nights=True)
     hosts = machine(np.random.default_rng(6), 2, spread=0.001, jobs=4, workloads=METRICS[2:4], nights=True)
     for case in other:
@@ -1056,7 +1061,7 @@ def test_a_wildcard_divides_its_weight_and_what_one_lacks_counts_for_none(system
 
 
 def test_too_little_of_the_weight_gives_no_score(systems, tmp_path, capsys):
-    """A machine that lacks what it is bad at does not win by the rest."""
+    """Leaves out a workload with most of the weight, so that a machine cannot win by lacking what it is bad at."""
     file = weights(tmp_path, '[metrics]\n"microbench/w0 time" = 4\n"microbench/w1 time" = 2\n')
     arguments = ["score", *systems, "--weights", file, "--reference", "old"]
     assert cli.main(arguments) == 3
@@ -1068,7 +1073,8 @@ def test_too_little_of_the_weight_gives_no_score(systems, tmp_path, capsys):
 
 
 def made(name, logs, *, places=None, first=0):
-    """A system from logarithms (metrics, nodes, jobs): higher is better, a job measures all metrics on its node."""
+    """Returns a system made from logarithms (metrics, nodes, jobs). Higher is better, and a job measures all metrics on
+    its node."""
     found = {}
     for number, of_metric in enumerate(logs):
         key = tuple(
@@ -1133,7 +1139,7 @@ def test_students_t_of_broken_degrees_of_freedom():
 
 
 def test_all_metrics_of_a_job_are_drawn_together():
-    """Noise that they share does not average out: ten copies of a metric are as sure as one."""
+    """Uses ten copies of a metric, which are only as certain as one, because shared noise does not average out."""
     one = drawn(np.random.default_rng(3), metrics=1, nodes=4, jobs=4, node_sd=0.0, shared_sd=0.01)
     ten = np.repeat(one, 10, axis=0)
     counted = score.terms({"w* rate": 1}, [made("a", ten)])[0]
@@ -1143,7 +1149,7 @@ def test_all_metrics_of_a_job_are_drawn_together():
 
 
 def test_a_job_on_all_nodes_is_one_job():
-    """Four jobs that each ran on eight nodes: what a job has in common does not average out over the nodes."""
+    """Runs four jobs on eight nodes each. The noise that is common to a job does not average out over its nodes."""
     chance, variances = np.random.default_rng(4), []
     for _ in range(50):
         common = 0.05 * chance.standard_normal(4)
@@ -1171,10 +1177,10 @@ def test_a_job_on_all_nodes_is_one_job():
         ('[metrics]\n"microbench/w1 time" = "x"', "is x; write a number above zero"),
         ('[metrics]\n"microbench/w1 time" = true', "is True; write a number above zero"),
         ('[metrics]\n"microbench/w1 time" = 1\n"microbench/* time" = 1', "is named by two patterns"),
-        ("[metrics]\n", "no weights (it has no table 'metrics', or nothing in it); write"),
-        ("metrics = 1", "no weights (it has no table 'metrics', or nothing in it); write"),
-        ("[metric]\n", "no weights ('metric' is not known here; did you mean 'metrics'?); write"),
-        ("[[[", "no weights"),
+        ("[metrics]\n", "not a file of weights (it has no table 'metrics', or nothing in it); write"),
+        ("metrics = 1", "not a file of weights (it has no table 'metrics', or nothing in it); write"),
+        ("[metric]\n", "not a file of weights ('metric' is not known here; did you mean 'metrics'?); write"),
+        ("[[[", "not a file of weights"),
         ('[metrics]\n"microbench/w0 time" = 1', "nothing counts: microbench/w0 pm tiny time: missing in odd"),
     ],
 )
@@ -1192,12 +1198,14 @@ def test_an_unknown_reference_is_named(systems, tmp_path, capsys):
     assert cli.main(["score", *systems, "--weights", "/none", "--reference", "old"]) == 2
 
 
-@pytest.mark.parametrize("spoilt", [{"warnings": [{"code": "foreign_processes", "message": "x", "samples": None}]}, {}])
-def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path, capsys, spoilt):
+@pytest.mark.parametrize(
+    "invalid", [{"warnings": [{"code": "foreign_processes", "message": "x", "samples": None}]}, {}]
+)
+def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path, capsys, invalid):
     chance = np.random.default_rng(3)
     a = write(tmp_path / "a", machine(chance, 2, jobs=8, workloads=METRICS[:2], nights=True))
     b = machine(chance, 2, jobs=8, workloads=METRICS[:1], nights=True)
-    b += machine(chance, 2, jobs=8, workloads=METRICS[1:2], nights=True, **spoilt)
+    b += machine(chance, 2, jobs=8, workloads=METRICS[1:2], nights=True, **invalid)
     weights = tmp_path / "weights.toml"
     weights.write_text("".join(["[metrics]\n", *(f'"{name} time" = 1\n' for name in METRICS[:2])]))
     b = write(tmp_path / "b", b)
@@ -1205,12 +1213,12 @@ def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path,
     compared = capsys.readouterr()
     cli.main(["score", str(a), str(b), "--reference", "a", "--weights", str(weights)])
     scored = capsys.readouterr().out
-    assert ("only in a: 1 series" in compared.out) == bool(spoilt)
-    assert ("16 records are spoilt" in compared.err) == bool(spoilt)
-    assert ("microbench/w1 pm tiny time: missing in b" in scored) == bool(spoilt)
+    assert ("only in a: 1 series" in compared.out) == bool(invalid)
+    assert ("16 records are invalid" in compared.err) == bool(invalid)
+    assert ("microbench/w1 pm tiny time: missing in b" in scored) == bool(invalid)
 
 
-# --- what --without leaves out ---
+# --- exclusions by --without ---
 
 
 @pytest.mark.parametrize("command", ["compare", "score", "trial read"])
@@ -1220,7 +1228,7 @@ def test_figures_beside_foreign_processes_are_in_no_ratio_and_no_score(tmp_path,
         ("node=n77", "no record has the node 'n77'; there is node0"),
         ("node=node0*,size=huge", "no record has the size 'huge'"),
         ("node=node00,gpus=G1", "no record has all of node=node00,gpus=G1"),
-        ("node=node05", ""),  # in one of the folders alone
+        ("node=node05", ""),  # accepted, although only one of the folders has this node
     ],
 )
 def test_what_no_folder_has_cannot_be_left_out(tmp_path, capsys, command, without, why):

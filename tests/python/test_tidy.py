@@ -1,4 +1,4 @@
-"""scripts/tidy: what was clean is not looked at again, and everything else is."""
+"""Tests of scripts/tidy: sources that were clean are not checked again, and all others are."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# In the place of clang-tidy: notes what it is called for, and objects to a source, or its header, that says BAD.
+# Stub of clang-tidy, which notes its calls and reports an error if a source or its header contains BAD.
 FAKE = """#!/usr/bin/env bash
 if [[ $1 == --version ]]; then echo "version ${FAKE_VERSION:-1}"; exit; fi
 source=${*: -1}
@@ -19,7 +19,7 @@ if grep -q BAD "$source" src/header.hpp; then echo "$source: error: it is bad"; 
 
 
 class Tree:
-    """A tree of its own with two sources, of which one includes a header."""
+    """Separate tree with two sources, one of which includes a header."""
 
     def __init__(self, folder: pathlib.Path, cache: pathlib.Path):
         self.root = folder / "tree"
@@ -54,7 +54,7 @@ class Tree:
         self.write("build/host/compile_commands.json", json.dumps(entries))
 
     def tidy(self, *wanted: str, **environment: str) -> tuple[int, list[str]]:
-        """The exit code, and what was looked at."""
+        """Runs scripts/tidy. Returns its exit code and the sources that it checked."""
         (self.root / "log").write_text("")
         ran = subprocess.run([self.root / "scripts/tidy", *wanted], env=self.environment | environment, check=False)
         return ran.returncode, sorted((self.root / "log").read_text().split())
@@ -69,7 +69,7 @@ BOTH = ["src/one.cpp", "src/other.cpp"]
 
 
 def test_what_was_clean_is_not_looked_at_again(tree):
-    assert tree.tidy() == (0, BOTH)  # not at what is generated
+    assert tree.tidy() == (0, BOTH)  # does not check generated sources
     assert tree.tidy() == (0, [])
     assert tree.tidy("src/one.cpp") == (0, [])
 
@@ -123,7 +123,7 @@ def test_what_was_objected_to_is_looked_at_until_it_is_mended(tree):
 def test_a_source_that_does_not_compile_is_looked_at_each_time(tree):
     tree.write("src/other.cpp", '#include "absent.hpp"\n')
     for _ in range(2):
-        assert tree.tidy("src/other.cpp") == (0, ["src/other.cpp"])  # the real one objects
+        assert tree.tidy("src/other.cpp") == (0, ["src/other.cpp"])  # the real clang-tidy would report an error
 
 
 def test_names_that_nothing_is_compiled_from_are_refused(tree):

@@ -1,4 +1,4 @@
-"""Asking a machine's tools: no tool, one that fails, one that is silent and one that hangs are told apart."""
+"""Tests that queries of a machine's tools distinguish a missing tool from one that fails, is silent or hangs."""
 
 import re
 import time
@@ -10,7 +10,8 @@ from isthmus import tools
 
 @pytest.fixture
 def tool(tmp_path):
-    """tool(script) → the answer of a tool that is this script, and nothing else on PATH but what the script names."""
+    """Returns tool(script), which makes a tool that runs the script and returns its answer. PATH has only this tool and
+    the system's commands."""
 
     def ask(script, *options, timeout=20.0, **environ):
         (tmp_path / "tool").write_text(f"#!/bin/bash\n{script}\n")

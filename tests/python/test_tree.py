@@ -1,4 +1,4 @@
-"""The scripts that guard the tree, guarded."""
+"""Tests of the scripts that guard the tree."""
 
 import collections
 import importlib.metadata
@@ -119,7 +119,7 @@ def test_a_function_of_too_many_branches_is_refused(branches, refused):
 
 
 def unlisted(*lists):
-    """What the installed packages of lists of requirements ask for and no list names, as 'package: what'."""
+    """Returns the requirements of packages in these lists that no list names, as 'package: requirement'."""
     lines = [line for name in lists for line in (ROOT / name).read_text().splitlines()]
 
     def applying(requirements):
@@ -137,7 +137,7 @@ def unlisted(*lists):
 
 
 def test_the_list_of_python_tools_names_what_each_of_them_asks_for():
-    assert unlisted("scripts/requirements.txt") == {"reframe-hpc: polars"}  # on purpose, as the list says
+    assert unlisted("scripts/requirements.txt") == {"reframe-hpc: polars"}  # omitted on purpose, as the list states
 
 
 def test_every_warning_that_a_page_names_is_given_somewhere():
@@ -147,7 +147,7 @@ def test_every_warning_that_a_page_names_is_given_somewhere():
         text = " ".join(page.read_text(encoding="utf-8").split())
         named |= dict.fromkeys(re.findall(r"\bwarn\w*[^.`|]{0,40}`([a-z_]+)`", text), page.name)
     sources = [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "reframe/isthmus_reframe").rglob("*.py")]
-    gives = r'(?:\bwarn\w*\(\s*|Warning\{|"code"[,:]\s*)"([a-z_]+)"'
+    gives = r'(?:\bwarn\w*\(\s*|Warning\{\s*|"code"[,:]\s*)"([a-z_]+)"'
     given = {code for path in sources for code in re.findall(gives, path.read_text(encoding="utf-8"))}
     assert "placement_disagrees" in named, "it is seen what pages name"
     assert not {code: page for code, page in named.items() if code not in given}
@@ -166,7 +166,7 @@ def test_the_page_of_the_emulator_counts_the_tests_that_plant_its_bugs():
 
 
 def test_files_of_tests_that_run_together_have_names_of_their_own():
-    # pytest imports them by their bare names, and refuses the second of one name.
+    # pytest imports test files by their bare names, and refuses a second file with the same name.
     names = collections.Counter(
         path.name
         for room in ("tests/python", "tests/reframe", "papers/tests")
@@ -245,7 +245,7 @@ def test_a_stage_that_did_not_pass_is_counted_as_failed(tmp_path, stage, report)
 
 
 def run_stages(folder, commands):
-    """What the commands print, and the notes of the stages that they run."""
+    """Runs shell commands that use scripts/stages.sh. Returns the finished process with its output."""
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts/count-tests", folder / "scripts")
     script = f"set -euo pipefail\nroot={folder}\nsource {ROOT}/scripts/stages.sh\n{commands}\nclosing\n"
@@ -253,7 +253,7 @@ def run_stages(folder, commands):
 
 
 def test_a_stage_beside_others_is_shown_and_counted_like_them(tmp_path):
-    done = run_stages(tmp_path, "beside waits sleep 0.2\nstage works true\nbeside_ended")
+    done = run_stages(tmp_path, "alongside waits sleep 0.2\nstage works true\nalongside_ended")
     assert done.returncode == 0, done.stderr
     assert re.search(r"== works .*\n   works +passed .*\n== waits .*\n   waits +passed ", done.stdout)
     assert done.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
@@ -261,7 +261,7 @@ def test_a_stage_beside_others_is_shown_and_counted_like_them(tmp_path):
 
 @pytest.mark.parametrize("command", ["false", "bash -c 'kill -9 $PPID'"], ids=["fails", "is killed"])
 def test_a_stage_beside_others_that_fails_turns_the_run_red(tmp_path, command):
-    done = run_stages(tmp_path, f"beside waits {command}\nstage works true\nbeside_ended")
+    done = run_stages(tmp_path, f"alongside waits {command}\nstage works true\nalongside_ended")
     assert done.returncode == 1, done.stdout
     assert done.stdout.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
 
@@ -269,7 +269,7 @@ def test_a_stage_beside_others_that_fails_turns_the_run_red(tmp_path, command):
 def test_ci_runs_every_stage():
     all_stages = re.search(r"^all=\((.*)\)$", (ROOT / "scripts/test").read_text(), re.MULTILINE)[1].split()
     ci = (ROOT / ".ci/run").read_text()
-    calls = re.findall(r"^(?:run_stages|run_late|beside) ([\w -]+?)(?: within_time tests/.*)?$", ci, re.MULTILINE)
+    calls = re.findall(r"^(?:run_stages|run_late|alongside) ([\w -]+?)(?: within_time tests/.*)?$", ci, re.MULTILINE)
     named = " ".join(calls).split()
     assert sorted(named) == sorted(all_stages)
 
@@ -299,12 +299,12 @@ def test_make_run_in_a_folder_with_a_blank_says_so_before_it_builds(tmp_path):
     shutil.copy(ROOT / "scripts/help.sh", script.parent)
     result = subprocess.run([script], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "has a blank in it" in result.stderr and result.stderr.count("\n") == 1
+    assert "contains a blank" in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
 def test_a_ccache_that_is_installed_later_changes_no_command(tmp_path):
-    """`make test` installs one after `make run` has built without."""
+    """Installs ccache after the first build, as `make test` does after `make run` has built without it."""
     (tmp_path / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.24)\nproject(x NONE)\ninclude({ROOT}/cmake/IsthmusCcache.cmake)\n"
         'file(WRITE ${CMAKE_BINARY_DIR}/launcher "${CMAKE_CXX_COMPILER_LAUNCHER}")\n'
@@ -329,10 +329,10 @@ def test_a_ccache_that_is_installed_later_changes_no_command(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("ninja"), reason="no cmake or ninja here")
 def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
-    """`make run` asks for the program alone, `make test` for everything, both in build/host."""
+    """Configures the same tree for the program only, as `make run` does, and for everything, as `make test` does."""
 
     def configured(folder, *target):
-        """Whether the tree has tests after this call of scripts/build."""
+        """Runs scripts/build to configure a tree. Returns whether the tree then has tests."""
         command = [ROOT / "scripts/build", "--preset", "host", "--build-dir", folder, "--configure-only", *target]
         subprocess.run(command, check=True, capture_output=True)
         listed = subprocess.run(
@@ -345,6 +345,43 @@ def test_the_program_and_the_tests_build_in_one_tree_in_either_order(tmp_path):
     assert not configured(tmp_path / "1", "--target", "isthmus-uvm"), "nor does one of `isthmus faults run`"
     assert configured(tmp_path / "1"), "make run, then make test"
     assert configured(tmp_path / "1", *program), "make test, then make run, which leaves the tests"
-    # Everything was asked for, but configuring failed, as it does without GoogleTest: the program can still be built.
+    # If everything was requested but configuring failed, as without GoogleTest, the program can still be built.
     (tmp_path / "1/tests/CTestTestfile.cmake").unlink()
     assert not configured(tmp_path / "1", *program)
+
+
+def subject_checked(tmp_path, message):
+    (tmp_path / "message").write_text(message, encoding="utf-8")
+    command = [ROOT / "scripts/commit-subject", tmp_path / "message"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("message", [
+    "Add host pools as a placement\n\nAdded for GPUs without managed memory.\n",
+    "# Comment of git\n\nPass sizes by reference\n",
+    "Feed the pages of a warp to one copy\n",
+    "É" * 72,
+    "Merge branch 'fixes' of a repository whose name is so long that the subject has over 72 characters\n",
+    "fixup! Fixes.\n",
+    'Revert "Added a placement."\n',
+    "",
+])  # fmt: skip
+def test_a_good_subject_passes(tmp_path, message):
+    done = subject_checked(tmp_path, message)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("subject, why", [
+    ("Add " + "x" * 69, "has 73 characters; write at most 72"),
+    ("Add host pools.", "ends in a period"),
+    *((f"{word} host pools", f"begins with '{word}'") for word in ("Added", "Adds", "Adding", "Fixed", "Fixes")),
+])  # fmt: skip
+def test_a_bad_subject_is_refused(tmp_path, subject, why):
+    done = subject_checked(tmp_path, f"{subject}\n\nA body.\n")
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"commit-subject: '{subject}' {why}")
+
+
+def test_a_subject_without_a_file_is_refused(tmp_path):
+    done = subprocess.run([ROOT / "scripts/commit-subject", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "is not a file; name a commit message" in done.stderr

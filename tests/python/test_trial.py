@@ -1,4 +1,4 @@
-"""Noise, trials and drift: planned from what was measured, read as one verdict."""
+"""Tests of noise, of trials, which are planned from measured noise and end with one verdict, and of drift."""
 
 import datetime
 import errno
@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from histories import History, jobs_of, medians, record, tell, write
 
-from isthmus import cli
+from isthmus import cli, exits
 from isthmus.records import measurements, store
 from isthmus.statistics import change_points, clusters, rank_test, series
-from isthmus.verdicts import absent, drift, earlier, judging, trial
+from isthmus.verdicts import baselines, drift, judging, missing, trial
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -40,12 +40,12 @@ def test_noise_is_what_was_put_in(tmp_path, capsys):
     folder, out = write(tmp_path / "r", cases), tmp_path / "noise.json"
     assert cli.main(["noise", str(folder)]) == cli.main(["noise", str(folder), "-o", str(out)]) == 0
     assert "microbench/saxpy pm tiny time" in capsys.readouterr().out
-    (between,) = earlier.load_noise(out)[0].values()
+    (between,) = baselines.load_noise(out)[0].values()
     assert between == pytest.approx(0.01, rel=0.2)
 
 
 def aa_run(folder, *, noisy=0.004, chance=None):
-    """Ten jobs on each of eight nodes, in two series; n3 has noise of its own in one of them."""
+    """Writes records of ten jobs on each of eight nodes, in two series. Node n3 has more noise in one of the series."""
     chance = chance or np.random.default_rng(5)
     return write(folder, [
         record(0.001 * float(np.exp((noisy if (node, workload) == (3, "a/b") else 0.004) * chance.standard_normal())),
@@ -69,7 +69,7 @@ def test_one_noisy_node_is_named_and_planned_for(tmp_path, capsys):
 
 
 def test_a_noisy_node_is_seldom_named_where_none_is(tmp_path):
-    """5% of sessions at most are to name one, whatever the distribution."""
+    """Simulates equal nodes. At most 5% of sessions may name a noisy node, with any distribution."""
     chance = np.random.default_rng(1)
     heavy, skewed = functools.partial(chance.standard_t, 2), functools.partial(chance.exponential, 1)
     for draw in (chance.standard_normal, heavy, skewed):
@@ -87,7 +87,7 @@ def test_noise_of_values_of_both_signs_is_in_their_unit(tmp_path, capsys):
     assert "change 0.839 - - 0.02 8 1" in shown and "in its unit" in shown
     (entry,) = json.loads(out.read_text(encoding="utf-8"))
     assert entry["between"] == pytest.approx(0.839, abs=1e-3)
-    assert entry["margin"] == pytest.approx(0.4 * judging.CEILING)  # as `regress` takes it: at most that share
+    assert entry["margin"] == pytest.approx(0.4 * judging.CEILING)  # limited to the same share as in `regress`
     assert entry["needed"] == rank_test.jobs_needed(0.03 * 0.4 / entry["between"], metrics=1)
 
 
@@ -97,7 +97,7 @@ def test_noise_says_when_the_machine_changed(tmp_path, capsys):
     assert cli.main(["noise", str(tmp_path / "r"), "--from", "driver=570"]) == 0
     assert "not one state" not in capsys.readouterr().out
     assert cli.main(["noise", str(tmp_path / "r"), "--from", "driver=999"]) == 2
-    assert "no job is meant by --from; driver is 570.124.06, 580.159.04" in capsys.readouterr().err
+    assert "--from selects no job; driver is 570.124.06, 580.159.04" in capsys.readouterr().err
 
 
 def test_one_job_has_no_noise(tmp_path, capsys):
@@ -133,7 +133,7 @@ def test_what_a_plan_finds_is_what_power_says():
 
 def test_noisy_series_ask_for_more_jobs():
     assert trial.needed([0.01], 0.03, nodes=1, metrics=1) == 6
-    assert trial.needed([0.001] * 8 + [0.01, 0.2], 0.03, nodes=1, metrics=1) == 6  # nine of ten are covered
+    assert trial.needed([0.001] * 8 + [0.01, 0.2], 0.03, nodes=1, metrics=1) == 6  # enough for nine of ten series
     assert trial.needed([0.02] * 10, 0.03, nodes=1, metrics=1) > 15
 
 
@@ -155,12 +155,13 @@ def test_the_order_is_random_balanced_and_repeatable():
     ],
 )
 def test_large_plans_are_approximate_and_say_so(tmp_path, capsys, arguments, most, monkeypatch):
-    """What once took 300 s, or 46 GiB: no comparison of so many jobs is drawn."""
+    """Makes plans with so many jobs that simulating their comparisons would take 300 s or 46 GiB; they must be
+    approximated instead."""
     drawn = rank_test._draws
     monkeypatch.setattr(rank_test, "_draws", lambda n, strata: drawn(n, strata) if n * strata <= 60 else 1 / 0)
     assert plan(tmp_path / "t", *arguments) == 0
     said = capsys.readouterr().out
-    assert 1 < int(said.split()[0]) <= most and "approximate: so many jobs are not simulated" in said
+    assert 1 < int(said.split()[0]) <= most and "approximate: the number of jobs is too large to simulate" in said
     step = re.search(r"a step of (.*)% or more in 100%", said)[1]
     assert 0.5 < float(step) <= 1.0
 
@@ -200,7 +201,7 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
 
     assert boots("--boot-sd", "0.01", "--sd", "0.005") == 8
     assert boots("--boot-sd", "0.01", "--sd", "0.005", "--jobs", "50") == 7
-    assert boots("--boot-sd", "0.0001", "--sd", "0.0001") == 5  # with fewer no p is small enough
+    assert boots("--boot-sd", "0.0001", "--sd", "0.0001") == 5  # with fewer boots, p cannot be small enough
     capsys.readouterr()
     assert boots() == 1
     lines = capsys.readouterr().out.splitlines()
@@ -210,7 +211,7 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
 
 
 def test_restarts_of_all_nodes_are_the_unit_of_a_plan(tmp_path):
-    """More nodes make a restart's mean steadier, and are no more restarts."""
+    """Plans trials with restarts. More nodes make a restart's mean more certain but do not add restarts."""
     restart = {"metrics": 1, "boot_sd": 0.01, "delta": 0.01}
     sizes = [trial.size([0.005], 0.05, nodes=nodes, **restart).boots for nodes in (2, 8)]
     assert sizes[0] == sizes[1] >= clusters.fewest(0.01) == 3
@@ -233,9 +234,9 @@ def test_boots_that_did_not_happen_are_told(tmp_path, capsys):
 
 
 def fake_slurm(folder, driver, config="MaxArraySize = 1001"):
-    """Runs each task of an array at once, on the node that was asked for; the command writes a record.
+    """Returns an environment with a fake Slurm, which runs each task of an array at once on the requested node.
 
-    tests/slurm does the same with a true Slurm.
+    tests/slurm tests the same with a real Slurm.
     """
     (folder / "bin").mkdir(exist_ok=True)
     for name, script in {
@@ -258,7 +259,7 @@ def test_the_scripts_run_what_was_planned(tmp_path, extra, parts):
     folder = tmp_path / "a trial"
     assert plan(folder, "--nodes", "n1,n2", "--jobs", "3", "--command", COMMAND, *extra) == 0
     environment = fake_slurm(tmp_path, "x")
-    for part in parts * 2:  # what is done is not done again
+    for part in parts * 2:  # the second time, finished tasks do not run again
         subprocess.run([folder / "submit", part], env=environment, check=True, capture_output=True)
         lines = (folder / "records" / part / "command2/log").read_text().splitlines()
         assert sorted(lines) == sorted(f"n{n} {task} x it's me" for n in (1, 2) for task in range(3))
@@ -321,7 +322,7 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
         assert f"note: task 2 of after on n0 (after) began and did not end: {why}" in said
     for _ in range(2):
         subprocess.run([folder / "submit", "after"], env=environment, check=True)
-        # What it measured before it failed may be equivalent; what it did not measure is not known.
+        # The figures measured before the failure may be equivalent, but the unmeasured ones are unknown.
         assert cli.main(["trial", "read", str(folder)]) == 3
         said = capsys.readouterr().out
         assert "note: task 4 of after on n0 (after), job 14, ended with exit code 1" in said
@@ -346,11 +347,21 @@ def test_a_side_that_has_not_run_yet_is_told(tmp_path, capsys):
     assert said.endswith("nothing to compare yet: no job after left a record\n")
 
 
+@pytest.mark.parametrize("name", ["tasks/both.n0.0", "tasks"])
+def test_notes_of_tasks_behind_a_link_that_leads_nowhere_are_not_taken_for_none(tmp_path, capsys, name):
+    folder = in_turns(tmp_path / "t", 0.0)
+    (folder / name).rename(tmp_path / "away")
+    (folder / name).symlink_to("/gone")
+    capsys.readouterr()
+    assert cli.main(["trial", "read", str(folder)]) == exits.BAD_INPUT
+    assert f"{name}: a link whose target is missing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "name, contents, why",
     [
         ("plan.tsv", "before n0 0\n", "not as a trial writes it"),
-        ("tasks/before.n0.0", b"\xff\xfe began\n", "not as a trial writes it"),
+        ("tasks/before.n0.0", b"\xff\xfe began\n", "a trial did not write it"),
         ("plan.tsv", None, "No such file"),
     ],
 )
@@ -379,11 +390,11 @@ def fill(folder, history, jobs, seed=1, control=None, **changes):
     for case in cases:
         sides["before" if case["devices"][0]["driver"].startswith("570") else "after"].append(case)
     if control is not None:
-        anew = [json.loads(json.dumps(case)) for case in sides["before"]]
-        for case in anew:
+        copies = [json.loads(json.dumps(case)) for case in sides["before"]]
+        for case in copies:
             case["run"]["job"] += "c"
             case["metrics"][0]["median"] *= control
-        sides["control"] = anew
+        sides["control"] = copies
     for side, found in sides.items():
         write(folder / "records" / side, found)
 
@@ -402,7 +413,7 @@ def test_a_trial_is_read_as_one_verdict(tmp_path, capsys, history, verdict, code
 
 
 def in_turns(folder, step, trend=0.0, jobs=12, seed=3):
-    """Fills a trial in turns: jobs of both sides in the order of the plan, on a machine that gets slower by a trend."""
+    """Fills a trial with jobs of both sides in the planned order, on a machine that gets slower by `trend`."""
     setup = ["--setup-before", "x", "--setup-after", "y"]
     assert plan(folder, "--nodes", "n0", "--jobs", str(jobs), *setup) == 0
     chance, cases = np.random.default_rng(seed), {"before": [], "after": []}
@@ -419,16 +430,16 @@ def in_turns(folder, step, trend=0.0, jobs=12, seed=3):
 
 
 def test_turns_are_read_as_pairs_so_a_trend_hides_nothing(tmp_path, capsys):
-    """A step of 3% on a machine that gets 30% slower meanwhile."""
+    """Finds a step of 3% on a machine that gets 30% slower during the trial."""
     planned = in_turns(tmp_path / "t", 0.03, trend=0.3)
-    capsys.readouterr()  # of the plan
+    capsys.readouterr()  # discards the plan's output
     assert cli.main(["trial", "read", str(planned)]) == 1
     said = capsys.readouterr().out
     assert "as 12+12 pairs" in said and said.startswith("verdict: regressed\n")
     assert cli.main(["trial", "read", str(in_turns(tmp_path / "n", 0.0, trend=0.1, jobs=14))]) in (0, 3)
     assert "verdict: regressed" not in capsys.readouterr().out
     for path in (tmp_path / "t/tasks").iterdir():
-        path.unlink()  # nothing says who was paired with whom
+        path.unlink()  # without these files, the pairs are unknown
     assert cli.main(["trial", "read", str(tmp_path / "t")]) == 3
     assert "pairs" not in capsys.readouterr().out
 
@@ -459,7 +470,7 @@ def test_signed_ranks_are_what_counting_every_sign_gives(monkeypatch):
 
 
 def test_what_the_restart_alone_does_is_not_the_drivers(tmp_path, capsys):
-    """Everything is 5% slower after any restart: the driver did nothing."""
+    """Makes everything 5% slower after any restart, so that the driver has no effect."""
     folder = tmp_path / "t"
     plan(folder, "--nodes", "n0", "--control")
     fill(folder, History(step=0.05, between=0.004), 8, control=1.05)
@@ -482,7 +493,7 @@ IDLE = "isthmus-bench run 'transfer/*'"
 
 
 def two_commands(folder, idle):
-    """A trial of two commands on one node, as trial.sbatch leaves it; `idle` is what the second one left."""
+    """Writes the files of a trial with two commands on one node. `idle` returns the second's record, or None."""
     assert plan(folder, "--nodes", "n0", "--jobs", "6", "--command", IDLE) == 0
     fill(folder, History(between=0.004), 6)
     for side in ("before", "after"):
@@ -512,7 +523,7 @@ def skipped(case):
 )
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_command_that_left_nothing_is_told_and_decides_nothing(tmp_path, capsys, idle, count, compacted):
-    """Both sides lack the same, so no comparison of them shows it."""
+    """Omits figures of one command on both sides, so that a comparison of the sides does not show their absence."""
     folder = two_commands(tmp_path / "t", idle)
     if compacted:
         assert cli.main(["compact", str(folder / "records")]) == 0
@@ -553,14 +564,15 @@ def test_a_command_whose_records_would_be_lost_is_refused(tmp_path, capsys, comm
 
 
 def test_of_a_task_that_ran_again_only_the_last_job_counts(tmp_path, capsys):
-    """The first attempt crashed at gemv; with it, gemv would be absent from one of the jobs after the change."""
+    """Runs a task twice. The first job crashed at gemv and must not count; if it did, one of the jobs would lack
+    gemv."""
     folder, workloads = tmp_path / "t", ("microbench/saxpy", "microbench/gemv")
     plan(folder, "--nodes", "n0", "--jobs", "6")
     fill(folder, History(between=0.001), 6, workloads=workloads)
     crashed = record(0.9e-3, node="n0", gpu="GPU-0", job="99", driver="580.159.04", workload=workloads[0])
     write(folder / "records/after", [crashed], "crashed.jsonl")
     (folder / "tasks/after.n0.5").write_text("99 began\n99 ended 134\n11 began\n11 ended 0\n")
-    (folder / "tasks/before.n0.0").write_text("0 began\n0 began\n0 ended 0\n")  # requeued, it keeps its number
+    (folder / "tasks/before.n0.0").write_text("0 began\n0 began\n0 ended 0\n")  # a requeued task keeps its job id
     (folder / "tasks/.after.n0.5.swp").write_bytes(b"\0\xff")
     assert cli.main(["trial", "read", str(folder)]) == 0
     assert "6 jobs against 6, 2 series" in capsys.readouterr().out
@@ -580,11 +592,11 @@ def test_jobs_in_another_state_than_planned_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, why",
     [
-        (["--nodes", "n1;rm -rf x"], "is no node's name"),
-        (["--nodes", "$(id)"], "is no node's name"),
+        (["--nodes", "n1;rm -rf x"], "is not the name of a node"),
+        (["--nodes", "$(id)"], "is not the name of a node"),
         (["--nodes", "n1,n1"], "named twice"),
-        (["--nodes", "n1", "--step", "0"], "'0' is no share between 0 and 1"),
-        (["--nodes", "n1", "--jobs", "0"], "is no number of 1 or more"),
+        (["--nodes", "n1", "--step", "0"], "'0' is not a share between 0 and 1"),
+        (["--nodes", "n1", "--jobs", "0"], "is not a number of 1 or more"),
         (["--nodes", "n1", "--setup-before", "x"], "go together"),
         (["--nodes", "n1", "--noise", "/none"], "No such file"),
         (["--nodes", "n1", "--boots", "3", "--control"], "leave out --control"),
@@ -615,7 +627,7 @@ def test_a_plan_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
 def test_a_plan_overwrites_nothing(tmp_path, capsys):
     assert plan(tmp_path / "t", "--nodes", "n1") == 0
     assert plan(tmp_path / "t", "--nodes", "n1") == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert cli.main(["trial", "read", str(tmp_path)]) == 2
 
 
@@ -647,7 +659,7 @@ def test_a_step_that_nobody_announced_is_found_with_its_day_and_what_changed_the
 
 
 def alike(chance, shape, phi):
-    """Normal noise in which each job is like the one before it."""
+    """Returns normal noise in which each job is correlated with the one before it."""
     values = chance.standard_normal(shape)
     for n in range(1, shape[-1]):
         values[..., n] = phi * values[..., n - 1] + math.sqrt(1 - phi**2) * values[..., n]
@@ -655,7 +667,8 @@ def alike(chance, shape, phi):
 
 
 def days_of(workloads, jobs, kept):
-    """Records of a job a day that measures these workloads, changed by kept(record, day, workload), or None."""
+    """Returns records of one job per day that measures these workloads. kept(record, day, workload) returns a changed
+    record, or None to omit it."""
     chance, cases = np.random.default_rng(1), []
     for workload in workloads:
         for day, case in enumerate(history_of(np.exp(0.01 * chance.standard_normal(jobs)), workload=workload)):
@@ -673,7 +686,7 @@ SUITE = [f"microbench/w{number}" for number in range(7)]
 
 
 def in_one_night(case, day):
-    """Nothing but ten jobs of the first night."""
+    """Moves the first ten jobs to one night, and omits all others."""
     case["run"] |= {"job": f"study {day}", "time": f"2026-01-01T20:{day:02}:00Z"}
     return case if day < 10 else None
 
@@ -702,8 +715,8 @@ def test_cases_that_vanish_or_begin_to_fail_are_a_change(tmp_path, capsys, kept,
 @pytest.mark.parametrize(
     "kept",
     [
-        lambda case, day, workload: case if day % 7 == int(workload[-1]) else None,  # in turns, one a day
-        lambda case, day, workload: case if day < 56 or workload != SUITE[0] else None,  # not yet five jobs
+        lambda case, day, workload: case if day % 7 == int(workload[-1]) else None,  # one workload per day, in turns
+        lambda case, day, workload: case if day < 56 or workload != SUITE[0] else None,  # missing from only four jobs
         lambda case, day, workload: case if workload != SUITE[0] or day < 4 else None,  # never had six values
         lambda case, day, workload: case | {"version": 1 + (workload == SUITE[0] and day >= 30)},
         lambda case, day, workload: (
@@ -712,7 +725,7 @@ def test_cases_that_vanish_or_begin_to_fail_are_a_change(tmp_path, capsys, kept,
         lambda case, day, workload: failed(case) if day in (20, 40, 59) and workload < SUITE[2] else case,
         lambda case, day, workload: in_one_night(case, day) if workload == SUITE[0] else case,
         lambda case, day, workload: (
-            case if day < 59 else failed(case) if workload == SUITE[0] else None  # the last job tries one case again
+            case if day < 59 else failed(case) if workload == SUITE[0] else None  # the last job runs only one case
         ),
     ],
     ids=["in turns", "4 jobs", "seldom", "another version", "another axis", "fails thrice", "a study", "a retry"],
@@ -732,13 +745,13 @@ def test_a_gpu_that_lost_its_series_is_named(tmp_path, capsys):
 
 
 def test_what_is_missing_by_chance_is_seldom_gone():
-    """Suites that Slurm puts on a node by chance, looked at after each night."""
+    """Runs suites on a random share of nights, as placed by Slurm, and checks for losses after each night."""
     false = 0
     for seed in range(HISTORY_TRIALS):
         chance = np.random.default_rng(seed)
         ran = chance.random((20, 60)) < chance.choice([0.5, 0.7, 0.9])
         false += any(
-            absent.is_gone(len(row[: last + 1].nonzero()[0]), last + 1, now - last - 1, series=20)
+            missing.is_gone(len(row[: last + 1].nonzero()[0]), last + 1, now - last - 1, series=20)
             for row in ran
             for now in range(12, 60)
             if row[:now].any()
@@ -755,7 +768,7 @@ def test_slow_drift_is_found():
 
 
 def test_the_evidence_is_a_martingale_where_nothing_changed():
-    """Its mean is at most 1 (the unknown spread costs a little), so its reciprocal is a p-value at any time."""
+    """Checks that the mean of the evidence is about 1 or less, so that its reciprocal is a p-value at any time."""
     z = np.random.default_rng(5).standard_normal((4000, 12))
     evidence = np.array([np.exp(change_points.log_evidence(row, 0.0)[0][-1]) for row in z])
     assert (evidence.mean(axis=0) < 1.2).all() and (evidence.mean(axis=0) > 0.1).all()
@@ -776,7 +789,7 @@ HISTORY_TRIALS = int(os.environ.get("ISTHMUS_TRIALS", "200"))
 @pytest.mark.parametrize("n", [24, 75])
 @pytest.mark.parametrize("kind", HISTORIES)
 def test_false_change_points_are_rare_however_often_one_looks(n, kind, capsys, record_property):
-    """Histories in which nothing happened, looked at after each of their jobs."""
+    """Reads histories without changes after each of their jobs, and counts false change points."""
     values = 0.01 * HISTORIES[kind](np.random.default_rng(n), (HISTORY_TRIALS, n))
     share = np.mean([change_points.change_point(row)[1] <= 0.01 for row in values])
     error = np.sqrt(0.01 * 0.99 / HISTORY_TRIALS)
@@ -786,7 +799,7 @@ def test_false_change_points_are_rare_however_often_one_looks(n, kind, capsys, r
 
 @pytest.mark.parametrize("phi, shared", [(0.2, 0.0), (0.6, 0.0), (0.2, 0.7)])
 def test_a_site_of_many_series_is_quiet(phi, shared, capsys, record_property):
-    """Sessions of 60 series on each of two nodes; half of the noise may be the job's own, in all its series."""
+    """Simulates sessions with 60 series on each of two nodes. All series of a job may share half of the noise."""
     chance, alarms, sessions = np.random.default_rng(7), 0, max(4, HISTORY_TRIALS // 40)
     for _ in range(sessions):
         own, common = alike(chance, (2, 60, 30), phi), alike(chance, (2, 1, 30), phi)
@@ -797,7 +810,7 @@ def test_a_site_of_many_series_is_quiet(phi, shared, capsys, record_property):
 
 
 def simulated(values):
-    """Series of (nodes, series, jobs) logarithms."""
+    """Returns series made from an array of logarithms (nodes, series, jobs)."""
     start = datetime.datetime(2026, 1, 1)
     found = []
     for number in range(values.shape[1]):
@@ -812,7 +825,8 @@ def simulated(values):
 
 
 def test_small_steps_are_found_where_many_series_or_nodes_have_them():
-    """1.2% at 1% noise: in no single series, but in 60 of a node together; or in one series of 20 nodes."""
+    """Plants a step of about 1.2% in 1% noise. It is too small to find in one series, but is found in 60 series of a
+    node together, or in one series of 20 nodes."""
     chance = np.random.default_rng(3)
     noise_of = 0.01 * chance.standard_normal((1, 60, 30))
     noise_of[..., 18:] += 0.012
@@ -826,7 +840,7 @@ def test_small_steps_are_found_where_many_series_or_nodes_have_them():
 
 @pytest.mark.parametrize("metrics", [1, 100])
 def test_a_collapse_is_seen_at_its_first_job(metrics):
-    """−26% at 0.3% of noise, after 19 jobs; one series of 100, too."""
+    """Plants a collapse of 26% in 0.3% noise after 19 jobs, which is found at once, even in only one of 100 series."""
     values = 0.003 * np.random.default_rng(4).standard_normal((1, metrics, 20))
     assert drift.find(simulated(values)).changes == []
     values[0, 0, 19] -= math.log(0.74)

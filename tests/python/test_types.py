@@ -1,4 +1,4 @@
-"""The type checker sees every module of the analysis and the bodies of all functions; nothing is hidden from it."""
+"""Tests that the type checker checks every module of the analysis and all function bodies, without exceptions."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Amounts, shares and numbers as a command line gives them."""
+"""Tests of amounts, shares and numbers as they are written on a command line."""
 
 import argparse
 import math
@@ -39,7 +39,7 @@ def test_anything_else_is_refused(text):
     try:
         assert 0 < units.share(text) < 1
     except argparse.ArgumentTypeError as error:
-        assert "is no share between 0 and 1; " in str(error)
+        assert "is not a share between 0 and 1; " in str(error)
     try:
         assert units.count(text) >= 1
     except argparse.ArgumentTypeError as error:

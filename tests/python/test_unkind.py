@@ -1,4 +1,7 @@
-"""Rates of wrong verdicts about unkind histories: those committed, and that the code still has them."""
+"""Tests of rates of wrong verdicts about unkind histories.
+
+The committed rates must be within the promised limits, and the code must still reproduce them.
+"""
 
 import dataclasses
 import json
@@ -16,8 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = json.loads(unkind.RATES.read_text(encoding="utf-8"))
 RATES = {each["kind"]["name"]: each for each in COMMITTED["rates"]}
 UNCHANGED = [kind for kind in unkind.KINDS if not (kind.step or kind.part)]
-# One metric by itself cannot show that jobs follow each other: the command says "not testable", and the page how often
-# it is wrong then.
+# Kinds in which jobs are correlated, but a single metric cannot show it. For these, the command reports "not testable",
+# and the page states how often the verdict is wrong.
 UNTESTABLE = [kind.name for kind in UNCHANGED if kind.follows and not kind.turns]
 
 
@@ -29,7 +32,7 @@ def test_the_committed_run_is_large_enough_and_of_these_kinds():
 
 @pytest.mark.parametrize("kind", UNCHANGED, ids=lambda kind: kind.name)
 def test_false_alarms_are_as_rare_as_promised(kind):
-    """At most 1% of metrics and 5% of sessions, these within a standard error, in the committed run."""
+    """Checks the committed run: at most 1% of metrics and, within a standard error, 5% of sessions raise an alarm."""
     alone, together = RATES[kind.name]["alone"], RATES[kind.name]["together"]
     if kind.name in UNTESTABLE:
         assert alone["order testable"][0] < 0.05
@@ -63,13 +66,13 @@ def test_what_is_to_be_found_is_found(name, least):
 
 @pytest.mark.parametrize("kind", unkind.KINDS, ids=lambda kind: kind.name)
 def test_the_code_has_the_committed_rates(kind, capsys, record_property):
-    """40 metrics alone, with other random numbers than the committed run's."""
+    """Runs 40 trials of one metric, with random numbers that differ from those of the committed run."""
     found = unkind.rates(kind, trials=40, sessions=0, seed=1)
     for part, trials in (("alone", 40),):
         for what in ("alarms", "inconclusive"):
             share, expected = found[part][what][0], RATES[kind.name][part][what]
             spread = expected[1] * math.sqrt(COMMITTED["trials" if part == "alone" else "sessions"] / trials)
-            spread += 3 / COMMITTED["trials"]  # of none or all, too, no more is known
+            spread += 3 / COMMITTED["trials"]  # rule of three: a committed rate of 0 or 1 may be off by this much
             assert abs(share - expected[0]) <= 4 * spread + 2.5 / trials, (part, what)
     tell(capsys, record_property, f"{kind.name}: {found['alone']['alarms'][0]:.1%} called changed")
 
@@ -92,7 +95,7 @@ def test_the_command_gives_the_same_verdicts(kind, tmp_path):
     found = json.loads(out.read_text())
     by_label = {each["label"]: each["verdict"] for each in found["results"]}
     assert [by_label[f"microbench/w{i:03} pm tiny time"] for i in range(3)] == [unkind.VERDICTS[i] for i in verdicts[0]]
-    seen = found["order"]["autocorrelation"]  # p depends on which random orders a stratum gets
+    seen = found["order"]["autocorrelation"]  # not p, which depends on the random orders drawn for a stratum
     assert (math.nan if seen is None else seen) == pytest.approx(orders[0].autocorrelation, nan_ok=True)
 
 

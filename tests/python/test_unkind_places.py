@@ -1,4 +1,7 @@
-"""Rates of `isthmus drift` and `isthmus nodes`: those committed keep what is promised, and the code still has them."""
+"""Tests of error rates of `isthmus drift` and `isthmus nodes`.
+
+The committed rates must be within the promised limits, and the code must still reproduce them.
+"""
 
 import dataclasses
 import json
@@ -11,7 +14,7 @@ import unkind_places
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMITTED = json.loads(unkind_places.RATES.read_text(encoding="utf-8"))
 RATES = {(each["kind"]["command"], each["kind"]["name"]): each for each in COMMITTED["rates"]}
-STAYS = "two clock states that stay (90%)"  # a level that lasts: a change
+STAYS = "two clock states that stay (90%)"  # not a false alarm, because a level that lasts is a change
 
 
 def test_the_committed_run_is_large_enough_and_of_these_kinds():
@@ -37,7 +40,7 @@ def test_the_committed_rates_are_as_promised(kind):
     "kind", [kind for kind in unkind_places.KINDS if kind.trials == 1], ids=lambda kind: f"{kind.command}: {kind.name}"
 )
 def test_the_code_has_the_committed_rates(kind):
-    """20 trials, with other random numbers than the committed run's."""
+    """Runs 20 trials, with random numbers that differ from those of the committed run."""
     found = unkind_places.rates(kind, 20, seed=1)["found"][0]
     expected = RATES[kind.command, kind.name]["found"][0]
     assert abs(found - expected) <= 4 * math.sqrt(max(expected * (1 - expected), 0.02) / 20)

@@ -1,4 +1,4 @@
-"""The intervals of compare and score in worlds whose truth is known: see unkind_systems.py."""
+"""Tests of the intervals of compare and score in worlds whose truth is known, which unkind_systems.py simulates."""
 
 import datetime
 import math
@@ -43,7 +43,7 @@ def job(name, node, hour, boot, value=1.0):
 
 
 def occasions(*jobs):
-    """How many jobs each occasion has, in the order of their first jobs."""
+    """Returns the number of jobs in each occasion, in the order of the occasions' first jobs."""
     labels = [*clusters.occasions(jobs).values()]
     return [labels.count(label) for label in dict.fromkeys(labels)]
 
@@ -55,7 +55,7 @@ def test_jobs_of_one_night_are_one_occasion():
 
 
 def test_restarts_of_all_nodes_are_occasions_and_those_of_one_are_not():
-    """In one night, and over several."""
+    """Restarts all nodes or only one, within one night or over several."""
     for step in (1, 24):
         together = [job(f"{n} {t}", f"n{n}", step * t, f"b{t // 2}") for t in range(4) for n in range(2)]
         assert occasions(*together) == [4, 4]

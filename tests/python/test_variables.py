@@ -1,4 +1,4 @@
-"""Misspelt variables of the environment are named, and the lists of those that are read agree with the tree."""
+"""Tests that misspelt environment variables are named, and that the lists of variables agree with the tree."""
 
 import os
 import pathlib
@@ -12,9 +12,9 @@ from isthmus import variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = r"(ISTHMUS_[A-Z0-9_]*[A-Z0-9])"
-#: How programs, scripts and CMake read a variable of the environment.
+#: Patterns of reading an environment variable in programs, scripts and CMake, keyed by suffixes of files.
 READ = {
-    (".cpp", ".hpp", ".cu"): rf'getenv\("{NAME}"\)|^[^#\n]*"{NAME}"',  # but for #define
+    (".cpp", ".hpp", ".cu"): rf'getenv\("{NAME}"\)|^[^#\n]*"{NAME}"',  # except in #define
     (".py", ""): rf"""environ(?:\.get|\.pop)?[(\[]["']{NAME}["']|["']{NAME}["']|\$\{{?{NAME}""",
     (".sh",): rf"\$\{{?{NAME}",
     (".cmake", ".txt"): rf"\$ENV\{{{NAME}\}}",
@@ -45,7 +45,7 @@ def test_every_name_that_the_tree_reads_is_listed():
     found = read_in_the_tree()
     assert len(found) > 35
     assert {name: path for name, path in found.items() if name not in variables.VARIABLES} == {}
-    # The first is set by Spack for users' commands, the second read by a loop over names.
+    # Spack sets the first variable for users' commands, and a loop over names reads the second.
     assert variables.VARIABLES - set(found) == {"ISTHMUS_SHARE", "ISTHMUS_MUTANT"}, "names that nothing reads"
 
 
@@ -64,7 +64,7 @@ def test_what_jobs_read_is_some_of_what_anything_reads():
     programs = set()
     for path in (ROOT / "src").rglob("*.[ch]pp"):
         programs |= names_in(path, rf'getenv\("{NAME}"\)')
-    # Set by checks for each job, or read by the program only where it is asked for no record.
+    # Checks set these variables for each job, or the program reads them only if no record was requested.
     assert programs - variables.OF_JOBS == {
         "ISTHMUS_CUPTI_OUTPUT", "ISTHMUS_RESULTS"
     }  # fmt: skip

@@ -1,4 +1,7 @@
-"""analysis/benchmarks/watching_cost.py: a planted cost is found, none is equivalent, and what is broken is told."""
+"""Tests of analysis/benchmarks/watching_cost.py.
+
+A planted cost is found, no cost is reported as equivalent, and failures are reported.
+"""
 
 import json
 import pathlib
@@ -10,7 +13,8 @@ import sys
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "analysis/benchmarks/watching_cost.py"
-# What call n of each arm leaves lies ready. A shell, since many are started.
+# Stub of isthmus-bench, which copies the prepared output of each arm's nth call. It is a shell script because it is
+# started very often.
 BENCH = """#!/bin/sh
 arm=plain
 case " $* " in *" --observe "*) arm=watched ;; esac

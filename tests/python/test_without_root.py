@@ -1,9 +1,9 @@
-"""A user who may install nothing, on a machine without fmt, nlohmann_json and CLI11 (docs/building.md, "Without root").
+"""Tests as a user who cannot install packages, on a machine without fmt, nlohmann_json and CLI11.
 
-The machine's copies are hidden by mounts in a namespace of the test's own: the compiler then finds no header and CMake
-no package. That the compiler finds none is asked first, and a machine where they cannot be hidden fails the test. The
-sources are the copies themselves, packed as their makers do; those of cmake/libraries.txt where $ISTHMUS_LIBRARIES has
-them.
+docs/building.md describes this under "Without root". Mounts in a separate namespace hide the machine's copies of the
+libraries from the compiler and CMake. The tests first check that the compiler does not find them, and fail on a machine
+on which they cannot be hidden. The sources to build are those of cmake/libraries.txt if the folder $ISTHMUS_LIBRARIES
+has them, or else the machine's copies, packed like the libraries' releases.
 """
 
 import functools
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = {"fmt": "fmt/core.h", "nlohmann_json": "nlohmann/json.hpp", "CLI11": "CLI/CLI.hpp"}
 NOBODY = 65534
 
-# $1: an empty folder; then what to hide, --, and a command.
+# Script that hides folders and then runs a command. Arguments: an empty folder, the folders to hide, --, the command.
 HIDE = """
 empty=$1; shift
 while [ "$1" != -- ]; do mount --bind "$empty" "$1" || exit 1; shift; done
@@ -34,7 +34,7 @@ exec "$@"
 
 
 def copies():
-    """Folders of the system in which a compiler finds headers of the three, and CMake their packages."""
+    """Returns the system's folders in which a compiler finds the libraries' headers or CMake finds their packages."""
     places = ["include/fmt", "include/nlohmann", "include/CLI"]
     places += [f"{where}/{name}" for where in ("lib*/cmake", "lib/*/cmake", "share/cmake") for name in HEADERS]
     return sorted(
@@ -67,12 +67,12 @@ class Ordinary:
         ):
             shutil.copy(ROOT / file, self.tree / file)
         (home / "empty").mkdir()
-        # Whoever runs the tests may have rights that this user has not.
+        # The stubs ensure that this user has no rights that the user who runs the tests may have.
         stub(home / "bin/sudo", "exit 1")
         stub(home / "bin/apt-get", "echo apt-get was called >&2; exit 1")
 
     def give(self):
-        """All in the home folder is this user's."""
+        """Makes this user the owner of all files in the home folder."""
         if os.geteuid() == 0:
             for path in (self.home, *self.home.rglob("*")):
                 os.chown(path, self.user, self.group, follow_symlinks=False)
@@ -92,7 +92,7 @@ class Ordinary:
             [*become, *command], cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
-        result.stdout = " ".join(result.stdout.split())  # CMake wraps what it says
+        result.stdout = " ".join(result.stdout.split())  # joins lines, because CMake wraps its output
         print(*command, result.stdout, sep="\n")
         return result
 
@@ -106,7 +106,7 @@ def include(header):
 
 
 def pack(folder, library):
-    """The machine's copy of a library as a tarball; returns the line of cmake/libraries.txt for it."""
+    """Packs the machine's copy of a library as a tarball. Returns its line for cmake/libraries.txt."""
     header = HEADERS[library]
     listed = subprocess.run(include(header), capture_output=True, text=True, check=False).stdout
     found = re.search(rf"(\S+)/{re.escape(header)}\b", listed)
@@ -126,7 +126,7 @@ def pack(folder, library):
 
 @pytest.fixture(scope="module")
 def ordinary():
-    # pytest's own folders are closed to other users.
+    # Not in pytest's temporary folders, which other users cannot access.
     with tempfile.TemporaryDirectory() as folder:
         home = pathlib.Path(folder)
         home.chmod(0o755)
@@ -155,7 +155,7 @@ def test_the_build_names_all_that_is_missing_and_what_to_do(ordinary):
 
 @functools.cache
 def libraries_of(path):
-    """Which of the three a source includes, also through our own headers."""
+    """Returns which of the libraries a source includes, directly or through headers of this tree."""
     found = set()
     for mark, name in re.findall(r'^\s*#\s*include\s*(["<])([^">]+)', path.read_text(encoding="utf-8"), re.MULTILINE):
         if mark == "<":
@@ -167,7 +167,8 @@ def libraries_of(path):
 
 
 def test_every_file_is_told_where_the_libraries_are_that_it_includes(ordinary):
-    """On a machine with copies nobody notices a target that does not name what it uses: each compiler finds them."""
+    """Checks the include paths of every file. On a machine with copies of the libraries, a missing path is not noticed
+    otherwise, because compilers find the copies by themselves."""
     assert ordinary.configure("with", ISTHMUS_LIBRARIES=str(ordinary.home / "carried")).returncode == 0
     known = (ordinary.tree / "cmake/libraries.txt").read_text().splitlines()
     stems = dict(line.split()[:2] for line in known if not line.startswith("#"))
@@ -185,7 +186,7 @@ def test_every_file_is_told_where_the_libraries_are_that_it_includes(ordinary):
 def test_with_carried_sources_it_builds(ordinary):
     result = ordinary.configure("with", ISTHMUS_LIBRARIES=str(ordinary.home / "carried"))
     assert result.returncode == 0
-    # A file that needs each of the three, and the library of the one that has code of its own; quick, as unoptimised.
+    # Builds fmt, which has code of its own, and one file for each of the libraries, without optimisation to save time.
     device, harness = (f"src/{room}/CMakeFiles/isthmus_{room}.dir" for room in ("device", "harness"))
     objects = [
         f"{device}/api/error.cpp.o",
@@ -201,7 +202,7 @@ def test_with_carried_sources_it_builds(ordinary):
 
 @pytest.fixture
 def folder(ordinary):
-    """A folder for tarballs, and the first line of cmake/libraries.txt."""
+    """Yields a folder for tarballs, and the words of the first line of cmake/libraries.txt that is not a comment."""
     place = ordinary.home / "some"
     place.mkdir()
     line = next(line for line in (ordinary.tree / "cmake/libraries.txt").read_text().splitlines() if line[:1] != "#")
@@ -228,7 +229,7 @@ def test_a_tarball_that_is_another_is_refused(ordinary, folder):
     result = fetch(ordinary, place)
     assert result.returncode != 0
     assert re.search(
-        rf"{stem}.tar.gz is not the file that cmake/libraries.txt names .* what is at {url}", result.stdout
+        rf"{stem}.tar.gz is not the file that cmake/libraries.txt names .* the one at {url}", result.stdout
     )
 
 
@@ -240,9 +241,7 @@ def test_without_network_it_says_what_belongs_into_the_folder(ordinary, folder):
     result = fetch(ordinary, place)
     known.write_text(before)
     assert result.returncode != 0 and not list(place.iterdir())
-    assert re.search(
-        rf"{line[1]}.tar.gz is missing and could not be downloaded \(.*\): put there what is at", result.stdout
-    )
+    assert re.search(rf"{line[1]}.tar.gz is missing and could not be downloaded \(.*\): download", result.stdout)
 
 
 # --- scripts/setup ---
@@ -259,7 +258,8 @@ esac"""
 
 @pytest.fixture
 def setup(ordinary):
-    """Runs scripts/setup with a python3 that notes what it is asked; returns its result and the notes."""
+    """Yields a function that runs scripts/setup with a python3 that notes its calls, and returns the result and the
+    notes."""
     log = ordinary.home / "asked"
     stub(ordinary.home / "bin/python3", PYTHON.format(log=log))
 

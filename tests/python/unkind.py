@@ -1,11 +1,11 @@
-"""Unkind histories with known truth, and how often `isthmus regress` is wrong about them.
+"""Simulates unkind histories with known truth, and measures how often `isthmus regress` is wrong about them.
 
-    python tests/python/unkind.py             writes unkind_rates.json beside this file (an hour of CPU)
-    python tests/python/unkind.py --trials 200 --sessions 20 --print
-    python tests/python/unkind.py --table     the committed rates as docs/false-alarms.md shows them
+  python tests/python/unkind.py             writes unkind_rates.json next to this file (takes an hour of CPU time)
+  python tests/python/unkind.py --trials 200 --sessions 20 --print
+  python tests/python/unkind.py --table     prints the committed rates as in docs/false-alarms.md
 
-Nothing changes between the sides of a history, but for those that say so. The statistic itself is run on arrays;
-test_unkind.py shows that the command gives the same verdicts.
+Nothing changes between the sides of a history unless its kind has a change. Verdicts are computed on arrays;
+test_unkind.py shows that the command reaches the same verdicts.
 """
 
 import argparse
@@ -35,32 +35,32 @@ VERDICTS = ("regressed", "improved", "changed-but-small", "equivalent", "inconcl
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How jobs of a history hang together; standard deviations and steps are shares of the value.
+    """Kind of history: how its jobs depend on each other. Standard deviations and steps are shares of the value.
 
-    A job a day on one node; with several, each node in turn every night, six minutes apart.
+    One job per day runs on one node. With several nodes, each runs one job every night, six minutes apart.
     """
 
     name: str
-    jobs: int = 8  # a side and node
+    jobs: int = 8  # number of jobs per side and node
     nodes: int = 1
-    gpus: int = 1  # of a job
-    boots: int = 0  # a side and node; 0: one boot for both sides
+    gpus: int = 1  # number of GPUs per job
+    boots: int = 0  # number of boots per side and node; 0 if both sides run in the same boot
     job: float = 0.01
-    night: float = 0.0  # of all nodes; each metric's own
+    night: float = 0.0  # standard deviation of nights, common to all nodes but separate for each metric
     boot: float = 0.0
-    boot_levels: float = 0.0  # how far apart two levels are that a boot comes up at
-    known: int = 0  # boots of an earlier history that tell how far boots differ
+    boot_levels: float = 0.0  # distance between two levels, one of which each boot has
+    known: int = 0  # number of boots in an earlier history, which shows how much boots differ
     node: float = 0.0
-    gpu: float = 0.0  # a GPU's own, the same in all jobs
-    inside: float = 0.0  # of a GPU in a job
-    follows: float = 0.0  # autocorrelation of jobs, one after the other on a node
+    gpu: float = 0.0  # standard deviation between GPUs that is the same in all jobs
+    inside: float = 0.0  # standard deviation between GPUs within a job
+    follows: float = 0.0  # autocorrelation of successive jobs on a node
     shared: float = 0.0  # share of the variance between jobs that all metrics have in common
     outliers: float = 0.0  # share of jobs that are a fifth slower
     tails: str = "normal"
     step: float = 0.0
-    part: float = 0.0  # how much slower the first node, or the first GPU of one node, is after the change
-    turns: bool = False  # pairs of jobs of both sides, in random order, as `isthmus trial` runs them
-    margin: str = "1%"  # or "noise": from an earlier A/A run
+    part: float = 0.0  # share by which the first node, or the first GPU of one node, is slower after the change
+    turns: bool = False  # whether jobs of both sides run in pairs in random order, as in `isthmus trial`
+    margin: str = "1%"  # "1%", or "noise" if it is derived from an earlier A/A run
 
 
 KINDS = (
@@ -107,7 +107,7 @@ KINDS = (
 
 @functools.lru_cache(maxsize=64)
 def jobs_of(kind: Kind) -> tuple[list[series.Job], list[series.Job]]:
-    """The jobs of both sides in the order of time, without figures."""
+    """Returns the jobs of both sides, without figures, in the order in which they run."""
     sides = []
     for side in range(2):
         jobs = []
@@ -123,7 +123,7 @@ def jobs_of(kind: Kind) -> tuple[list[series.Job], list[series.Job]]:
 
 
 def _following(chance, kind: Kind, shape) -> np.ndarray:
-    """Noise of jobs (…, jobs of a node in the order of time), standard deviation 1."""
+    """Returns noise with standard deviation 1. The last axis is the jobs of a node, in the order in which they run."""
     noise = np.array(histories.noise(chance, kind.tails, shape), float)
     for i in range(1, shape[-1]):
         noise[..., i] = kind.follows * noise[..., i - 1] + math.sqrt(1 - kind.follows**2) * noise[..., i]
@@ -131,13 +131,13 @@ def _following(chance, kind: Kind, shape) -> np.ndarray:
 
 
 def _turns(chance, n: int) -> np.ndarray:
-    """Which of 2 n places in time the jobs of side A have, then those of side B."""
+    """Returns the positions in time, out of 2 n, of the jobs of side A, followed by those of side B."""
     pairs = chance.permuted(np.arange(2 * n).reshape(n, 2), axis=1)
     return np.concatenate([pairs[:, 0], pairs[:, 1]])
 
 
 def values(chance, kind: Kind, sessions: int, metrics: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values of both sides' jobs and GPUs: two arrays (sessions, metrics, jobs, GPUs), jobs as in jobs_of()."""
+    """Returns the values of both sides, as two arrays (sessions, metrics, jobs, GPUs) with jobs as in jobs_of()."""
     n, nodes = kind.jobs, kind.nodes
     shape = (sessions, metrics, nodes, 2 * n)
     logs = math.sqrt(1 - kind.shared) * _following(chance, kind, shape)
@@ -168,7 +168,8 @@ def values(chance, kind: Kind, sessions: int, metrics: int) -> tuple[np.ndarray,
 
 
 def known_spread(chance, kind: Kind, sessions: int, metrics: int) -> np.ndarray:
-    """The standard deviation between means of boots in an earlier history of each metric: (sessions, metrics)."""
+    """Returns the standard deviation between the means of boots in an earlier history of each metric, as an array
+    (sessions, metrics)."""
     shape = (sessions, metrics, kind.known)
     means = kind.boot * chance.standard_normal(shape)
     return np.std(means + kind.job / math.sqrt(kind.jobs) * chance.standard_normal(shape), axis=2, ddof=1)
@@ -179,7 +180,7 @@ def margin(kind: Kind) -> float:
 
 
 def records(kind: Kind, a: np.ndarray, b: np.ndarray) -> list[dict]:
-    """Records of one session: values (metrics, jobs, GPUs) of both sides."""
+    """Returns the records of one session, made from the values (metrics, jobs, GPUs) of both sides."""
     cases = []
     for of_side, jobs, driver in zip((a, b), jobs_of(kind), ("570.1", "580.1")):
         for metric, row in enumerate(of_side):
@@ -196,9 +197,9 @@ def records(kind: Kind, a: np.ndarray, b: np.ndarray) -> list[dict]:
 
 
 def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.ndarray, list[rank_test.Order]]:
-    """Indices of VERDICTS (sessions, metrics), and the order of each session.
+    """Returns verdicts, as indices of VERDICTS in an array (sessions, metrics), and the test of each session's order.
 
-    Values are as from values(); `spread` (sessions, metrics) is of boots in an earlier history.
+    `a` and `b` are as returned by values(). `spread` (sessions, metrics) is that of boots in an earlier history.
     """
     figures = np.concatenate([a, b], axis=2).reshape(*a.shape[:2], -1)
     plan = design.of(*jobs_of(kind))
@@ -251,7 +252,7 @@ def verdicts(kind: Kind, a: np.ndarray, b: np.ndarray, spread=None) -> tuple[np.
 
 
 def _spreads(logs: np.ndarray, plan: design.Design) -> np.ndarray:
-    """rank_test.spread() of jobs within strata and sides, for many metrics at once."""
+    """Returns the same as rank_test.spread() for jobs within strata and sides, but for many metrics at once."""
     distances, of_a = [], plan.jobs_of_sides()[0]
     for members, _ in plan.members():
         for own in (members[np.isin(members, of_a)], members[~np.isin(members, of_a)]):
@@ -261,7 +262,7 @@ def _spreads(logs: np.ndarray, plan: design.Design) -> np.ndarray:
 
 
 def with_parts(kind: Kind, found: np.ndarray, figures: np.ndarray, logs: np.ndarray, barred: list[bool]) -> None:
-    """Lets places and tails change the verdicts, as verdicts/unlike.py does series by series."""
+    """Changes verdicts according to single nodes, GPUs and tails, as verdicts/unlike.py does for a single series."""
     jobs = jobs_of(kind)
     plan = design.of(*jobs)
     layout = unlike.layout_of(*jobs, plan)
@@ -289,7 +290,7 @@ def with_parts(kind: Kind, found: np.ndarray, figures: np.ndarray, logs: np.ndar
 
 
 def _share(found: np.ndarray) -> list[float]:
-    """A share and its Monte Carlo error, of the independent trials along the first axis."""
+    """Returns a share and its Monte Carlo error over the independent trials, which are the first axis."""
     by_trial = np.asarray(found, float).reshape(len(found), -1).mean(1)
     return [round(float(by_trial.mean()), 5), round(float(by_trial.std() / math.sqrt(len(by_trial))), 5)]
 
@@ -314,14 +315,14 @@ def _of(kind: Kind, chance, trials: int, metrics: int) -> dict:
 
 
 def rates(kind: Kind, *, trials: int, sessions: int, seed: int = SEED) -> dict:
-    """How often each verdict falls, of one metric alone and of METRICS together, with Monte Carlo errors."""
+    """Returns the rate of each verdict, for one metric alone and for METRICS together, with Monte Carlo errors."""
     which = [each.name for each in KINDS].index(kind.name)
     alone = _of(kind, np.random.default_rng([seed, which, 1]), trials, 1)
     together = _of(kind, np.random.default_rng([seed, which, 2]), sessions, METRICS) if sessions else None
     return {"kind": dataclasses.asdict(kind), "margin": margin(kind), "alone": alone, "together": together}
 
 
-#: The rows of docs/statistics.md; docs/false-alarms.md has all.
+#: Kinds in the table of docs/statistics.md; docs/false-alarms.md has all kinds.
 CHOSEN = (
     "independent, 8 jobs", "autocorrelated 0.6, 8 jobs", "autocorrelated 0.6, 80% shared, 8 jobs",
     "two levels a boot, 5% apart, one a side", "nights differ by 1%, 4 nodes, 4 nights",
@@ -331,7 +332,7 @@ CHOSEN = (
 
 
 def table(committed: dict, chosen: tuple[str, ...] = ()) -> str:
-    """The committed rates as a table, of all kinds or of the chosen ones."""
+    """Returns the committed rates of all kinds, or of the chosen kinds, as a Markdown table."""
 
     def told(share, error):
         return f"{share:.2%} ± {error:.2%}" if 0 < share < 1 else f"{share:.0%}"
@@ -352,7 +353,7 @@ def table(committed: dict, chosen: tuple[str, ...] = ()) -> str:
 
 
 def write(found: list[dict], head: dict) -> None:
-    """Writes the rates, a line for each kind."""
+    """Writes the rates to the file RATES, with one line per kind."""
     lines = ",\n".join(json.dumps(each) for each in found)
     RATES.write_text(f'{json.dumps(head)[:-1]}, "rates": [\n{lines}\n]}}\n', encoding="utf-8")
 

@@ -1,11 +1,11 @@
-"""How often `isthmus drift` and `isthmus nodes` are wrong, on histories and fleets with known truth.
+"""Measures how often `isthmus drift` and `isthmus nodes` are wrong, on histories and fleets with known truth.
 
-    python tests/python/unkind_places.py            the committed run: writes unkind_places_rates.json (five minutes)
-    python tests/python/unkind_places.py --trials 100 --print
-    python tests/python/unkind_places.py --table    the committed rates as docs/false-alarms.md shows them
+  python tests/python/unkind_places.py            writes unkind_places_rates.json (the committed run; five minutes)
+  python tests/python/unkind_places.py --trials 100 --print
+  python tests/python/unkind_places.py --table    prints the committed rates as in docs/false-alarms.md
 
-A history is one series of one node, a job a day, unless it says more. In a fleet of eight nodes each ran three jobs of
-fifty metrics. Shares are of the value.
+Unless its kind differs, a history is one series on one node with one job per day. A fleet has eight nodes, each with
+three jobs of fifty metrics. Standard deviations and steps are shares of the value.
 """
 
 import argparse
@@ -32,29 +32,29 @@ SEED = 23
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How the jobs of a history, or of a fleet, hang together, and what happened."""
+    """Kind of history or fleet: how its jobs depend on each other, and the planted events."""
 
     name: str
     command: str = "drift"
-    jobs: int = 60  # of a place
+    jobs: int = 60  # number of jobs per node
     nodes: int = 1
     metrics: int = 1
     job: float = 0.01  # standard deviation between jobs
-    node: float = 0.0  # between nodes
-    night: float = 0.0  # of what all nodes share in a night
+    node: float = 0.0  # standard deviation between nodes
+    night: float = 0.0  # standard deviation of the noise that all nodes share in a night
     tails: str = "normal"
-    follows: float = 0.0  # autocorrelation
-    states: float = 0.0  # how far apart two states are, which all metrics of a job share
-    share: float = 0.3  # of jobs in the second one
-    stays: float = 0.0  # chance that the next job finds the state of the last one, else it is drawn
+    follows: float = 0.0  # autocorrelation of successive jobs on a node
+    states: float = 0.0  # distance between two clock states, which all metrics of a job share
+    share: float = 0.3  # share of jobs in the second state
+    stays: float = 0.0  # probability that a job has the state of the job before it; otherwise the state is drawn
     outliers: float = 0.0  # share of jobs that are 20% off
-    step: float = 0.0  # at half of the jobs; in a fleet of node 3
-    creep: float = 0.0  # a week
-    trials: float = 1.0  # of those asked for
+    step: float = 0.0  # step after half of the jobs; in a fleet, the step of node 3 in all jobs
+    creep: float = 0.0  # change per week
+    trials: float = 1.0  # share of the requested trials
 
     @property
     def truth(self) -> float:
-        """The logarithm by which the level moved from the first job to the last."""
+        """Returns the change of the level from the first job to the last, as a logarithm."""
         return self.step + self.creep * (self.jobs - 1) / 7
 
 
@@ -97,7 +97,7 @@ KINDS = (*DRIFT, *NODES)
 
 
 def values(chance, kind: Kind) -> np.ndarray:
-    """Logarithms (metrics, nodes, jobs); higher is better."""
+    """Returns logarithms of values as an array (metrics, nodes, jobs). Higher is better."""
     shape = (kind.metrics, kind.nodes, kind.jobs)
     noise = np.array(histories.noise(chance, kind.tails, shape), float)
     for i in range(1, kind.jobs):
@@ -116,7 +116,7 @@ def values(chance, kind: Kind) -> np.ndarray:
 
 
 def series_of(logs: np.ndarray) -> list[series.Series]:
-    """A series of each metric, of which each node runs a job a day."""
+    """Returns a series for each metric, with one job per day on each node."""
     start, found = datetime.datetime(2026, 1, 1), []
     for number, of_metric in enumerate(logs):
         key = tuple({"workload": f"w{number}", "metric": "rate", "unit": "B/s"}.get(n) for n in measurements.SERIES)
@@ -130,7 +130,7 @@ def series_of(logs: np.ndarray) -> list[series.Series]:
 
 
 def _of_drift(chance, kind: Kind) -> tuple[bool, bool | None]:
-    """Whether a change was found, and whether the interval of the largest holds the truth."""
+    """Returns whether a change was found, and whether the largest change's interval contains the truth (or None)."""
     changes = drift.find(series_of(values(chance, kind))).changes
     if not (changes and kind.truth):
         return bool(changes), None
@@ -139,7 +139,8 @@ def _of_drift(chance, kind: Kind) -> tuple[bool, bool | None]:
 
 
 def _of_nodes(chance, kind: Kind) -> tuple[bool, bool | None]:
-    """Whether the slow node was named, or where there is none any, and whether only healthy ones were not."""
+    """Returns whether the slow node was named and whether no other node was. Without a slow node, returns whether any
+    node was named, and None."""
     jobs = values(chance, kind)
     medians, better = np.median(jobs, axis=2), np.quantile(jobs, 0.8, axis=2)
     places = [(f"n{i}", "") for i in range(kind.nodes)]
@@ -151,7 +152,7 @@ def _of_nodes(chance, kind: Kind) -> tuple[bool, bool | None]:
 
 
 def _share(found: list) -> list[float] | None:
-    """A share and its standard error."""
+    """Returns a share and its standard error."""
     if not found:
         return None
     share = float(np.mean(found))
@@ -167,7 +168,7 @@ def rates(kind: Kind, trials: int, seed: int = SEED) -> dict:
 
 
 def table(committed: dict, command: str) -> str:
-    """The committed rates of a command as Markdown."""
+    """Returns the committed rates of a command as a Markdown table."""
 
     def told(share) -> str:
         return f"{share[0]:.1%} ± {share[1]:.1%}" if share else ""

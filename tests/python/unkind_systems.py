@@ -1,11 +1,11 @@
-"""How often `isthmus compare` and `isthmus score` are wrong about systems whose truth is known.
+"""Measures how often `isthmus compare` and `isthmus score` are wrong about systems whose truth is known.
 
-    python tests/python/unkind_systems.py             every world, as docs/false-alarms.md has it (some minutes)
-    python tests/python/unkind_systems.py --trials 100
+  python tests/python/unkind_systems.py             runs every world, as in docs/false-alarms.md (takes some minutes)
+  python tests/python/unkind_systems.py --trials 100
 
-A world has nights, shared by all nodes of a system, nodes, boots of a node, jobs of a boot, and GPUs, each with noise
-of its own; all metrics of a job share half of it. The systems are equal. Intervals that hold a ratio of 1 are right; of
-one node its own level is the truth. A system that is ranked above its equal is a false ranking.
+In a world, nights (shared by all nodes of a system), nodes, boots of a node, jobs of a boot, and GPUs each have noise,
+half of which all metrics of a job share. Both systems are equal, so an interval is right if it contains a ratio of 1.
+With one node, that node's level is the truth. Ranking a system above its equal is a false ranking.
 """
 
 import argparse
@@ -28,19 +28,20 @@ SEED = 29
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """Of each system; standard deviations are shares of the value. A boot is a night's, on all nodes at once."""
+    """Parameters of the two systems. Standard deviations are shares of the value. All nodes are restarted together,
+    once per night."""
 
     nodes: int
-    boots: int  # of a node
-    jobs: int = 2  # of a boot
-    gpus: int = 1  # of a node, of which each job has one
+    boots: int  # number of boots per node
+    jobs: int = 2  # number of jobs per boot
+    gpus: int = 1  # number of GPUs per node; each job uses one
     night: float = 0.0
     node: float = 0.01
     boot: float = 0.01
     job: float = 0.01
     gpu: float = 0.005
-    other: int = 0  # boots of the second system, where it has another number
-    noisier: float = 1.0  # times the noise of the second system
+    other: int = 0  # number of boots of the second system if it differs, or else 0
+    noisier: float = 1.0  # factor by which the second system's noise is larger
     tails: str = "normal"
 
     @property
@@ -77,7 +78,8 @@ def _noise(chance, tails: str, shape) -> np.ndarray:
 
 
 def logs(chance, world: World, metrics: int, boots: int, scale: float) -> np.ndarray:
-    """Of one system: (metrics, nodes, boots, jobs). Half of each part's variance is shared by all metrics."""
+    """Returns the logarithms of one system's values, as an array (metrics, nodes, boots, jobs). All metrics share half
+    of each part's variance."""
 
     def part(size, *shape):
         shared, own = (_noise(chance, world.tails, (count, *shape)) for count in (1, metrics))
@@ -86,7 +88,7 @@ def logs(chance, world: World, metrics: int, boots: int, scale: float) -> np.nda
     n, b, j = world.nodes, boots, world.jobs
     values = part(world.job, n, b, j) + part(world.boot, n, b, 1) + part(world.night, 1, b, 1)
     values = values + (part(world.node, n, 1, 1) if n > 1 else 0.0)
-    if world.gpus > 1:  # of one node they are all that jobs may have, so their mean is its level
+    if world.gpus > 1:  # in a system of one node, the mean of its GPUs is the node's level
         own = part(world.gpu, n, world.gpus)
         own -= own.mean(axis=2, keepdims=True) if n == 1 else 0.0
         which = chance.integers(0, world.gpus, (n, b, j))
@@ -96,7 +98,7 @@ def logs(chance, world: World, metrics: int, boots: int, scale: float) -> np.nda
 
 
 def system(name: str, values: np.ndarray) -> compare.System:
-    """With a series for each metric; boots follow each other by a day."""
+    """Returns a system with a series for each metric, in which successive boots are one day apart."""
     start = datetime.datetime(2026, 1, 1)
     found = {}
     for metric, of_metric in enumerate(np.exp(values)):
@@ -115,9 +117,10 @@ def system(name: str, values: np.ndarray) -> compare.System:
 
 
 def trial(chance, world: World, metrics: int) -> tuple[bool | None, bool | None, bool]:
-    """Whether the interval of compare, of one metric, and that of score hold the truth; whether equals are ranked.
+    """Simulates two equal systems. Returns whether compare's interval for one metric contains the truth, whether
+    score's interval does, and whether the systems are ranked apart.
 
-    None where there is no interval.
+    The first two are None if there is no interval.
     """
     a = system("a", logs(chance, world, metrics, world.boots, 1.0))
     b = system("b", logs(chance, world, metrics, world.other or world.boots, world.noisier))
@@ -132,7 +135,8 @@ def trial(chance, world: World, metrics: int) -> tuple[bool | None, bool | None,
 
 
 def rates(world: World, trials: int, *, metrics: int = 3, seed: int = SEED) -> dict[str, tuple[float, float] | None]:
-    """Shares with their Monte Carlo errors: coverage of both commands, and false rankings; None without intervals."""
+    """Returns the coverage of both commands' intervals and the share of false rankings, each with its Monte Carlo
+    error. A share is None if there were no intervals."""
     chance = np.random.default_rng([seed, *map(ord, world.name)])
     columns = zip(*(trial(chance, world, metrics) for _ in range(trials)))
     found: dict[str, tuple[float, float] | None] = {}

@@ -1,4 +1,4 @@
-"""Runs real ReFrame sessions on the fake isthmus-bench, each in a folder of its own."""
+"""Fixtures that run real ReFrame sessions on the fake isthmus-bench, each in a separate folder."""
 
 import dataclasses
 import os
@@ -36,9 +36,9 @@ def environment(**changes):
 
 @pytest.fixture
 def reframe():
-    """The reframe command of this interpreter's environment, else of PATH."""
-    beside = pathlib.Path(sys.executable).with_name("reframe")
-    found = str(beside) if beside.exists() else shutil.which("reframe")
+    """Returns the reframe command of this interpreter's environment, or the one on PATH if the environment has none."""
+    installed = pathlib.Path(sys.executable).with_name("reframe")
+    found = str(installed) if installed.exists() else shutil.which("reframe")
     if not found:
         pytest.fail("reframe is missing: run scripts/setup")
     return found
@@ -46,9 +46,13 @@ def reframe():
 
 @pytest.fixture
 def session(tmp_path, reframe, request):
-    """session(*options, fake="…", site={…}, checks=…, references="…") → Outcome. By default one saxpy check, no site
-    configuration; `site` gives the partition's settings, `programming` the features of its environment. A test file
-    names the file of its own checks as CHECKS: loading all of them takes longer than many a session."""
+    """Returns session(*options, fake="…", site={…}, checks=…, references="…"), which runs a session and returns its
+    Outcome.
+
+    The default is one saxpy check and no site configuration. `site` has the partition's settings, and `programming` the
+    features of its environment. A test file names the file of its checks as CHECKS, because loading all check files
+    takes longer than many sessions.
+    """
     own = getattr(request.module, "CHECKS", "")
 
     def run(
@@ -61,7 +65,7 @@ def session(tmp_path, reframe, request):
             (folder / "references").mkdir(parents=True, exist_ok=True)
             (folder / "reframe.py").write_text(site_configuration(site, programming))
             if references is not None:
-                made = references.lstrip().startswith("$index")  # as `isthmus references update` does
+                made = references.lstrip().startswith("$index")  # as in files by `isthmus references update`
                 (folder / f"references/{'measured-p' if made else 'transfer_modes'}.yaml").write_text(references)
             command += ["-C", str(folder / "reframe.py")]
         if select:
@@ -80,7 +84,7 @@ def session(tmp_path, reframe, request):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A copy of the tree whose build only takes the fake program, and notes each time it does."""
+    """Returns a copy of the tree in which a build only copies the fake program and adds a line to the file `builds`."""
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__", "results", "output", "stage", "*.log", "*.out")
     for folder in ("reframe", "analysis/isthmus", "schema", "scripts", "site-configs"):
@@ -114,10 +118,10 @@ def run_in(folder, *command, **env):
 
 @pytest.fixture
 def wrapper(tree):
-    """wrapper(options…, variables…): scripts/run-checks of the copied tree, on the fake program."""
+    """Returns wrapper(options…, variables…), which runs the copied tree's scripts/run-checks on the fake program."""
 
     def run(*options, **env):
-        # The interpreter's own bin folder first: that is where reframe is.
+        # The interpreter's own bin folder comes first, because it contains reframe.
         path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         settings = {"ISTHMUS_BENCH": FAKE, "ISTHMUS_BACKEND": "host", "PATH": path, **env}
         return run_in(tree, tree / "scripts/run-checks", *options, **settings)

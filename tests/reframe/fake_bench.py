@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Speaks isthmus-bench's command line and writes true records without measuring; $FAKE_BENCH makes it misbehave.
+"""Fake isthmus-bench with the real one's command line: writes valid records without measuring.
 
-FAKE_BENCH is a comma list of names in MISBEHAVIOURS, with an argument after a colon where one is taken, and after an @
-the workload that alone misbehaves (skip:memory@transfer/gpu0-gpu1/ce);
-FAKE_CATALOGUE names reframe/checks/catalogue.json. The
-session tests run it in place of the real program: what turns a session red must not depend on hardware
-that really fails.
+The environment variable FAKE_BENCH makes it misbehave. It is a comma-separated list of names in MISBEHAVIOURS, each
+with an argument after a colon if it needs one, and with a workload after an @ if only that workload misbehaves
+(skip:memory@transfer/gpu0-gpu1/ce). FAKE_CATALOGUE is the path of reframe/checks/catalogue.json. The session tests run
+this program instead of the real one, because tests of red sessions must not depend on hardware that really fails.
 """
 
 import argparse
@@ -87,7 +86,7 @@ MISBEHAVIOURS = {
     "unbound": "all ranks may run on every processor (after ranks:N)",
     "stays": "goes on for N seconds when its record is written",
     "hangs": "writes N whole records and half of the next, and goes on for ever",
-    "table": "writes a table beside the record, which is gone again (table:gone), altered (table:altered) or whole",
+    "table": "writes a table next to the record, which is gone again (table:gone), altered (table:altered) or whole",
     "counts": "the driver's queue told of another number, METRIC (counts:uvm_prefetch_bytes)",
     "granted": "says that the scheduler granted N GPUs",
     "another": "says in the record that another run FIELD measured (another:node)",
@@ -99,7 +98,7 @@ MISBEHAVIOURS = {
     "shouts": "writes N MiB on stderr, and a warning before, amid and after them (shouts:4)",
     "first_try": "misbehaves so once: leaves the file FILE, and is well where it is (first_try:/tmp/x)",
 }
-# What is moved between which memories; g and h are two GPUs, n and m two nodes.
+# Transfer methods for each pair of memories; g and h are two GPUs, n and m two NUMA nodes.
 BETWEEN_GPUS = "ce ce-nopeer ce-batch ce-strided pack sm-read sm-write fault prefetch prefetch-batch"
 BOTH_WAYS = "ce-duplex ce-nopeer-duplex sm-read-duplex sm-write-duplex fault-duplex prefetch-duplex"
 COPIED_AT_HOME = ("pageable", "pinned", "registered", "managed")
@@ -127,7 +126,7 @@ LATENCIES = ("chase", "small-copy", "fault-latency")
 
 
 def transfers(gpus, nodes):
-    """Ways by name of the family's workloads on a machine with so many GPUs and NUMA nodes."""
+    """Returns the method of each transfer/* workload on a machine with this many GPUs and NUMA nodes, keyed by name."""
     names = {}
     for g, h, n, m in itertools.product(range(gpus), range(gpus), range(nodes), range(nodes)):
         for ends, ways in TRANSFERS.items():
@@ -135,7 +134,7 @@ def transfers(gpus, nodes):
                 continue
             for way in ways.split():
                 if "{h}" in ends and way.endswith("-duplex") and g > h:
-                    continue  # both ways at once is the same from the other end
+                    continue  # the same as the duplex transfer in the other direction
                 names[f"transfer/{ends.format(g=g, h=h, n=n, m=m)}/{way}"] = way
     return names
 
@@ -163,7 +162,8 @@ def axis(name, default, default_sweep=(), size_sweep=(), all_values=()):
 
 
 def listed_workload(name, metrics, axes, cpu_only=False):
-    """As the program lists what it makes for a machine; its size tiny settles how much."""
+    """Returns a workload's entry in the output of `list`. Size `tiny` sets the axes `bytes`, `elements` and `at_once`,
+    if present, to their defaults."""
     settled = {a["name"]: a["default"] for a in axes if a["name"] in ("bytes", "elements", "at_once")}
     return {
         "name": name, "family": name.partition("/")[0] + "/", "version": 1, "summary": "fake", "source": "fake",
@@ -178,7 +178,7 @@ EVENTS = ["major", "minor", "migration", "prefaulted-minor", "prefaulted-migrati
 
 
 def memory_listing(gpus, nodes):
-    """The families of the memory system, of each a few workloads."""
+    """Returns entries of `list` for the families of the memory system, with a few workloads each."""
     places = axis("bytes", 1 << 26, [1 << 14, 1 << 26, 1 << 30], [1 << 10, 1 << 32])
     arrays = axis("bytes", 1 << 27, [1 << 27], [1 << 12, 1 << 27])
     bins = [axis("type", "u64", ["u64", "f32"]), axis("elements", 1 << 20, [1, 1 << 20])]
@@ -233,7 +233,7 @@ def unit_of(metric):
 
 
 def listed_cases(arguments, listed, backend):
-    """One case for each chosen workload and each of its values that the command line asks for."""
+    """Returns a case for each chosen workload and each value that the command line requests."""
     chosen = {w["name"]: w for p in arguments.pattern for w in listed if fnmatch.fnmatchcase(w["name"], p)}
     for pattern in arguments.pattern:
         if not fnmatch.filter(chosen, pattern):
@@ -295,17 +295,24 @@ def device(backend):
 
 
 def host():
-    return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None, "boot_id": "fake"}
+    boot = f"boot of {os.environ.get('SLURMD_NODENAME', 'fake')}"  # each node of a throwaway Slurm is a machine of its own
+    return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None, "boot_id": boot}
 
 
 def allocation():
-    """The part of what Slurm grants that checks judge."""
+    """Returns the part of Slurm's allocation that checks examine, or None outside a job."""
     if "SLURM_JOB_ID" not in os.environ:
         return None
     gpus, sharing = os.environ.get("SLURM_GPUS_ON_NODE"), os.environ.get("ISTHMUS_JOB_SHARING")
     return {"gpus": int(gpus) if gpus else None, "exclusive": sharing == "NO" if sharing else None}
 
 
+#: Code of a warning → message, as src/harness/measure/watch/monitor.cpp words it.
+WARNINGS = {
+    "pcie_downtrained": "the PCIe link runs at generation 3 of 5",
+    "xid_errors": "the driver reported Xid 79 on this device during the case; see the kernel's log",
+    "power_limited": "the power limit is 500 W; the default is 700 W",
+}
 CATALOGUE = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks/catalogue.json"
 UNVERIFIED = ("context", "device_sync", "event", "graph", "launch", "stream")
 
@@ -322,14 +329,14 @@ PAGED_COUNTS = {"fetches": "1", "fetched": "B", "evictions": "1", "written_back"
 
 
 def combinations(axes, given, swept=()):
-    """The axes of each case: every combination of the values that were asked for, or are swept."""
+    """Returns the axes of each case: every combination of values, which are requested, swept or the default."""
     asked = {name: [type(axes[name])(each) for each in text.split(",")] for name, text in given.items()}
     varied = {**{name: [value] for name, value in axes.items()}, **dict(swept), **asked}
     return [dict(zip(varied, values)) for values in itertools.product(*varied.values())]
 
 
 def cases_of(arguments, backend):
-    """The cases of a workload of the committed catalogue, at all values that were asked for, or that it sweeps."""
+    """Returns the cases of a workload of the committed catalogue, at the requested values or those of its sweep."""
     workload, size = arguments.pattern[0], arguments.size
     entry = in_catalogue(workload)
     given = dict(word.split("=") for word in arguments.set)
@@ -351,7 +358,7 @@ def cases_of(arguments, backend):
 
 
 def program(arguments, backend, entry, axes):
-    """A case of a workload with placements."""
+    """Returns a case of a workload with placements."""
     case = record(entry["name"], arguments.mode, arguments.size, backend) | {"axes": axes}
     if arguments.placement:
         case.update(mode=None, placement=arguments.placement, staging=arguments.staging)
@@ -360,7 +367,7 @@ def program(arguments, backend, entry, axes):
         case["metrics"].append({**rate, "name": "kernel_flop_rate", "unit": "FLOP/s"})
     if axes.get("driver_prefetch", "default") != "default":
         case["metrics"].append({**case["metrics"][0], "name": "driver_prefetch_setup", "unit": "s"})
-    if case["placement"] == "paged":  # its pages come while the kernel runs
+    if case["placement"] == "paged":  # pages move while the kernel runs, so there are no metrics of copies
         copied = [m for m in case["metrics"] if m["name"] not in ("in", "in_rate", "out_rate")]
         counts = [{**copied[0], "name": name, "unit": unit} for name, unit in PAGED_COUNTS.items()]
         case["metrics"] = copied + counts
@@ -368,7 +375,7 @@ def program(arguments, backend, entry, axes):
 
 
 def oversubscribed(case, arguments):
-    """What is said of more managed memory than the device has; of what would be evicted, one page."""
+    """Adds what --oversubscribe adds to a case: a note, and the bytes of one evicted page."""
     if not arguments.oversubscribe:
         return case
     assert arguments.allow_oversubscription
@@ -379,7 +386,7 @@ def oversubscribed(case, arguments):
 
 
 def watched(case, observer):
-    """What --observe uvm adds of a driver without a prefetcher: each page of what is touched faults once."""
+    """Adds the counts of --observe uvm as for a driver without a prefetcher, when each touched page faults once."""
     if not observer:
         return case
     pages = case["axes"].get("bytes", 4096) // 4096
@@ -441,7 +448,7 @@ def record(workload, mode, size, backend):
 
 
 def write_table(fate, case):
-    """One table of the record; gone and altered are what may become of it."""
+    """Writes a table of the record. If `fate` is "altered", writes only a part of it; if "gone", nothing."""
     data = gzip.compress(b"time,bytes\n0.5,4096\n", mtime=0)
     file = pathlib.Path("record.tables/batches.csv.gz")
     file.parent.mkdir(exist_ok=True)
@@ -451,7 +458,7 @@ def write_table(fate, case):
     case["tables"].append({**entry, "sha256": hashlib.sha256(data).hexdigest()})
 
 
-# What a misbehaviour makes of the verification, of the metric NAME, of the case.
+# Changes that misbehaviours make to the verification, to the metric NAME, and to the case.
 VERIFICATIONS = {
     "wrong_result": {"status": "fail", "error": 1.0, "detail": "element 3 is 7, expected 8"},
     "wrong_result_exit_0": {"status": "fail", "error": 1.0, "detail": "element 3 is 7, expected 8"},
@@ -474,14 +481,14 @@ CASES = {
 
 
 def misbehave(what, argument, case):
-    """Spoils `case` as asked; returns the exit code."""
+    """Changes `case` as the misbehaviour `what` requires. Returns the program's exit code."""
     case["verify"].update(VERIFICATIONS.get(what, {}))
-    for spoil in (spoil_metrics, spoil_case, spoil_machine, spoil_ranks):
-        spoil(what, argument, case)
+    for invalidate in (invalidate_metrics, invalidate_case, invalidate_machine, invalidate_ranks):
+        invalidate(what, argument, case)
     return int(argument) if what == "exit" else {"wrong_result": 1, "interrupted": 3}.get(what, 0)
 
 
-def spoil_metrics(what, argument, case):
+def invalidate_metrics(what, argument, case):
     metric = next((m for m in case["metrics"] if m["name"] == argument), None)
     if what in METRICS:
         metric.update(METRICS[what])
@@ -496,13 +503,13 @@ def spoil_metrics(what, argument, case):
         for m in case["metrics"]:
             m.update(samples=[0.5], median=0.5)
     elif what == "varies":
-        chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same in every session
+        chance = random.Random(" ".join(os.environ[name] for name in VARYING))  # the same numbers in every session
         for m in case["metrics"]:
             value = m["median"] * math.exp(chance.gauss(0, 0.01)) * (1 + int(argument) / 100) ** WORSE[m["unit"]]
             m.update(samples=[value], median=value)
 
 
-def spoil_case(what, argument, case):
+def invalidate_case(what, argument, case):
     case.update(CASES.get(what, {}))
     if what == "other_way":
         case[argument] = {"placement": "pageable", "staging": "async"}[argument]
@@ -523,11 +530,11 @@ def spoil_case(what, argument, case):
             case = case[name]
         case[last] = json.loads(value)
     elif what == "warns":
-        case["warnings"].append({"code": argument, "message": f"{argument} came up", "samples": None})
+        case["warnings"].append({"code": argument, "message": WARNINGS[argument], "samples": None})
 
 
-def spoil_machine(what, argument, case):
-    """What a record says of the machine: its devices and what was granted of them."""
+def invalidate_machine(what, argument, case):
+    """Changes what the record states about the machine's devices and the job's allocation."""
     if what == "emulated":
         case.update(emulated=True, devices=[device("emulator")])
     elif what == "lanes":
@@ -539,13 +546,13 @@ def spoil_machine(what, argument, case):
     elif what == "granted":
         case["run"]["allocation"] = {"gpus": int(argument)}
     elif what == "company":
-        warning = {"code": "foreign_processes", "message": "other processes hold memory on the device (pid 7)"}
+        warning = {"code": "foreign_processes", "message": "other processes use memory on the device (pid 7)"}
         case["warnings"].append(warning | {"samples": None})
         case["devices"][0].update(state={"foreign_processes": [7]},
                                   state_after={"foreign_processes": [7] if argument == "stays" else []})  # fmt: skip
 
 
-def spoil_ranks(what, argument, case):
+def invalidate_ranks(what, argument, case):
     if what == "ranks":
         each = [
             {"node": case["run"]["node"], "local_rank": rank, "device": f"GPU-{rank}", "cpus": str(rank)}
@@ -593,7 +600,7 @@ def command_line():
 
 
 def measure(arguments, wanted, workloads, backend):
-    """Lines of the record, misbehaviour and all, and the exit code."""
+    """Returns the lines of the record, with all misbehaviours applied, and the program's exit code."""
     code, lines = 0, []
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     invocation = {"id": os.urandom(4).hex(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "node": node}
@@ -610,14 +617,14 @@ def measure(arguments, wanted, workloads, backend):
             case["run"].update(process=process, **invocation)
             for metric in case["metrics"] if arguments.samples else ():
                 metric["samples"] = metric["samples"] * int(arguments.samples)
-            spoilt = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
-            code = max([code] + [misbehave(what, argument, case) for what, argument in spoilt.items()])
+            invalid = {w: argument for w, (argument, workload) in wanted.items() if workload in ("", case["workload"])}
+            code = max([code] + [misbehave(what, argument, case) for what, argument in invalid.items()])
             lines.append(json.dumps(case) + "\n")
     return lines, code
 
 
 def write(arguments, wanted, lines):
-    """Writes the record, or what is left of it."""
+    """Writes the record, or what a misbehaviour leaves of it."""
     text = "".join(lines)
     if "empty_record" in wanted or "full_disk" in wanted:
         text = ""

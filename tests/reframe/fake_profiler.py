@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Stands in for the profiler by whose name it is called: runs the program and writes what that profiler would.
+"""Fake profiler: runs the program and writes the output of the profiler whose name it is called by.
 
-$FAKE_PROFILER makes it misbehave: permission, empty, cut, lost (it admits that), crash (the program is not run).
+The environment variable FAKE_PROFILER makes it misbehave: permission, empty, cut, lost (which it reports), crash (the
+program does not run).
 """
 
 import os
@@ -29,15 +30,15 @@ def value_of(arguments, option):
 
 
 def program_of(arguments):
-    """The program's command line: from the first argument that is an executable with a path."""
+    """Returns the program's command line, which begins at the first argument that is the path of an executable."""
     for place, argument in enumerate(arguments):
         if os.sep in argument and os.access(argument, os.X_OK) and os.path.isfile(argument):
             return arguments[place:]
     return None
 
 
-def spoil(place, misbehaviour):
-    """Makes of a profiler's whole output what a misbehaving one leaves."""
+def invalidate(place, misbehaviour):
+    """Changes a profiler's complete output into the output of a misbehaving profiler."""
     if misbehaviour == "lost" and TOOL == "nsys":
         profiles.add_diagnostics(place / "nsys.sqlite", (3, "3 events were lost"))
     if misbehaviour == "cut":
@@ -66,12 +67,12 @@ def main():
     option = {"nsys": "--output", "ncu": "--export", "perf": "-o", "rocprofv3": "--output-directory"}[TOOL]
     output = value_of(arguments, option)
     place = pathlib.Path(output if TOOL == "rocprofv3" else pathlib.Path(output).parent)
-    print({"lost": "==ERROR== 3 results were lost"}.get(misbehaviour, ""))  # as ncu says it
+    print({"lost": "==ERROR== 3 results were lost"}.get(misbehaviour, ""))  # in ncu's words
     if TOOL == "ncu":
         pathlib.Path(output + ".ncu-rep").write_text(f"report of a {value_of(arguments, '--replay-mode')} replay")
         return code
     profiles.write(place, TOOL)
-    spoil(place, misbehaviour)
+    invalidate(place, misbehaviour)
     return code
 
 

@@ -1,4 +1,4 @@
-"""The check of programs: which run first, in which modes, and that a wrong one is red."""
+"""Tests of the check of programs: which programs run first, in which modes, and that a wrong result is red."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""scripts/build-once: one build for the same sources, options, compilers and environment; never half of one."""
+"""Tests of scripts/build-once.
+
+It builds once for the same sources, options, compilers and environment, and never returns a partial build.
+"""
 
 import concurrent.futures
 import os
@@ -13,7 +16,7 @@ from conftest import FAKE, environment, run_in
 
 @pytest.fixture
 def build(tree):
-    """build(options…, variables…) → built or reused, and the program's folder."""
+    """Returns build(options…, variables…), which returns "built" or "reused", and the program's folder."""
 
     def run(*options, **env):
         done = run_in(tree, tree / "scripts/build-once", "--backend", "host", "--note", "note", *options, **env)
@@ -76,7 +79,7 @@ def test_another_option_compiler_or_environment_is_another_program(build, tree, 
     assert build(*options, **env) == ("reused", folder)
     (tools / "own-compiler").write_text("#!/bin/sh\necho 14.0\n")
     assert build(*options, **env)[0] == ("built" if "CXX" in env else "reused")
-    # A job's and make's own variables decide nothing.
+    # Variables of a job or of make do not cause another build.
     assert build(MAKEFLAGS="-j2", SLURM_JOB_ID="7", SLURM_SUBMIT_DIR="/x", LD_LIBRARY_PATH="/y") == ("reused", first)
 
 
@@ -129,7 +132,8 @@ def test_a_build_that_was_interrupted_is_never_used(build, tree, how):
     assert not list((tree / "build/programs").glob("host-*"))
     what, folder = build()
     assert what == "built" and (tree / folder / "bin/isthmus-bench").read_bytes() == FAKE.read_bytes()
-    # Half of an object looks new to ninja; where ninja itself was told to end, it has removed it.
+    # After SIGKILL, the folder is not used again, because ninja would treat half an object as up to date. After
+    # SIGTERM, it is, because ninja has removed such objects.
     assert (tree / folder / "bin/object").exists() == (how == signal.SIGTERM)
 
 

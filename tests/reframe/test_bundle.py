@@ -1,4 +1,4 @@
-"""Bundles: several checks in one job, each judged as if it were alone."""
+"""Tests of bundles: several checks in one job, each of which passes or fails as if it had run alone."""
 
 import json
 
@@ -13,7 +13,7 @@ GPU = {"features": ["gpu", "cuda"]}
 
 @pytest.fixture
 def bundle(session):
-    """A session of one bundle: of one process, of these selections."""
+    """Returns a function that runs a session with one bundle of the given selections."""
 
     def run(*options, selections=SAXPY, select="NodeBundle", action="-r", **settings):
         return session(action, "-S", f"checks={selections}", *options, checks=BUNDLES, select=select, **settings)

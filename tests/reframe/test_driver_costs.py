@@ -1,4 +1,4 @@
-"""Checks of which one run measures several points: each has its performance variables, and none may be missing."""
+"""Tests of checks that measure several points in one run: each point has performance variables and must be present."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_processes_are_counted_at_each_point(session):
     [
         ("missing_point", "7 records where 8"),
         ("extra_record", "16 records where 8"),
-        ("other_point", "grid=none, which was not asked for"),
+        ("other_point", "grid=none, which was not requested"),
         ("missing_metric:submit", "lacks the metric 'submit'"),
         ("error", "cudaMalloc: out of memory"),
         ("exit:1", "exit code 1"),

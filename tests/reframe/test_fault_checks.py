@@ -1,4 +1,4 @@
-"""The check of the driver's page faults: what it asks for, and what of the driver's counts turns it red."""
+"""Tests of the check of the driver's page faults: its request, and which of the driver's counts turn it red."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_programs_run_where_pages_fault(session, tmp_path):
         ("counts:uvm_fault_bytes", "512 pages faulted and 12288 bytes moved for them"),
         ("missing_metric:uvm_batches", "lacks the metric 'uvm_batches'"),
         ("missing_metric:driver_prefetch_setup", "lacks the metric 'driver_prefetch_setup'"),
-        ("other_axis:driver_prefetch", "the record's driver_prefetch is 1, asked was 'off'"),
+        ("other_axis:driver_prefetch", "the record's driver_prefetch is 1, but 'off' was requested"),
         ("wrong_result", "wrong result"),
         ("error", "cudaMalloc: out of memory"),
     ],

@@ -1,4 +1,4 @@
-"""The tables of faults in docs/slurm.md name tests that there are, which hold the session to what the table says."""
+"""Tests of the tables of faults in docs/slurm.md, which must name existing tests that expect the same sentences."""
 
 import ast
 import collections
@@ -22,7 +22,7 @@ def module(name):
 
 
 def texts(tree):
-    """String constants; those of f-strings with … for what is filled in."""
+    """Returns the string constants in a syntax tree. In f-strings, … replaces the inserted values."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -39,7 +39,7 @@ def function(row):
 
 
 def fits(row, text):
-    """Whether a text that a test looks for is of the row's sentence: its fixed parts are there, in their order."""
+    """Returns whether a test's text fits the row's sentence, which must contain the text's fixed parts in order."""
     parts = [re.escape(part) for part in text.split("…")]
     sentence = row.says.replace("`", "")
     return bool(re.search(".*?".join(parts), sentence)) or bool(row.says.count("`") and row.sentence.fullmatch(text))
@@ -64,7 +64,7 @@ def test_a_row_names_its_test(row):
     tree = function(row)
     case = row.test.partition("[")[2].removesuffix("]")
     if row.fault in faults.FAULTS:
-        assert row.test == "slurm/test_many_faults::test_a_fault"  # where the sentence is compared in full
+        assert row.test == "slurm/test_many_faults::test_a_fault"  # this test compares the full sentence
         return
     assert tree.name != "test_a_fault"
     given = texts(tree) + texts(

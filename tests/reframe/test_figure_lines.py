@@ -1,4 +1,4 @@
-"""What casts doubt on a figure stands in ReFrame's line of it, and nowhere in its reports."""
+"""Tests of doubts about figures, which must be in ReFrame's line for the figure but not in ReFrame's reports."""
 
 import json
 import re

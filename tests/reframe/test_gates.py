@@ -1,4 +1,7 @@
-"""Each way in which a session could pass silently turns it red. docs/decisions/0004-reframe-gates.md lists them."""
+"""Tests of the gates, which turn a session red that would otherwise pass silently.
+
+docs/decisions/0004-reframe-gates.md lists the gates.
+"""
 
 import json
 import os
@@ -12,9 +15,9 @@ import yaml
 
 from conftest import FAKE, ROOT, environment, run_in, site_configuration
 from isthmus.records import load
-from isthmus.verdicts import night
+from isthmus.verdicts import nightly
 
-# One file of checks, for speed; a test of several files says which.
+# File of checks that the tests load by default, for speed. A test that needs other files names them.
 CHECKS = "transfer_modes.py"
 ALL = ROOT / "reframe/checks"
 GPU = {"features": ["gpu", "cuda"]}
@@ -55,17 +58,17 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("empty_record", "0 records where 1"),
         (
             "full_disk",
-            "0 records where 1 were asked for, 0 of microbench/saxpy; isthmus-bench ended with exit code 1 "
+            "0 records where 1 were requested, 0 of microbench/saxpy; isthmus-bench ended with exit code 1 "
             "(isthmus-bench: the record record.jsonl could not be written (No space left on device)); see rfm_job.err",
         ),
         ("cut_record", "by a full disk or a killed run: run it again with --resume, or delete the line"),
         ("foreign_record", "another schema"),
         ("extra_record", "2 records where 1"),
         ("other_case", "the record's size is 'small'"),
-        ("other_way:placement", "the record's placement is 'pageable', asked was 'pinned'"),
-        ("other_way:staging", "the record's staging is 'async', asked was 'direct'"),
-        ("other_axis:n", "the record's n is 1, asked was 262144"),
-        ("other_axis:threads", "the record's threads is 1, asked was 256"),
+        ("other_way:placement", "the record's placement is 'pageable', but 'pinned' was requested"),
+        ("other_way:staging", "the record's staging is 'async', but 'direct' was requested"),
+        ("other_axis:n", "the record's n is 1, but 262144 was requested"),
+        ("other_axis:threads", "the record's threads is 1, but 256 was requested"),
         ("missing_metric:kernel_rate", "lacks the metric 'kernel_rate'"),
         ("missing_metric:in_rate", "lacks the metric 'in_rate'"),
         ("missing_metric:kernel", "lacks the metric 'kernel'"),
@@ -77,11 +80,11 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("sets:axes.ghost=1", "the record has the axis 'ghost', which microbench/saxpy does not have"),
         ("sets:emulated=false", "the record says that it is not emulated, but its device is the emulator"),
         ('sets:schema="isthmus.record/1"', "another schema ('isthmus.record/1'), not isthmus.record/3"),
-        ("interrupted", "Reason: interrupted: microbench/saxpy: it was told to end before all samples were taken"),
+        ("interrupted", "Reason: interrupted: microbench/saxpy: it was asked to end before all samples were taken"),
         ("null_metric:in", "every sample is invalid"),
-        ("zero_metric:kernel", "nothing takes no time"),
-        ("table:gone", "batches.csv.gz: the table 'batches' of record.jsonl is not there"),
-        ("table:altered", "batches.csv.gz: the table 'batches' of record.jsonl was altered"),
+        ("zero_metric:kernel", "no operation takes zero time"),
+        ("table:gone", "batches.csv.gz: the table 'batches' of record.jsonl is missing"),
+        ("table:altered", "batches.csv.gz: the table 'batches' of record.jsonl has been altered"),
     ],
 )
 def test_red_everywhere(session, fake, why):
@@ -109,16 +112,20 @@ def test_a_record_of_another_run_is_red(session, field, why):
 @pytest.mark.parametrize(
     "fake, statement, red",
     [
-        ("company:stays", {}, "(pid 7), which spoils what was measured: end them, or state"),
+        ("company:stays", {}, "(pid 7); this invalidates what was measured: end them, or state"),
         ("company:stays", {"shared_nodes": True}, None),
         ("company:ended", {}, None),
-        ("warns:pcie_downtrained", {"shared_nodes": True}, "pcie_downtrained came up, which spoils what was measured"),
+        (
+            "warns:pcie_downtrained",
+            {"shared_nodes": True},
+            "the PCIe link runs at generation 3 of 5; this invalidates what was measured",
+        ),
         ("warns:pcie_downtrained", {"pcie": "5 x8"}, None),
-        ("warns:xid_errors", {}, "xid_errors came up, which spoils what was measured"),
+        ("warns:xid_errors", {}, "during the case; see the kernel's log; this invalidates what was measured"),
         ("warns:power_limited", {}, None),
     ],
 )
-def test_a_spoilt_record_is_red_unless_it_is_stated(session, tmp_path, fake, statement, red):
+def test_a_invalid_record_is_red_unless_it_is_stated(session, tmp_path, fake, statement, red):
     outcome = session(fake=f"gpu:cuda,{fake}", site=GPU | {"extras": {"isthmus": statement}})
     assert outcome.green if red is None else red in outcome.output and not outcome.green
     [kept] = (tmp_path / "results").iterdir()
@@ -183,21 +190,21 @@ def test_what_an_earlier_job_left_passes_for_nothing(session, tmp_path, fake, wh
     ],
 )
 def test_an_environment_that_was_not_loaded_is_red_whoever_says_it(session, tmp_path, said, red):
-    session("-l", site={})  # writes the site
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     commands = [f"echo {shlex.quote(said)} >&2"]
     file.write_text(f"{file.read_text()}site_configuration['environments'][0]['prepare_cmds'] = {commands!r}\n")
     outcome = session("-C", str(file), "-r")
     assert outcome.green != red
     assert (
-        f"the environment of s:p+builtin was not loaded ({said.strip()}): mend 'modules' there" in outcome.output
+        f"the environment of s:p+builtin was not loaded ({said.strip()}): correct 'modules' there" in outcome.output
     ) == red
 
 
 @pytest.mark.parametrize("mebibytes, red", [(0, False), (4, True)])
 def test_an_environment_of_which_too_much_is_said_is_red(session, tmp_path, mebibytes, red):
-    """What went wrong may stand where nobody reads."""
-    session("-l", site={})  # writes the site
+    """Prints so much that part of the output is not read, although the error may be in that part."""
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     commands = [f"yes loading | head -c {mebibytes << 20} >&2"]
     file.write_text(f"{file.read_text()}site_configuration['environments'][0]['prepare_cmds'] = {commands!r}\n")
@@ -208,7 +215,7 @@ def test_an_environment_of_which_too_much_is_said_is_red(session, tmp_path, mebi
 
 
 def test_a_configuration_that_contains_itself_is_one_sentence(session, tmp_path):
-    session("-l", site={})  # writes the site
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     lines = "extras = site_configuration['systems'][0]['partitions'][0]['extras'] = {}\nextras['all'] = [extras]\n"
     file.write_text(f"{file.read_text()}{lines}")
@@ -227,7 +234,7 @@ def test_what_an_earlier_job_listed_passes_for_nothing(session):
 
 def test_a_list_that_was_cut_short_is_red(session):
     outcome = session(checks=ALL / "memory.py", select="Memory.*family=latency.*tiny", fake="cut_list")
-    assert not outcome.green and "is no list of workloads, or was cut short (" in outcome.output
+    assert not outcome.green and "is not a list of workloads, or was cut short (" in outcome.output
 
 
 def test_unwritable_results_are_red(session, tmp_path):
@@ -240,7 +247,7 @@ def test_unwritable_results_are_red(session, tmp_path):
 def test_a_number_of_samples_that_was_asked_for_is_taken(session):
     assert session("-r", "-S", "samples=7").green
     outcome = session("-r", "-S", "samples=7", fake="one_sample")
-    assert not outcome.green and "the record has 1 samples of kernel, asked were 7" in outcome.output
+    assert not outcome.green and "the record has 1 samples of kernel, but 7 were requested" in outcome.output
     assert "variables were not set" not in outcome.output
 
 
@@ -394,7 +401,7 @@ def test_figure_outside_its_reference_is_red(session):
         (IN_BOUND.replace("{in:", "{inn:"), "which this case does not report"),
         ("just text", "not a list of entries"),
         ("- just text", "not a mapping"),
-        ("- [", "no YAML"),
+        ("- [", "not YAML"),
     ],
 )
 def test_reference_that_cannot_hold_is_red(session, references, why):
@@ -415,14 +422,14 @@ def test_a_file_of_references_that_no_file_names_is_red(session, tmp_path):
     (tmp_path / "site/references/h200").mkdir()
     (tmp_path / "site/references/h200/all.yaml").write_text(IN_BOUND)
     outcome = session(fake="gpu:cuda", site=GPU, references=IN_BOUND)
-    assert not outcome.green and "references/h200/all.yaml: nothing in it holds, as no file" in outcome.output
+    assert not outcome.green and "references/h200/all.yaml: nothing in it applies, because no file" in outcome.output
 
 
 @pytest.mark.parametrize(
     "make, why",
     [
-        (lambda place: place.symlink_to("moved-away"), "a link that leads nowhere, so no reference in it would hold"),
-        (lambda place: place.write_text(IN_BOUND), "Not a directory, so no reference in it would hold"),
+        (lambda place: place.symlink_to("moved-away"), "a link that leads nowhere, so no reference in it would apply"),
+        (lambda place: place.write_text(IN_BOUND), "Not a directory, so no reference in it would apply"),
     ],
 )
 def test_references_that_cannot_be_read_are_not_a_site_without_any(session, tmp_path, make, why):
@@ -538,11 +545,12 @@ def test_a_variable_that_is_a_result_is_refused(session, name, instead):
 
 
 def test_a_share_of_another_limit_is_named(session):
-    """The usual share holds in its place, which may be less than the site's."""
+    """States a share of a limit that does not apply. The usual share is used instead, which may be lower."""
     shares = "- {workload: microbench/.*, limit: 'PCIe 4', shares: {in_rate: 0.95}}\n"
     outcome = session(fake="gpu:cuda,lanes:16", site=GPU, references=shares)
     assert outcome.green
-    assert "entry 1: its limit 'PCIe 4' is not that of the 1 figure that it is for otherwise (PCIe 5" in outcome.output
+    selects = "does not match the limit of the 1 figure that it otherwise selects (PCIe 5"
+    assert f"entry 1: its limit 'PCIe 4' {selects}" in outcome.output
     right = session(fake="gpu:cuda,lanes:16", site=GPU, references=shares.replace("PCIe 4", "PCIe 5"))
     assert not right.green and "in_rate is 88% of what PCIe 5 x16 allows, less than the 95%" in right.output
 
@@ -623,7 +631,7 @@ def test_a_path_without_checks_is_red(reframe, tmp_path, site):
             env=environment(TMPDIR=tmp_path),
         )  # fmt: skip
         assert done.returncode == code, done.stdout
-        assert ("nothing to run: no check was found; look at the path behind -c" in done.stderr + done.stdout) == code
+        assert ("nothing to run: no check was found; check the path after -c" in done.stderr + done.stdout) == code
 
 
 @pytest.mark.parametrize(
@@ -631,7 +639,7 @@ def test_a_path_without_checks_is_red(reframe, tmp_path, site):
     [
         ({"features": []}, "TransferModes.*super", "s:p: no GPU is stated, so checks that need one are left out"),
         ({"environs": []}, "TransferModes", "s:p lists no environment"),
-        (GPU, "no_such_check", "on this system; see what there is"),
+        (GPU, "no_such_check", "on this system; list what there is"),
     ],
 )
 def test_empty_selection_says_what_the_site_leaves_out(session, site, select, why):
@@ -650,8 +658,9 @@ def test_an_old_word_for_a_memory_is_refused_with_the_new_one(session, word, new
 
 
 def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
-    """ReFrame would take a system of its own and measure the login node."""
-    session("-l", site=GPU)  # writes the site
+    """Runs on a host that no system matches. Otherwise, ReFrame would use a generic system and measure the login
+    node."""
+    session("-l", site=GPU)  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     file.write_text(file.read_text().replace("'.*'", "'no-such-host'"))
     outcome = session("-C", str(file), "-r")
@@ -661,7 +670,8 @@ def test_a_host_that_the_site_does_not_know_is_refused(session, tmp_path):
 
 
 def test_a_path_with_a_blank_is_refused_once(session, tmp_path):
-    """ReFrame quotes none, so each check would be red for another reason."""
+    """Uses paths with a space, which are refused once per session. ReFrame does not quote paths, so otherwise each
+    check would be red for a different reason."""
     (tmp_path / "a b").mkdir()
     (tmp_path / "a b/isthmus-bench").symlink_to(FAKE)
     for options, env in (
@@ -670,7 +680,7 @@ def test_a_path_with_a_blank_is_refused_once(session, tmp_path):
     ):
         outcome = session(*options, **env)
         assert outcome.returncode != 0 and not outcome.ran
-        assert "has a blank in it, and ReFrame starts no jobs there; move or rename it" in outcome.output
+        assert "contains a blank, and ReFrame cannot start jobs there; move or rename it" in outcome.output
 
 
 @pytest.mark.parametrize("action", ["-l", "-L", "--list-tags", "--describe"])
@@ -699,7 +709,7 @@ def test_a_variable_that_no_check_has_is_red(session, name):
 
 def test_a_variable_that_some_check_has_is_set(session):
     assert session("-r", "-S", "TransferModes.samples=7").green
-    # One of the two has it.
+    # Only one of the two checks has the variable `force`.
     select = "TransferModes.*saxpy.*mode=pm%.*tiny|InterJob.*saxpy.*tiny"
     assert session("-r", "-S", "force=1", checks=ALL, select=select).green
 
@@ -728,7 +738,7 @@ def test_a_generated_pipeline_runs_what_was_selected(session, tmp_path):
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     result = run_in(tmp_path, "bash", "-c", script, ISTHMUS_BENCH=FAKE, PATH=path, CI_COMMIT_SHORT_SHA="x")
     assert result.returncode == 0 and "Ran 2/2" in result.stdout
-    assert "variables were not set" not in result.stdout  # the list's job has no samples, and nobody meant it
+    assert "variables were not set" not in result.stdout  # the job that lists workloads does not need `samples`
     [record] = (tmp_path / "results").iterdir()
     assert "--samples 3" in " ".join(load.read(record)[0]["run"]["command"])
     assert session("--ci-generate=none.yml", select="no_such_check").returncode != 0
@@ -780,9 +790,9 @@ def test_a_session_that_was_told_not_to_judge_says_so(session, tmp_path, option,
     outcome = session("-r", option, f"--report-file={tmp_path}/report.json")
     assert outcome.returncode == returncode and said in outcome.output
     assert len(list((tmp_path / "results").iterdir())) == 1
-    summary = night.summarise([night.load(tmp_path / "report.json")])
+    summary = nightly.summarise([nightly.load(tmp_path / "report.json")])
     if option.startswith("--skip"):
-        assert summary["verdict"] == "red" and f"was told not to judge ({option})" in summary["why"]
+        assert summary["verdict"] == "red" and f"was run without judging ({option})" in summary["why"]
     else:
         assert summary["verdict"] == "green"
 
@@ -802,7 +812,7 @@ def test_as_typed_from_the_reframe_folder_builds_once(tree, reframe, wrapper):
     assert "settings files:    '<builtin>'" in result.stdout
     assert f"The program: built in {tree}/build/programs/" in result.stdout
     assert list((tree / "reframe/results").glob("*.jsonl"))
-    # Neither another session nor the wrapper builds what is built.
+    # Another session and the wrapper do not build again.
     again = run_in(tree, reframe, "-c", "reframe/checks", "-r", "-n", "saxpy")
     wrapped = wrapper("-n", "saxpy%mode=pm%", ISTHMUS_BENCH="")
     for session in (again, wrapped):
@@ -824,7 +834,7 @@ def test_site_says_what_is_built(tree, reframe):
     devices = [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]
     (tree / "site.py").write_text(site_configuration({"devices": devices}))
     result = run_in(tree, reframe, "-C", "site.py", "-c", "reframe/checks", "-r", "-n", "saxpy.*tiny")
-    assert result.returncode != 0  # the fake program is an emulator
+    assert result.returncode != 0  # because the fake program uses the emulator
     [asked] = (tree / "builds").read_text().splitlines()
     assert asked.startswith("--backend cuda ") and "--architectures 90 " in asked
 
@@ -923,10 +933,11 @@ def test_detect_backend_obeys_and_refuses():
 
 
 def test_a_session_of_a_given_length_ends_as_it_was_asked_to(session, tmp_path):
-    """Both say so: the session, and the summary of its night."""
+    """Ends sessions by --duration. A session that has measured something is green, and so is the summary of its
+    night."""
     long = session("-r", "--report-file=long.json", "--duration=15s")
     assert long.green and "ERROR" not in long.output and "lasted as long as --duration says" in long.output
-    assert night.summarise([night.load(tmp_path / "long.json")])["verdict"] == "green"
+    assert nightly.summarise([nightly.load(tmp_path / "long.json")])["verdict"] == "green"
     short = session("-r", "--report-file=short.json", "--duration=3s", fake="hangs:0")
     assert short.returncode == 1 and "nothing was measured before --duration ended the session" in short.output
 
@@ -951,7 +962,7 @@ def test_a_setting_without_effect_starts_no_session(session, tmp_path, site, why
     assert f"s:p: {why}" in outcome.output or why in outcome.output
     assert "`isthmus site check` shows all that is wrong" in outcome.output
     assert not (tmp_path / "results").exists()
-    dry = session("--dry-run", site=site)  # which may be away from the machine
+    dry = session("--dry-run", site=site)  # only warns, because a dry run may be on another machine
     assert dry.returncode == 0 and why in dry.output
 
 
@@ -971,14 +982,14 @@ def test_a_reference_that_holds_nothing_is_red_and_nothing_measured_is_lost(sess
     reference = IN_BOUND.replace("workload:", "arch: sm_90, workload:")
     outcome = session(site={}, references=reference)
     assert outcome.returncode == 1 and outcome.ran
-    assert "holds nothing: it is for arch 'sm_90', and p states no GPU" in outcome.output
+    assert "applies to nothing: it is for arch 'sm_90', and p states no GPU" in outcome.output
     assert len(list((tmp_path / "results").glob("*.jsonl"))) == 1
     with_gpu = {**GPU, "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 1}]}
-    assert "holds nothing" not in session(fake="gpu:cuda", site=with_gpu, references=reference).output
+    assert "applies to nothing" not in session(fake="gpu:cuda", site=with_gpu, references=reference).output
 
 
 def test_a_variable_that_only_checks_have_is_no_warning(session):
-    """Lists of workloads, which checks bring, have no samples."""
+    """Sets `samples`, which the checks have, but not the lists of workloads that the checks depend on."""
     outcome = session("-r", "-S", "samples=3", checks=ALL / "memory.py", select="Memory.*latency.*tiny", site=GPU)
     assert outcome.ran and "were not set" not in outcome.output
     assert "were not set: 'sampels'" in session("-l", "-S", "sampels=3").output

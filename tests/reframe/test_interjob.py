@@ -1,4 +1,4 @@
-"""The inter-job check: every kind of job once in smoke, a speed-up for each memory and mode, and none missing."""
+"""Tests of the inter-job check: smoke runs every kind of job once, and no speed-up of a memory and mode is missing."""
 
 import pytest
 

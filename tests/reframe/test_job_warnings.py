@@ -1,4 +1,4 @@
-"""A warning that the program says in its job reaches the session's output, once."""
+"""Tests that warnings which the program prints in its job appear once in the session's output."""
 
 import re
 
@@ -29,7 +29,7 @@ def test_the_reason_of_a_red_check_is_said_once(session):
 
 
 def test_a_variable_that_a_job_alone_gets_is_named(session, tmp_path):
-    """No configuration shows what a script sets that prepare_cmds read."""
+    """Sets a variable in a script that prepare_cmds sources, so that no configuration file shows it."""
     (tmp_path / "set.sh").write_text("echo 'isthmus-bench: nothing reads the environment variable ISTHMUS_X' >&2\n")
     outcome = session(site={"prepare_cmds": [f". {tmp_path}/set.sh"]})
     assert outcome.green and "nothing reads the environment variable ISTHMUS_X (said" in outcome.output
@@ -59,7 +59,7 @@ def test_a_reason_in_a_long_output_is_found_and_what_was_not_read_is_said(sessio
 @pytest.mark.parametrize("line", [
     "isthmus-bench: [3/7] microbench/saxpy, about 1 s left",
     "isthmus-bench: paging/copies: skipped: no GPU",
-    "isthmus-bench: axis node is set where there is one: 2 of 9 workloads have none and run as they are",
+    "isthmus-bench: axis node has no effect on 2 of 9 workloads, which do not have it",
     "detect-backend: cuda: an NVIDIA GPU and nvcc",
     "detect-backend: host, as ISTHMUS_BACKEND says",
     "srun: job 7 queued", "isthmus-bench:",

@@ -1,4 +1,4 @@
-"""What is kept of a record that was cut, how an end is told, and what keeping does when the disk is against it."""
+"""Tests of truncated records, of reports of a job's end, and of keeping records when the disk fails."""
 
 import errno
 import gzip
@@ -34,7 +34,7 @@ def test_lines_before_a_cut_are_kept_and_nothing_else(tmp_path_factory, cut, gar
     path = tmp_path_factory.mktemp("cut") / "record.jsonl"
     path.write_bytes(b"".join(LINES)[:cut] + b"\n" + garbage)
     kept = store.whole_records(path)
-    # A line that lacks only its end is whole.
+    # A line that lacks only its newline is complete.
     assert kept == [line for number, line in enumerate(LINES) if cut >= sum(map(len, LINES[: number + 1])) - 1]
 
 
@@ -134,7 +134,7 @@ def test_an_environment_that_was_not_loaded(line, found):
 def test_what_is_said_while_an_environment_is_loaded_is_said_of_it(line, found):
     mark = jobs.note_environment()[0].split("'")[1]
     assert jobs.not_loaded(f"before\n{line}\n{mark}\nafter") == (line.strip() if found else None)
-    # A program may say the same of something else.
+    # After the mark, the same words in the program's output mean something else.
     assert jobs.not_loaded(f"{mark}\nisthmus-bench: error: a conflict, unknown, not found") is None
 
 
@@ -148,7 +148,7 @@ def test_what_is_said_while_an_environment_is_loaded_is_said_of_it(line, found):
     ],
 )
 def test_modules_that_are_not_there_after_they_were_loaded_are_named(tmp_path, monkeypatch, loaded, missing):
-    """No modules system has to say so: another module may have thrown one out."""
+    """Lists loaded modules. A module may be missing without an error, because another module has unloaded it."""
     system = types.SimpleNamespace(name="lmod", resolve_module=lambda name: [name])
     monkeypatch.setattr(jobs.runtime, "runtime", lambda: types.SimpleNamespace(modules_system=system))
     asked = [
@@ -175,7 +175,7 @@ def test_an_environment_that_was_lost_on_the_way_is_not_called_another_job(field
 
 
 def test_a_clock_that_was_set_meanwhile_makes_no_record_foreign(monkeypatch):
-    """The job was submitted by the clock of before; its record has that of after."""
+    """Sets the clock after the job was submitted, so that the job's record has a time of the new clock."""
     wall, local = [1000.0], job("COMPLETED", scheduler="local", nodes=())
     steady = steady_clock.SteadyTime(wall=lambda: wall[0], monotonic=lambda: 0.0)
     monkeypatch.setattr(jobs.steady_clock, "STEADY", steady)
@@ -197,9 +197,9 @@ def test_a_clock_that_was_set_meanwhile_makes_no_record_foreign(monkeypatch):
         ("", True, None),
         ("", False, None),
         ("?\n", True, None),
-        ("?\n", False, "could not be asked"),
-        ("?\n", None, "could not be asked"),
-        (None, None, "could not be asked"),
+        ("?\n", False, "could not be determined"),
+        ("?\n", None, "could not be determined"),
+        (None, None, "could not be determined"),
         ("8\n?\n9\n", True, "other jobs ran on the node (8, 9)"),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_look_for_others_that_failed_is_not_a_look_that_found_none(tmp_path, n
         (False, True, "did not have its nodes to itself"),
         (None, True, None),
         (None, False, "did not have its nodes to itself"),
-        (None, None, "could not be asked (scontrol failed)"),
+        (None, None, "could not be determined (scontrol failed)"),
     ],
 )
 def test_a_grant_that_may_be_shared_is_named(recorded, asked, told):
@@ -241,7 +241,7 @@ def test_the_look_of_a_job_script_notes_that_it_failed(tmp_path, code):
 
 
 def scheduler(folder, monkeypatch, **scripts):
-    """Puts stand-ins for a scheduler's commands on PATH, with the shell's own commands behind them."""
+    """Puts stubs of a scheduler's commands on PATH, before the system's commands."""
     for name, script in scripts.items():
         (folder / name).write_bytes(b"#!/bin/bash\n" + script + b"\n")
         (folder / name).chmod(0o755)
@@ -256,7 +256,7 @@ def test_a_command_that_does_not_answer_is_one_that_failed(tmp_path, monkeypatch
     monkeypatch.setattr(jobs.tools, "ask", lambda *command: ask(*command, timeout=0.2))
     monkeypatch.setattr(jobs.time, "sleep", lambda _: None)
     assert jobs.look_in_queue(["7"])[0] is None
-    jobs.settle([job("RUNNING")])  # ten times in a row, and not for ever
+    jobs.settle([job("RUNNING")])  # gives up after ten failures in a row
     assert "squeue failed: " in jobs.settle_ids(["7"])
     assert jobs.is_exclusive(job("COMPLETED")) is None
 
@@ -287,7 +287,7 @@ def test_slurm_is_asked_in_the_c_locale(tmp_path, monkeypatch):
 
 @pytest.fixture
 def slurm_says(monkeypatch):
-    """slurm_says(exit code, standard output, standard error): of each command of Slurm's from here on."""
+    """Returns slurm_says(exit code, standard output, standard error), which sets the answer of every Slurm command."""
     monkeypatch.setattr(jobs.time, "sleep", lambda _: None)
 
     def say(code, out="", err=""):
@@ -316,8 +316,8 @@ def recorded_on(node):
 @pytest.mark.parametrize("scheduler", jobs.SLURM)
 @pytest.mark.parametrize(
     "nodespec, node, told",
-    [(None, "node1", "the nodes of job 7 could not be asked (scontrol failed)"),
-     ("node[1", "node1", "the nodes of job 7 could not be asked (scontrol failed)"),
+    [(None, "node1", "the nodes of job 7 could not be queried (scontrol failed)"),
+     ("node[1", "node1", "the nodes of job 7 could not be queried (scontrol failed)"),
      ("node[1-2]", "node3", "the record is of node node3, the job ran on node1, node2"),
      ("node[1-2]", "node2", "when this job did not run")],
 )  # fmt: skip
@@ -332,7 +332,7 @@ def test_an_end_that_slurm_does_not_tell_is_no_good_one(slurm_says):
     for code, err, is_told in ((1, "Unable to contact slurm controller", False), (1, "Invalid job id specified", True)):
         slurm_says(code, err=err)
         found = jobs.abnormal_end(job("COMPLETED", scheduler="squeue"), well=True)
-        assert found is None if is_told else "how is not known, for scontrol failed" in found
+        assert found is None if is_told else "in an unknown way, because scontrol failed" in found
 
 
 @pytest.mark.parametrize("code, words", [(0, "0"), (7, "7"), (137, "137 (SIGKILL)"), (255, "255")])
@@ -363,12 +363,12 @@ def test_ranks_that_crowd(ranks, on_gpus, why):
 )
 def test_a_grant_of_too_few(allocation, short):
     told = jobs.short_grant({"run": {"node": "n", "allocation": allocation}}, 2)
-    assert told == ("the job was granted 1 GPUs on n, 2 were asked for" if short else None)
+    assert told == ("the job was granted 1 GPUs on n, 2 were requested" if short else None)
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """keep() of one record into a folder of its own, each time of another value, and that folder."""
+    """Returns keep(), which stores a different record at each call, and the folder of the stored records."""
     monkeypatch.setenv("ISTHMUS_RESULTS", str(tmp_path / "results"))
     source, numbers = tmp_path / "record.jsonl", itertools.count()
     record = json.loads(LINES[0])
@@ -384,7 +384,8 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_a_record_behind_half_of_another_is_found(tmp_path):
-    """And several on one line, but none within what is JSON of another kind, nor one whose bytes are no text."""
+    """Finds a record after half of another one, and several records on one line, but not a record within other JSON or
+    one with bytes that are not text."""
     one, two = (line.rstrip() for line in LINES)
     path = tmp_path / "record.jsonl"
     for text, found in (

@@ -1,4 +1,7 @@
-"""Checks of the memory system's families: what the CPU does by itself, and what a site states, may not be missing."""
+"""Tests of the checks of the memory system's families.
+
+Workloads that need only the CPU, and workloads that the site's statements imply, must not be missing.
+"""
 
 import pytest
 
@@ -24,7 +27,7 @@ def listed(outcome):
     return {tuple(word.partition("=")[2] for word in line.split()[2:4]) for line in lines}
 
 
-# --- what there is ---
+# --- listed checks ---
 
 
 def test_every_machine_has_every_family(session):
@@ -38,7 +41,7 @@ def test_each_family_is_a_tag(session):
     assert all(
         f"'{tag}'" in tags for tag in ("memory", "latency", "stream", "atomics", "alloc", "faults", "accounting")
     )
-    # -t looks for a part of a tag, and "default" has a part that reads "fault".
+    # -t matches part of a tag, and "default" contains "fault".
     assert {family for family, _ in listed(session("-l", "-t", "faults", select=None))} == {"fault"}
 
 
@@ -91,12 +94,12 @@ def test_what_the_cpu_needs(workload, axes, needed):
     assert needs(workload, axes, cpu_only=True) == needed
 
 
-# --- what is asked for and published ---
+# --- requests and figures ---
 
 
 def test_smoke_without_a_gpu_has_a_variable_for_each_workload(session, tmp_path):
     outcome = session("-r", "-t", "smoke", select="Memory")
-    assert outcome.green and "Ran 7/7" in outcome.output  # the list is one of them
+    assert outcome.green and "Ran 7/7" in outcome.output  # one of the seven lists the workloads
     for line in (
         "pageable_cpu_chase_latency: 0.25 s", "node0_node0_chase_latency: 0.25 s", "cpu_triad_rate: 0.25 B/s",
         "gpu0_shared_histogram_gpu_rate: 0.25 B/s", "pageable_touched_touch: 0.25 s",
@@ -158,7 +161,7 @@ def test_a_share_may_be_none_or_less(session):
     assert session(select=check("accounting"), fake="zero_metric:meminfo_available_touched").green
 
 
-# --- what is red, and of which case ---
+# --- red checks, and their cases ---
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_a_share_may_be_none_or_less(session):
         ("latency", "missing_metric:latency@{}", "the record lacks the metric 'latency'"),
         ("latency", "wrong_result_exit_0@{}", "wrong result"),
         ("latency", "beyond_limit:latency@{}", "latency is 200% of what PCIe 5 x16 allows"),
-        ("latency", "emulated@{}", "this is what the CPU does by itself, but the record is emulated"),
+        ("latency", "emulated@{}", "the CPU alone does this, but the record is emulated"),
         ("alloc", "missing_metric:touch@alloc/pageable-touched", "alloc/pageable-touched: the record lacks the metric"),
         ("fault", "missing_point", "0 of fault/gpu0/prefaulted-migration memory=pageable"),
     ],

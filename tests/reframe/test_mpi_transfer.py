@@ -1,4 +1,4 @@
-"""Checks of several ranks: where they are run, and that as many ranks measured as were started."""
+"""Tests of checks with several ranks: where they run, and that as many ranks measured as were started."""
 
 import pytest
 
@@ -13,7 +13,7 @@ WORKLOADS = [w for w in catalogue.load()["workloads"] if w["name"].startswith("m
 
 @pytest.fixture
 def ranks(session):
-    """A session in an environment with MPI."""
+    """Returns a function that runs a session in an environment with MPI."""
 
     def run(*options, fake="ranks:2", site=None, select=SEND):
         return session(*options, fake=fake, site=site or {}, programming=["mpi"], select=select)
@@ -67,10 +67,10 @@ def test_a_rank_that_the_record_leaves_out_is_red(ranks):
 
 
 def test_a_program_without_mpi_that_was_given_is_a_skip(session, tmp_path):
-    """One that the session builds has MPI, so nothing is missing."""
+    """Passes a program without MPI through ISTHMUS_BENCH, which is a skip, not an error."""
     program = tmp_path / "isthmus-bench"
     said = (
-        "isthmus-bench: 2 ranks were started of a build without MPI, and each would write the same records; start one"
+        "isthmus-bench: 2 ranks of a build without MPI were started, which would all write the same records; start one"
     )
     program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 2\n")
     program.chmod(0o755)

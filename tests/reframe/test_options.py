@@ -1,4 +1,7 @@
-"""Each option of ReFrame has a gate, or needs none, and reaches the jobs of a generated pipeline, or is refused."""
+"""Tests of ReFrame's options.
+
+Each option has a gate or does not need one, and either reaches the jobs of a generated pipeline or is refused.
+"""
 
 import doctest
 
@@ -15,7 +18,7 @@ CHECKS = "transfer_modes.py"
 
 @pytest.fixture(scope="module")
 def parser():
-    """ReFrame's own parser, which it makes before it reads the command line."""
+    """Returns ReFrame's argument parser, intercepted when ReFrame is about to parse the command line."""
 
     class Made(Exception):
         pass
@@ -106,7 +109,7 @@ def test_a_builder_of_one_check_is_refused(session):
 
 
 def test_an_option_of_a_mode_goes_through_its_gate(session, tmp_path):
-    session("-l", site={})  # writes the site
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     mode = {"name": "odd", "options": ["-J exclusive"]}
     file.write_text(f"{file.read_text()}site_configuration['modes'] = [{mode!r}]\n")
@@ -148,7 +151,7 @@ def test_what_generated_jobs_cannot_have_is_refused(option):
 
 
 def test_a_generated_pipeline_does_what_its_command_line_says(session, tmp_path):
-    session("-l", site={})  # writes the site
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/reframe.py"
     mode = {"name": "two", "options": ["-n saxpy", "--max-retries=2"]}
     file.write_text(f"{file.read_text()}site_configuration['modes'] = [{mode!r}]\n")
@@ -159,7 +162,7 @@ def test_a_generated_pipeline_does_what_its_command_line_says(session, tmp_path)
     jobs = yaml.safe_load((tmp_path / "pipeline.yml").read_text())
     [script] = [job["script"][0] for name, job in jobs.items() if name.startswith("TransferModes")][:1]
     assert "--max-retries=2" in script and "--prgenv=builtin" in script
-    assert "--mode" not in script and "saxpy" not in script  # its -n would choose further checks
+    assert "--mode" not in script and "saxpy" not in script  # the mode's -n would select further checks
 
 
 def test_a_pipeline_of_a_selection_that_misses_is_refused(session):

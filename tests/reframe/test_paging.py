@@ -1,4 +1,4 @@
-"""Checks of paging by the GPU: every point has its figures and its counts, and what is wrong or missing is red."""
+"""Tests of the checks of GPU-driven paging: every point has figures and counts, and wrong or missing ones are red."""
 
 import json
 import pathlib
@@ -13,13 +13,13 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "reframe/checks"
 PROGRAM = {"select": "PagedApplication.*=va.*tiny", "checks": FOLDER / "applications.py"}
 GPU = {"features": ["gpu", "cuda"]}
 PROGRAMS = {"va", "mvt", "atax", "bicg", "bfs", "cc", "sssp", "query", "kmeans"}
-OF_PAPER = PROGRAMS - {"kmeans"}  # the GPUVM paper
+OF_PAPER = PROGRAMS - {"kmeans"}  # programs that the GPUVM paper measures
 RANDOM, SWEEP = {"select": "Paging.*random.*tiny"}, {"select": "Paging.*sweep.*tiny"}
 PATTERN = {"select": "Paging.*pattern.*tiny"}
 
 
 def listed(session, *options, **site):
-    """(check, workload, size) of each."""
+    """Returns the tuple (check, workload, size) of each listed check."""
     lines = session("-l", "-t", "paging", *options, select=None, checks=FOLDER, **site).output.splitlines()
     words = [line.split() for line in lines if line.startswith("- ")]
     return [(each[1], each[2].partition("=")[2], each[3].partition("=")[2]) for each in words]
@@ -57,7 +57,7 @@ def test_pages_in_random_order_have_a_rate_each_and_counts(session, tmp_path):
         for frames in (25, 100):
             for access in ("read", "write"):
                 assert f"P: rate/page={page}/frames={frames}/access={access}: 0.25" in outcome.output
-    assert "P: evictions" not in outcome.output  # kept in the record
+    assert "P: evictions" not in outcome.output  # only in the record
     assert len(kept(tmp_path)) == 8
 
 
@@ -98,8 +98,8 @@ def test_a_program_pages_with_room_for_all_and_for_a_quarter(session, tmp_path):
         (PATTERN, "missing_point", "4 records where 5"),
         (PATTERN, "missing_metric:useful", "lacks the metric 'useful'"),
         (PROGRAM, "missing_point", "1 records where 2"),
-        (RANDOM, "other_axis:page", "page=1 frames=25 access=read, which was not asked for"),
-        (PROGRAM, "other_axis:page", "page=1 frames=100, which was not asked for"),
+        (RANDOM, "other_axis:page", "page=1 frames=25 access=read, which was not requested"),
+        (PROGRAM, "other_axis:page", "page=1 frames=100, which was not requested"),
         (SWEEP, "error", "cudaMalloc: out of memory"),
         (PROGRAM, "exit:1", "exit code 1"),
         (RANDOM, "missing_metric:rate", "lacks the metric 'rate'"),
@@ -109,7 +109,7 @@ def test_a_program_pages_with_room_for_all_and_for_a_quarter(session, tmp_path):
         (PROGRAM, "missing_metric:kernel", "lacks the metric 'kernel'"),
         (PROGRAM, "missing_metric:fetches", "lacks the metric 'fetches'"),
         (PROGRAM, "zero_metric:fetched", "fetched is 0.0 B: nothing was moved"),
-        (PROGRAM, "other_way:placement", "the record's placement is 'pageable', asked was 'paged'"),
+        (PROGRAM, "other_way:placement", "the record's placement is 'pageable', but 'paged' was requested"),
     ],
 )
 def test_red(session, check, fake, why):

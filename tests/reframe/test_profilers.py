@@ -1,4 +1,4 @@
-"""`-S profiler=…`: real sessions on the fake isthmus-bench under fake profilers, which may misbehave."""
+"""Tests of `-S profiler=…`: real sessions on the fake isthmus-bench under fake profilers, which may misbehave."""
 
 import os
 import shutil
@@ -19,7 +19,8 @@ TOOLS = ["nsys", "ncu", "rocprofv3", "perf"]
 
 @pytest.fixture
 def profiled(session, tmp_path):
-    """profiled(tool, …) → (outcome, kept unprofiled records, kept profiled ones); `missing` leaves the tool out."""
+    """Returns profiled(tool, …), which runs a session and returns its outcome and the kept records without and with the
+    profiler. With `missing`, the tool is not installed."""
 
     def run(tool, *, missing=False, misbehaviour="", fake="gpu:cuda", site=GPU, may_skip="yes", **options):
         folder = tmp_path / "bin"
@@ -27,7 +28,7 @@ def profiled(session, tmp_path):
         if not missing:
             (folder / tool).symlink_to(ROOT / "tests/reframe/fake_profiler.py")
         path = os.environ["PATH"]
-        if missing:  # of the machine's own none
+        if missing:  # hides profilers that are installed on this machine
             path = os.pathsep.join(p for p in path.split(os.pathsep) if not shutil.which(tool, path=p))
         outcome = session(
             "-r", "-S", f"profiler={tool}", "-S", f"may_skip_all={may_skip}", fake=fake, site=site,
@@ -79,14 +80,14 @@ def test_a_reference_for_a_profiled_time_is_refused(profiled):
     reference = "- {workload: microbench/saxpy, metrics: {profiled_kernel_time: [0.1, -0.1, 0.1, s]}}\n"
     outcome, *_ = profiled("nsys", references=reference)
     assert not outcome.green
-    assert "only counts are held" in outcome.output
+    assert "only counts have references" in outcome.output
 
 
-@pytest.mark.parametrize("tool", ["nsys", "cupti"])  # perf shares its folder with the shell
+@pytest.mark.parametrize("tool", ["nsys", "cupti"])  # not perf, whose folder on PATH also contains the shell
 def test_a_missing_profiler_is_a_skip_with_its_reason(profiled, tool):
     outcome, plain, seen = profiled(tool, missing=True)
     assert outcome.green and "SKIP" in outcome.output
-    assert ("is not on the PATH" if tool != "cupti" else "is not beside isthmus-bench") in outcome.output
+    assert ("is not on the PATH" if tool != "cupti" else "is not next to isthmus-bench") in outcome.output
     assert len(plain) == 1 and not seen
     outcome, *_ = profiled(tool, missing=True, may_skip="no")
     assert not outcome.green and "nothing was measured" in outcome.output
@@ -128,13 +129,13 @@ def test_a_profiler_that_crashes_is_one_sentence_and_loses_nothing(profiled):
         ("exit:7", "isthmus-bench ended with exit code 7", 1),
         ("killed", "isthmus-bench ended with exit code 137 (SIGKILL)", 1),
         ("no_record", "no record: isthmus-bench ended with exit code 0 and wrote none", 0),
-        ("empty_record", "0 records where 1 were asked for", 0),
+        ("empty_record", "0 records where 1 were requested", 0),
         ("cut_record", "the record cannot be taken", 0),
         ("wrong_result_exit_0", "microbench/saxpy: wrong result", 1),
     ],
 )
 def test_a_run_without_the_profiler_that_fails_is_red_and_loses_nothing(profiled, tmp_path, fake, why, number):
-    """The one under the profiler is well."""
+    """Makes the unprofiled run fail, while the profiled run succeeds."""
     outcome, plain, seen = profiled("perf", fake=f"first_try:{tmp_path}/once,{fake}", site={})
     assert not outcome.green and "without perf: " in outcome.output and why in outcome.output
     assert len(plain) == number and len(seen) == 1
@@ -148,7 +149,7 @@ def test_a_wrong_result_is_red_whatever_the_profiler_does(profiled):
 
 def test_what_no_gpu_does_is_skipped_by_profilers_of_gpus(profiled):
     outcome, plain, _ = profiled("nsys", fake="", site={})
-    assert outcome.green and "no GPU does this" in outcome.output and len(plain) == 1
+    assert outcome.green and "no GPU runs this" in outcome.output and len(plain) == 1
 
 
 def test_an_unknown_profiler_is_red(session):
@@ -175,7 +176,7 @@ def test_long_logs_of_ranks_are_read_within_a_limit(tmp_path):
 
 
 def test_each_rank_has_its_own_output(tmp_path):
-    """The script itself, as a launcher of several ranks runs it."""
+    """Runs the profiling script directly, as a launcher does for each of several ranks."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/nsys").symlink_to(ROOT / "tests/reframe/fake_profiler.py")
     program = tmp_path / "program"

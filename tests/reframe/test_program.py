@@ -1,6 +1,7 @@
-"""The built isthmus-bench seen from outside: its lists, its records by the schema, its refusals, and a smoke session.
+"""Tests of the built isthmus-bench from outside: its lists, records, refusals, and a smoke session.
 
-ISTHMUS_TEST_BENCH names it (scripts/test does); without it these tests are skipped with a word.
+ISTHMUS_TEST_BENCH is the path of the program; scripts/test sets it. If it is not set, these tests are skipped with a
+message.
 """
 
 import fnmatch
@@ -16,7 +17,7 @@ import time
 import pytest
 
 from conftest import ROOT, environment, site_configuration
-from isthmus.records import content, load, validate
+from isthmus.records import fields, load, validate
 from isthmus_reframe import catalogue
 from isthmus_reframe.families.memory_families import FAMILIES
 from isthmus_reframe.families.transfer_pairs import FAMILY, PAIRS
@@ -79,7 +80,7 @@ def test_every_record_of_every_mode_is_valid_and_verified(tmp_path, workload):
     for case in cases:
         assert case["skipped"] or case["verify"]["status"] == "pass"
         assert case["emulated"] == (case["devices"][0]["backend"] == "emulator")
-        for metric in content.metrics(case).values():
+        for metric in fields.metrics(case).values():
             assert metric["median"] is None or min(metric["samples"]) <= metric["median"] <= max(metric["samples"])
 
 
@@ -110,14 +111,14 @@ def test_every_driver_cost_is_in_the_record_in_seconds(tmp_path, workload, emula
         assert len(points) == len(set(points)) == expected
     for case in cases:
         assert not case["skipped"] and not case["error"]
-        assert set(content.metrics(case)) == set(DRIVER[workload]["metrics"])
+        assert set(fields.metrics(case)) == set(DRIVER[workload]["metrics"])
         assert {m["unit"] for m in case["metrics"]} == {"s"}
         assert all(m["median"] > 0 and m["limit_reason"] for m in case["metrics"])
         assert case["verify"]["status"] == ("pass" if workload in CHECKED else "not_applicable")
         assert workload in CHECKED or case["verify"]["detail"]
 
 
-# A call that each workload makes; of driver/context it is the fresh process that makes it.
+# Call that is made to fail for each workload. For driver/context, the fresh process makes the call.
 FAILURES = {
     "driver/context": "launch:1",
     "driver/copy_call": "copy_async:1",
@@ -132,7 +133,8 @@ FAILURES = {
 
 @pytest.mark.parametrize("workload", DRIVER)
 def test_a_failing_call_fails_its_case_and_no_other(tmp_path, workload):
-    # A fresh process counts its calls anew, and so does the one that started it.
+    # Each process counts its calls from zero. The call of driver/context is made in fresh processes, so the first such
+    # call of another workload, in the process that starts them, would fail as well.
     others = [] if workload == "driver/context" else ["driver/*"]
     result = bench(
         "run", workload, *others, "--size", "tiny", "--record", "r.jsonl",
@@ -250,7 +252,7 @@ def test_injected_failure_fails_the_case_and_leaves_its_record(tmp_path):
     assert result.returncode == 1
     failed, after = load.read(tmp_path / "r.jsonl")
     assert failed["error"]
-    assert after["verify"]["status"] == "pass"  # a later case runs after an earlier one failed
+    assert after["verify"]["status"] == "pass"  # the next case runs although the first failed
 
 
 def test_dry_run_writes_nothing(tmp_path):
@@ -278,7 +280,7 @@ def test_sigterm_ends_with_valid_records(tmp_path):
 
 
 def checks(folder, *options, **env):
-    """A session of scripts/run-checks that is green: the record files that it leaves, and their cases."""
+    """Runs scripts/run-checks, which must be green. Returns its record files and their cases."""
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     result = subprocess.run(
         [ROOT / "scripts/run-checks", *options, f"--prefix={folder}", "--nocolor"],
@@ -302,22 +304,22 @@ def listed_workloads(folder, **env):
 
 
 def has_what_the_list_says(cases, workloads):
-    """Each workload is there, with the metrics that it is listed with; what the CPU does by itself is no emulation."""
+    """Checks that each listed workload has cases with the listed metrics, and that only GPU workloads are emulated."""
     assert {case["workload"] for case in cases} == set(workloads)
     for case in cases:
         workload = workloads[case["workload"]]
         assert case["emulated"] != workload["cpu_only"]
         if not case["skipped"]:
-            found = set(content.metrics(case))
+            found = set(fields.metrics(case))
             assert set(workload["metrics"]) <= found <= {*workload["metrics"], *workload["observed"]}, case["workload"]
 
 
 def test_smoke_session_of_the_real_program(tmp_path):
-    """The session that `make run` runs, on the emulator."""
+    """Runs the session of `make run` on the emulator."""
     files, cases = checks(tmp_path, "-t", "smoke", ISTHMUS_BACKEND="host")
     transfers = sum(pairs.gpus < 2 for pairs in PAIRS.values())
     modes = len(WORKLOADS) * len(catalogue.load()["modes"])
-    watched = 2 * (len(FAULTS) - 1)  # with the driver's prefetcher and without; faults/peers needs two GPUs
+    watched = 2 * (len(FAULTS) - 1)  # with and without the driver's prefetcher; faults/peers needs two GPUs
     in_two_memories = 2 * len(PROGRAMS)
     paged = sum("paged" in w["placements"] or w["name"].startswith("paging/") for w in catalogue.load()["workloads"])
     others = len(DRIVER) + transfers + len(FAMILIES) + len(BATCHES)
@@ -331,7 +333,7 @@ def test_smoke_session_of_the_real_program(tmp_path):
 
 @pytest.mark.parametrize("tag", ["transfer", "memory"])
 def test_a_session_on_two_emulated_gpus(tmp_path, tag):
-    """Every check of the tag: the list and the records agree."""
+    """Checks that the records contain all listed workloads of a tag."""
     (tmp_path / "site.py").write_text(site_configuration({"features": ["peer"], "max_jobs": 1}))
     machine = {"ISTHMUS_EMULATOR": "devices=2,pageable_access=1"}
     _, cases = checks(tmp_path, "-C", str(tmp_path / "site.py"), "-t", tag, "-t", "smoke", **machine)

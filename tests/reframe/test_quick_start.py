@@ -1,4 +1,7 @@
-"""ReFrame's start without walks for warnings that are dropped; every other warning is still given, where it belongs."""
+"""Tests that ReFrame starts without stack walks for suppressed warnings.
+
+All other warnings must still appear, with the right source line.
+"""
 
 import inspect
 import warnings
@@ -13,7 +16,7 @@ from isthmus_reframe.gates import quick_start
 
 @pytest.fixture
 def walks(monkeypatch):
-    """How often the stack was walked."""
+    """Installs quick_start and returns a list that has an element for each stack walk."""
     quick_start.install()
     found = []
     walk = inspect.stack
@@ -49,7 +52,7 @@ def test_installing_again_changes_nothing_and_a_reframe_without_it_is_taken(walk
 
 
 def test_checks_are_made_without_one_walk(walks):
-    """Were it not so, each check would take several times as long to make."""
+    """Checks that creating checks does not walk the stack; if it did, it would take several times as long."""
     import reframe.core.builtins as builtins
     from reframe.core.exceptions import ReframeFatalError
     from reframe.core.pipeline import RunOnlyRegressionTest
@@ -58,6 +61,6 @@ def test_checks_are_made_without_one_walk(walks):
         size = builtins.parameter(range(3))
 
     for number in range(Check.num_variants):
-        with pytest.raises(ReframeFatalError, match="no runtime"):  # its variables are there by then
+        with pytest.raises(ReframeFatalError, match="no runtime"):  # raised after the check's variables are created
             Check(variant_num=number)
     assert not walks

@@ -1,4 +1,4 @@
-"""Gates of a record: the request, and what it says of itself elsewhere."""
+"""Tests of a record's gates: whether it matches the request and is consistent with itself."""
 
 import copy
 import json
@@ -62,7 +62,7 @@ def test_a_tolerance_is_no_larger_than_its_workload_needs(workload, tolerance, i
 
 
 def test_tolerances_of_kept_records_are_no_larger():
-    """The table is not too narrow for the committed records."""
+    """Checks that the table of tolerances accepts the committed records."""
     for path in (*ROOT.glob("papers/data/cpu-only/*.gz"), ROOT / "papers/data/h100/programs.jsonl.gz"):
         for case in load.read(path):
             assert record_gates.loose_tolerance(case) is None, (path, case["workload"])
@@ -93,4 +93,4 @@ def test_as_many_samples_as_were_asked_for(name, stop, number, few):
 
 def test_a_case_that_was_told_to_end_is_interrupted():
     metric = {**CASE["metrics"][0], "stop": "interrupted"}
-    assert "told to end" in record_gates.interrupted(edited(metrics=[metric]))
+    assert "asked to end" in record_gates.interrupted(edited(metrics=[metric]))

@@ -1,4 +1,7 @@
-"""The rooms of isthmus_reframe, gates, judge and families, and the modules beside them: imports make no circle."""
+"""Tests that imports between the rooms and other modules of isthmus_reframe have no cycle.
+
+The rooms are gates, judge and families.
+"""
 
 import graphlib
 import pathlib
@@ -12,7 +15,7 @@ PACKAGE = ROOT / "reframe/isthmus_reframe"
 
 
 def rooms(package: pathlib.Path) -> dict[str, set[str]]:
-    """What each room, or module beside the rooms, imports of the others."""
+    """Returns the imports of each room, and of each module outside the rooms, from other rooms and modules."""
     found = {}
     for path in package.rglob("*.py"):
         room = path.relative_to(package).parts[0].removesuffix(".py")

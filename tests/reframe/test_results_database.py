@@ -1,4 +1,4 @@
-"""ReFrame's own database: it holds each figure and the fingerprint, and compares two drivers by it."""
+"""Tests of ReFrame's results database, which must contain figures and the fingerprint and can compare two drivers."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ SITE = {"features": ["gpu", "cuda"]}
 
 
 def stored(path):
-    """The test cases of each session in the database, in the order of the sessions."""
+    """Returns a list of test cases for each session in the database, in the order of the sessions."""
     with sqlite3.connect(path) as connection:
         blobs = connection.execute("SELECT json_blob FROM sessions ORDER BY session_start_unix").fetchall()
     return [[case for run in json.loads(blob)["runs"] for case in run["testcases"]] for (blob,) in blobs]
@@ -23,7 +23,7 @@ def stored(path):
 
 @pytest.fixture
 def two_drivers(session, tmp_path):
-    """A database of two sessions of the same check, with two drivers."""
+    """Returns a database with two sessions of the same check, with two drivers."""
     database = tmp_path / "results.db"
     for driver in ("570.86.10", "580.159.04"):
         outcome = session(

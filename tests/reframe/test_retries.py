@@ -1,4 +1,4 @@
-"""--max-retries: what failed once is named, and a wrong result is never tried away."""
+"""Tests of --max-retries: failed tries are named, and a retry does not hide a wrong result."""
 
 import json
 
@@ -16,7 +16,7 @@ def test_a_wrong_result_is_not_tried_again(session, tmp_path):
 
 
 def test_a_wrong_result_stays_where_others_are_tried_again(session, tmp_path):
-    """Its run is not the last one, whose failures alone ReFrame's exit code tells of."""
+    """Retries another check after a wrong result. ReFrame's exit code depends only on failures in the last run."""
     fake = f"first_try:{tmp_path}/once@microbench/saxpy,wrong_result@microbench/gemm,exit:7@microbench/saxpy"
     outcome = session("-r", "--max-retries=1", "--exec-policy=serial", select=TWO, fake=fake)
     assert outcome.returncode == 1 and "Retrying 1 failed check(s)" in outcome.output

@@ -1,4 +1,4 @@
-"""scripts/run-checks: an option of the user's has an effect, or is refused."""
+"""Tests that every option which a user passes to scripts/run-checks has an effect or is refused."""
 
 import json
 
@@ -11,7 +11,7 @@ def test_the_users_own_report_is_written(wrapper, tree):
     done = wrapper("-r", "-n", ONE_CHECK, "--report-file=own/rep.json", "--summary=night")
     assert done.returncode == 0
     assert json.loads((tree / "own/rep.json").read_text()) == json.loads((tree / "night/report.json").read_text())
-    assert (tree / "night/night.json").exists()  # with -r, too
+    assert (tree / "night/night.json").exists()  # -r makes no difference
     assert wrapper("-n", ONE_CHECK, RFM_REPORT_FILE="named.json").returncode == 0
     assert (tree / "named.json").exists()
 

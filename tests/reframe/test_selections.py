@@ -1,4 +1,4 @@
-"""A pattern that selects nothing is red, however many others select something."""
+"""Tests of selections: a pattern that selects nothing is red, even if other patterns select something."""
 
 import re
 import types
@@ -38,7 +38,7 @@ def test_the_parts_of_a_pattern(pattern, parts):
         ("(?:a|b)?c|d", ["(?:a|b)?c", "(?:a)?c", "(?:b)?c", "d"]),
         ("(?P<n>a|b)", ["(?P<n>a|b)", "(?P<n>a)", "(?P<n>b)"]),
         ("(a(b|c)|d)", ["(a(b|c)|d)", "(a(b|c))", "(a(b))", "(a(c))", "(d)"]),
-        ("x(a|b)+y(a|b){2}", ["x(a|b)+y(a|b){2}"]),  # each repetition may be another one
+        ("x(a|b)+y(a|b){2}", ["x(a|b)+y(a|b){2}"]),  # not split: repetitions may match different alternatives
         (r"\(a|b[(|)]", [r"\(a", "b[(|)]"]),
         (r"((a)|(b))\3", [r"((a)|(b))\3"]),
         ("", []),
@@ -58,7 +58,7 @@ def case(name, tags=(), environ="gnu"):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Forgets earlier command lines; returns ReFrame's options, for a test to set."""
+    """Clears what earlier command lines selected. Returns ReFrame's options, which a test may set."""
     for name, empty in (("_asked", []), ("_filters", []), ("_seen", {})):
         monkeypatch.setattr(selections, name, empty)
     options = {"general/0/valid_env_names": [".*"]}
@@ -97,7 +97,7 @@ def test_a_name_that_selects_nothing_is_refused(asked, names, missed):
 
 @pytest.mark.parametrize("option", ["-n", "-t", "-p"])
 def test_an_empty_pattern_is_refused(asked, option):
-    """A script's variable that was not set would select every check."""
+    """Passes an empty pattern, such as an unset variable of a script. Otherwise, it would select every check."""
     if option == "-p":
         asked["general/0/valid_env_names"] = [""]
     else:
@@ -117,7 +117,7 @@ def test_a_tag_that_selects_nothing_is_refused(asked, tag, missed):
 
 
 def chosen_of(*kept, cases=None):
-    """Test cases that ReFrame keeps, filter by filter."""
+    """Returns the test cases that remain after ReFrame has applied the filters `kept` in order."""
     for keeps in kept:
         cases = list(filter(keeps, CASES if cases is None else cases))
     return cases
@@ -127,7 +127,7 @@ def chosen_of(*kept, cases=None):
     "pattern, names, missed",
     [
         ("saxpy", ["tiny"], None),
-        ("sax.y|saxpy", ["tiny"], None),  # both at once
+        ("sax.y|saxpy", ["tiny"], None),  # both alternatives match the same checks
         ("NoSuchCheck", ["tiny"], "-x 'NoSuchCheck' excludes no check that is chosen without it"),
         ("saxpy|gem_m", ["tiny"], "-x 'gem_m' of -x 'saxpy|gem_m' excludes"),
         ("sax(py|pi)", ["tiny"], "-x 'sax(pi)' of"),
@@ -145,7 +145,7 @@ def test_a_name_that_excludes_nothing_is_refused(asked, pattern, names, missed):
 
 
 def test_checks_that_reframe_makes_of_chosen_ones_hide_nothing(asked):
-    """--repeat and --distribute put checks with other names and hashes in place of those that were chosen."""
+    """Replaces the chosen checks by checks with other names and hashes, as --repeat and --distribute do."""
     assert chosen_of(filters.have_any_name(["/1234abcd"])) == CASES
     repeated = case("another")
     repeated.check.hashcode = "00000000"
@@ -237,7 +237,7 @@ def test_a_variable_that_jobs_get_and_nothing_reads_is_refused(session, options,
 
 
 def test_variables_of_this_tree_are_not_misspelt(monkeypatch):
-    """Those that scripts, sources and CI read."""
+    """Checks that every variable which scripts, sources or CI read is known."""
     read = r"""(?:\$\{?|getenv\("|environ\.get\("|environ\[")(ISTHMUS_[A-Z_]*[A-Z])"""
     files = [
         path
@@ -253,7 +253,7 @@ def test_variables_of_this_tree_are_not_misspelt(monkeypatch):
 
 def test_a_line_of_a_selection_that_matches_nothing_is_red(tree, wrapper):
     chosen = tree / "chosen"
-    chosen.write_text("# a night\n\nsaxpy%mode=pm%.*tiny  # one\r\ngemm%mode=pm%.*tin_y")  # and no end of the last line
+    chosen.write_text("# a night\n\nsaxpy%mode=pm%.*tiny  # one\r\ngemm%mode=pm%.*tin_y")  # no newline at the end
     result = wrapper("--select", chosen)
     assert result.returncode == 1 and "Ran" not in result.stdout
     assert "-n 'gemm%mode=pm%.*tin_y' selects no check on this system" in result.stdout

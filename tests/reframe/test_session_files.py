@@ -1,4 +1,7 @@
-"""Folders of a session: one session at a time, nothing in them lost, and output that cannot be written is red."""
+"""Tests of a session's folders.
+
+Only one session may use them at a time, nothing in them is lost, and a session that cannot write its output is red.
+"""
 
 import fcntl
 import json
@@ -12,7 +15,7 @@ import types
 import pytest
 from reframe.core.exceptions import ReframeError
 
-import isthmus_reframe.check  # noqa: F401, before what it uses
+import isthmus_reframe.check  # noqa: F401, must be imported before the modules that it uses
 from conftest import FAKE, ONE_CHECK, ROOT, environment
 from isthmus.records import load
 from isthmus_reframe.gates import session_files
@@ -30,7 +33,7 @@ def wait_for(condition, seconds=120):
 
 @pytest.fixture
 def begin(tmp_path, reframe):
-    """begin(fake) → a session under way, in the folder and of the check that session() has."""
+    """Returns begin(fake), which starts a session in the folder of session() and with its check."""
     processes = []
 
     def run(fake):
@@ -52,7 +55,7 @@ def records(tmp_path):
 
 
 def test_records_below_many_folders_are_kept(tmp_path):
-    """A program that made 1,100 folders in each other takes no other check's records with it."""
+    """Nests 1,100 folders next to a record, as a program might. The record must still be found and kept."""
     (tmp_path / "check").mkdir()
     (tmp_path / "check/record.jsonl").write_text("{}\n")
     folders = [str(tmp_path / "check")]
@@ -73,11 +76,11 @@ def kept(tmp_path):
     return [case for path in (tmp_path / "results").glob("*.jsonl") for case in load.read(path)]
 
 
-# --- what a session left that was killed ---
+# --- leftovers of a session that was killed ---
 
 
 def test_records_of_a_killed_session_are_kept_before_their_folder_is_emptied(session, begin, tmp_path):
-    """The session is killed when its record is whole."""
+    """Kills a session when its record is complete."""
     process = begin("stays:1")
     [record] = wait_for(lambda: records(tmp_path))
     os.kill(process.pid, signal.SIGKILL)
@@ -87,7 +90,7 @@ def test_records_of_a_killed_session_are_kept_before_their_folder_is_emptied(ses
     assert "Kept 1 record that an earlier session left in" in outcome.output
     found = kept(tmp_path)
     assert len(found) == 2 and first["run"]["id"] in {case["run"]["id"] for case in found}
-    # A record is kept once, whatever is left in the stage folder.
+    # A record is stored only once, even if it stays in the stage folder.
     outcome = session("-r", "--keep-stage-files", fake="wrong_result")
     assert len(kept(tmp_path)) == 3
     outcome = session(ISTHMUS_RESULTS=tmp_path / "others")
@@ -101,7 +104,7 @@ def test_a_job_that_goes_on_where_its_session_was_killed_is_waited_for(tmp_path,
     for limit, ends in (("60", True), ("1", False)):
         process = subprocess.Popen(["sleep", "2" if ends else "60"], cwd=folder)
         (folder / session_files.JOB).write_text(f"local {process.pid} {limit}\n")
-        reaper = threading.Thread(target=process.wait)  # else it stays where it was, as the session's own child
+        reaper = threading.Thread(target=process.wait)  # otherwise the process, a child of this one, becomes a zombie
         reaper.start()
         if ends:
             session_files.wait_for_leftover_jobs([folder], printer)
@@ -112,7 +115,7 @@ def test_a_job_that_goes_on_where_its_session_was_killed_is_waited_for(tmp_path,
             process.kill()
         reaper.join()
     assert "of an earlier session, which is still in" in capsys.readouterr().out
-    # Its number may be another's by now.
+    # The process id of the job may have been reused, here by this process, which does not run in the folder.
     (folder / session_files.JOB).write_text(f"local {os.getpid()} 0\n")
     session_files.wait_for_leftover_jobs([folder], printer)
 
@@ -152,7 +155,7 @@ def test_a_second_session_in_one_folder_is_refused_and_names_the_first(session, 
     outcome = session()
     assert outcome.returncode == 1 and not outcome.ran
     assert f"another session (process {process.pid} on " in outcome.output and "works in" in outcome.output
-    # One elsewhere disturbs nobody; and what looks only, looks.
+    # A session in another folder is allowed, and so is a session that only lists.
     assert session("-r", f"--prefix={tmp_path}/elsewhere").green
     assert session("-l").returncode == 0
 
@@ -192,7 +195,7 @@ site_configuration["logging"] = [{{
 
 
 def with_perflogs(session, tmp_path, basedir, *options, **settings):
-    session("-l", site={})  # writes the site
+    session("-l", site={})  # writes the site configuration
     file = tmp_path / "site/with_logs.py"
     file.write_text((tmp_path / "site/reframe.py").read_text() + PERFLOG.format(basedir=str(basedir)))
     return session("-C", str(file), "-r", *options, **settings)
@@ -202,19 +205,19 @@ def test_a_performance_log_that_cannot_be_written_is_red_before_anything_is_meas
     (tmp_path / "file").touch()
     outcome = with_perflogs(session, tmp_path, tmp_path / "file/perflogs")
     assert outcome.returncode == 1 and not outcome.ran
-    assert "file/perflogs cannot be written (Not a directory), so what is measured would be lost" in outcome.output
+    assert "file/perflogs cannot be written (Not a directory), so the results would be lost" in outcome.output
 
 
 def test_a_line_of_the_performance_log_that_is_lost_meanwhile_is_red(session, tmp_path):
     outcome = with_perflogs(session, tmp_path, tmp_path / "perflogs")
     assert outcome.green and len(list((tmp_path / "perflogs/s").iterdir())) == 1
-    # The folder is there, and the file in it is none.
+    # The log's folder exists, but a folder has the name of the log file.
     [log] = (tmp_path / "perflogs/s").iterdir()
     log.unlink()
     log.mkdir()
     outcome = with_perflogs(session, tmp_path, tmp_path / "perflogs")
     assert outcome.returncode == 1
-    assert "in the performance log was lost (Is a directory): mend its folder" in outcome.output
+    assert "in the performance log was lost (Is a directory): make its folder writable" in outcome.output
     assert len(kept(tmp_path)) == 2
 
 
@@ -223,14 +226,14 @@ def test_a_report_that_cannot_be_written_is_red(session, tmp_path, option):
     (tmp_path / "folder").mkdir()
     outcome = session("-r", f"{option}={tmp_path}/folder")
     assert outcome.returncode == 1 and len(kept(tmp_path)) == 1
-    assert "report was lost (Is a directory): mend its folder, and run again" in outcome.output
+    assert "report was lost (Is a directory): make its folder writable, and run again" in outcome.output
 
 
 def test_a_report_that_another_session_wrote_meanwhile_is_not_overwritten(session, tmp_path):
     report = tmp_path / "report.json"
     report.write_text("of an earlier night\n")
     os.utime(report, (1, 1))
-    # The prepared command stands for the other session, which ends while this one measures.
+    # The prepared command simulates the other session, which ends while this one measures.
     other = f"echo of the other session > {report}"
     session("-l", site={})
     file = tmp_path / "site/reframe.py"

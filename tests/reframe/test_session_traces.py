@@ -1,4 +1,4 @@
-"""What a session leaves for others: lines of the performance log, and the summary of a night, from real sessions."""
+"""Tests of what real sessions write for other programs: lines of the performance log, and the summary of a night."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from isthmus_reframe.results_database import spack_spec
 
 CHECKS = "transfer_modes.py"
 SITE = {"features": ["gpu", "cuda"], "extras": {"isthmus": {"maintainers": ["triton"]}}}
-#: The notes that Spack 1.1 leaves beside what it installed, as far as they are read.
+#: Contents of the file that Spack 1.1 writes next to an installed package, limited to the parts that are read.
 SPACK_NOTES = {
     "spec": {
         "_meta": {"version": 5},
@@ -36,7 +36,7 @@ SPEC = "isthmus@main +cuda +mpi cuda_arch=90 ^openmpi@5.0.8 ^gcc@12.2.0 /abcdefg
 
 @pytest.fixture
 def installed(tmp_path):
-    """The program as Spack installs it."""
+    """Returns the program, installed as Spack would install it."""
     prefix = tmp_path / "opt/isthmus"
     (prefix / "bin").mkdir(parents=True)
     (prefix / ".spack").mkdir()
@@ -48,7 +48,7 @@ def installed(tmp_path):
 
 
 def logged(tmp_path):
-    """The last line of the performance log, by the names in its head."""
+    """Returns the fields of the performance log's last line, keyed by the names in its first line."""
     [path] = tmp_path.glob("perflogs/*/*/*.log")
     head, *_, line = path.read_text().splitlines()
     return dict(zip(head.split("|"), line.split("|"), strict=False))
@@ -64,13 +64,13 @@ def test_a_line_of_the_performance_log_says_what_ran(session, installed, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda notes: notes.clear(), lambda notes: notes["spec"].update(nodes=[]),
+    "invalidate", [lambda notes: notes.clear(), lambda notes: notes["spec"].update(nodes=[]),
               lambda notes: notes["spec"]["nodes"][0].pop("hash"), lambda notes: notes.update(spec=[1])],
 )  # fmt: skip
-def test_notes_that_are_not_spacks_are_no_spec(installed, spoil):
+def test_notes_that_are_not_spacks_are_no_spec(installed, invalidate):
     assert spack_spec(installed) == SPEC
     notes = json.loads(json.dumps(SPACK_NOTES))
-    spoil(notes)
+    invalidate(notes)
     (installed.parent.parent / ".spack/spec.json").write_text(json.dumps(notes))
     assert spack_spec(installed) == ""
 
@@ -82,7 +82,7 @@ def test_a_program_that_spack_did_not_build_has_no_spec(session, tmp_path):
 
 @pytest.fixture
 def run_checks(tmp_path):
-    """scripts/run-checks with a summary, as a cron job would call it."""
+    """Returns a function that runs scripts/run-checks with --summary, as a cron job would."""
 
     def run(*options, fake=""):
         command = [ROOT / "scripts/run-checks", "-c", ROOT / "reframe/checks" / CHECKS, "-n", "saxpy%mode=pm%size=tiny",

@@ -1,4 +1,4 @@
-"""Every site's configuration lists checks and writes job scripts, for each scheduler, without being at the site."""
+"""Tests that every site's configuration can list checks and write job scripts on any machine, for each scheduler."""
 
 import os
 import pathlib
@@ -19,14 +19,14 @@ LAUNCHERS = {
     "flux-run": "flux run",
     "local": "",
     "pals": "mpiexec -n [12] --ppn [12]",
-}  # of the others the name is the command
+}  # other launchers are called by their names
 
 SITES = site_tree.sites(ROOT)
 
 
 @pytest.fixture
 def reframe_at(tmp_path, reframe):
-    """reframe_at(site, *options) → output and exit code, as that site's engineer would type it."""
+    """Returns reframe_at(site, *options), which runs ReFrame as that site's engineer would and returns the result."""
 
     def run(site, *options, **env):
         checks = [word for name in FILES for word in ("-c", str(ROOT / "reframe/checks" / name))]
@@ -54,7 +54,8 @@ def test_there_are_sites():
 
 
 def test_every_launcher_that_starts_ranks_is_told_to_bind_them():
-    """Flux's binds by itself, and ibrun by the site's own rules."""
+    """Checks that launchers are told to bind ranks. Exceptions are Flux's launcher, because it always binds, and ibrun,
+    because it follows the site's rules."""
     launchers = {p["launcher"] for site in SITES for p in system_of(site)["partitions"]}
     assert launchers - {"local", "flux-run", "ibrun"} <= set(jobs.BIND_TO_CORES)
 
@@ -77,7 +78,7 @@ def test_lists(reframe_at, site):
 
 
 def has_mpi(site) -> bool:
-    """Whether an environment that a partition of the site uses has MPI."""
+    """Returns whether an environment that a partition of the site uses has MPI."""
     used = {name for partition in system_of(site)["partitions"] for name in partition["environs"]}
     configuration = site_tree.load(ROOT / "site-configs" / site / "reframe.py")
     return any("mpi" in each.get("features", []) for each in configuration["environments"] if each["name"] in used)
@@ -86,7 +87,7 @@ def has_mpi(site) -> bool:
 @pytest.mark.parametrize("site", SITES)
 def test_dry_run_writes_scripts_that_ask_for_what_is_stated(reframe_at, tmp_path, site):
     system = system_of(site)
-    # A selection that finds nothing ends a session.
+    # Omits the check that needs MPI if the site has no MPI, because a pattern that selects nothing ends the session.
     selected = SELECT if has_mpi(site) else SELECT.rpartition("|")[0]
     result = reframe_at(
         site, f"--system={system['name']}", "--dry-run", "-n", selected, f"--prefix={tmp_path}", ISTHMUS_ACCOUNT="p42"
@@ -108,7 +109,7 @@ def test_dry_run_writes_scripts_that_ask_for_what_is_stated(reframe_at, tmp_path
             for resource in partition.get("resources", []) if gpus else []:
                 for option in resource["options"]:
                     assert option.format(num_gpus_per_node=number) in script
-        if send:  # where the environment has MPI: two ranks on one node
+        if send:  # the check with two ranks on one node, if the environment has MPI
             judge(send, partition)
             assert re.search(r"--ntasks-per-node=2|mpiprocs=2|--tasks-per-node=2|-np? 2", send)
             bound = jobs.BIND_TO_CORES.get(partition["launcher"])
@@ -131,7 +132,7 @@ def test_an_unknown_site_is_one_sentence(reframe_at):
     assert len([line for line in result.stdout.splitlines() if "ERROR" in line]) == 1
 
 
-# --- Flux, by a stand-in for its command ---
+# --- Flux, with a stub of its command ---
 
 FLUX = """#!/bin/bash
 # Runs a batch job at once. The first question fails, at the second it is running, at the third it has ended.
@@ -199,7 +200,7 @@ def test_flux_runs_jobs_and_tells_how_they_ended(session, tmp_path, fake, result
 
 
 def test_checks_load_where_a_configuration_imports_the_gate_first(session, tmp_path):
-    """As `isthmus site probe` writes it; `isthmus` is in no environment of this interpreter's."""
+    """Loads checks with a configuration like those of `isthmus site probe`, without `isthmus` on the Python path."""
     site = tmp_path / "own"
     site.mkdir()
     gate = f"import sys\nsys.path.append({str(ROOT / 'reframe')!r})\nfrom isthmus_reframe.gates import session_gate\n"

@@ -1,12 +1,15 @@
-"""How sessions build: ReFrame and our part are real, the spack command only notes what it is told."""
+"""Tests of builds by sessions: ReFrame and isthmus_reframe are real, but the spack command only notes its arguments."""
 
 import os
 import stat
 import sys
+import types
 
 import pytest
+from reframe.core.exceptions import ReframeError
 
 from conftest import FAKE, ROOT, site_configuration
+from isthmus_reframe import spack_build
 
 CHECKS = "transfer_modes.py"
 SPACK = """#!/bin/sh
@@ -20,14 +23,17 @@ esac
 
 @pytest.fixture
 def path(tmp_path):
-    """A PATH without spack, and where one may be put."""
+    """Returns a PATH without spack. A test may add one to the first folder on it."""
     (tmp_path / "bin").mkdir()
     return f"{tmp_path}/bin:{os.path.dirname(sys.executable)}:/usr/bin:/bin"
 
 
 @pytest.fixture
 def spack(tmp_path, path):
-    """spack(install): what `spack install` does; returns the file of what spack was told."""
+    """Returns spack(install), which makes a spack command that runs `install` for `spack install`.
+
+    It returns the path of the file in which that command notes its arguments.
+    """
 
     def put(install=""):
         prefix, log = tmp_path / "opt/isthmus", tmp_path / "told"
@@ -89,7 +95,10 @@ def test_without_spack_it_says_so(build):
 
 @pytest.fixture
 def at_site(session, path, tmp_path):
-    """A session, with nothing said of how to build, at a site of this name and with these extras of its environment."""
+    """Returns a function that runs a session at a site with the given name and the given extras in its environment.
+
+    The session does not set how the program is built.
+    """
 
     def run(name, extras, **settings):
         file = tmp_path / "reframe.py"
@@ -114,9 +123,21 @@ def test_where_a_site_has_an_environment_spack_builds(at_site, spack, name, extr
     assert f"-e spack-tree/environments/{environment} " in log.read_text()
 
 
+@pytest.mark.parametrize("name", ["spack.yaml", "packages.yaml"])
+def test_a_link_that_leads_nowhere_is_no_missing_file(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(spack_build, "ROOT", tmp_path)
+    folder = tmp_path / "environments/atlantis"
+    folder.mkdir(parents=True)
+    (folder / "spack.yaml").touch()
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("/gone")
+    with pytest.raises(ReframeError, match=f"atlantis/{name}: a link whose target is missing"):
+        spack_build.may_use_mpi(spack_build.environment_of(types.SimpleNamespace(extras={}, name="gnu"), "atlantis"))
+
+
 @pytest.fixture
 def cmake(tmp_path):
-    """A cmake that fails; returns what it was asked."""
+    """Makes a cmake command that fails. Returns a function that returns the arguments it was called with."""
     program, log = tmp_path / "bin/cmake", tmp_path / "asked"
     program.write_text(f"#!/bin/sh\necho cmake $* >>'{log}'; exit 1\n")
     program.chmod(0o755)

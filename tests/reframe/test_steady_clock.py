@@ -1,4 +1,4 @@
-"""ReFrame's waits do not follow a clock that is set meanwhile."""
+"""Tests that setting the clock during a session does not change how long ReFrame waits."""
 
 import pytest
 from reframe.core.schedulers import slurm
@@ -9,7 +9,7 @@ from isthmus_reframe import steady_clock
 
 
 class Clock:
-    """A machine's clock and its monotonic one, which a test sets and lets run."""
+    """Fake of a machine's clock and its monotonic clock, which a test can set and advance."""
 
     def __init__(self):
         self.wall, self.ran, self.slept = 1e9, 0.0, []
@@ -32,7 +32,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def poll(monkeypatch):
-    """ReFrame's own, with its defaults."""
+    """Returns ReFrame's poll controller with ReFrame's default options."""
     options = {"poll_rate_max": 10, "poll_rate_min": 0.1, "poll_rate_decay": 0.1, "poll_randomize_ms": None}
     current = type("Runtime", (), {"get_option": lambda self, name: options[name.rpartition("/")[2]]})
     monkeypatch.setattr(policies.rt, "runtime", current)
@@ -51,7 +51,7 @@ def test_a_clock_that_is_set_changes_no_wait(clock, poll, step):
 
 
 def test_reframe_alone_would_sleep_as_long_as_the_clock_was_set_back(clock, poll, monkeypatch):
-    """Shows the fault; a ReFrame that has mended it needs no steady clock."""
+    """Shows ReFrame's fault without the steady clock. If this test fails, ReFrame no longer needs the steady clock."""
     monkeypatch.setattr(policies.time, "time", lambda: clock.wall)
     poll.reset_poll_rate()
     poll.snooze()

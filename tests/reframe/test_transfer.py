@@ -1,4 +1,4 @@
-"""Checks of which one run measures many pairs: each pair is judged for itself, and none may be missing."""
+"""Tests of checks that measure many pairs in one run: each pair is checked by itself and must be present."""
 
 import fnmatch
 
@@ -24,7 +24,7 @@ def listed(outcome):
     return {tuple(word.partition("=")[2] for word in line.split()[2:4]) for line in lines}
 
 
-# --- what there is ---
+# --- listed checks ---
 
 
 def test_every_pair_is_in_one_class():
@@ -67,7 +67,7 @@ def test_pairs_of_gpus_where_several_are_stated(session, site, classes):
         assert len(listed(session("-l", "-t", size, select="Transfer", site=site))) == classes
 
 
-# --- what is asked for and published ---
+# --- requests and figures ---
 
 
 def test_each_pair_has_a_variable(session, tmp_path):
@@ -117,7 +117,7 @@ def test_processes_are_counted_at_each_pair(session):
     assert session("-r", "-S", "processes=2", select=TO_GPU).green
 
 
-# --- what is red, and of which pair ---
+# --- red checks, and their pairs ---
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_one_bad_pair_of_many_is_red_and_named(session, fake, why):
 @pytest.mark.parametrize(
     "fake, why",
     [
-        (f"missing_case@{BACK}", f"7 records where 8 were asked for, 0 of {BACK}"),
-        ("extra_record", "16 records where 8 were asked for, 2 of transfer/gpu0-gpu0/ce"),
+        (f"missing_case@{BACK}", f"7 records where 8 were requested, 0 of {BACK}"),
+        ("extra_record", "16 records where 8 were requested, 2 of transfer/gpu0-gpu0/ce"),
         ("exit:1", "exit code 1"),
         ("no_record", "no record"),
         ("empty_record", "0 records where 8"),
@@ -160,7 +160,7 @@ def test_records_that_do_not_match_the_list_are_red(session, fake, why):
 def test_a_size_that_is_missing_is_red(session):
     outcome = session(select=ALL_SIZES, fake="gpu:cuda,missing_point", site=GPU)
     assert not outcome.green
-    assert "9 records where 10 were asked for, 0 of transfer/managed-gpu0/ce bytes=1073741824" in outcome.output
+    assert "9 records where 10 were requested, 0 of transfer/managed-gpu0/ce bytes=1073741824" in outcome.output
 
 
 def test_emulated_where_a_gpu_is_stated_is_red(session):

@@ -1,4 +1,4 @@
-"""A session of the yardsticks with stand-ins for the other programs: what agrees is green, and nothing else is."""
+"""Tests of sessions of the yardsticks with fakes of the other programs: only agreement is green."""
 
 import os
 
@@ -18,7 +18,7 @@ cat <<END
   {{"name": "device_to_host_memcpy_ce", "status": "{status}", "bandwidth_matrix": [["$value"]]}}]}}}}
 END
 """
-QUARTER = "2.5e-10"  # GB/s: the fake program measures a quarter of a byte a second
+QUARTER = "2.5e-10"  # rate in GB/s that equals the fake program's rate of 0.25 B/s
 
 
 @pytest.fixture
@@ -57,14 +57,15 @@ def test_figures_that_agree_are_green_and_nothing_else(yardstick, settings, why)
 
 def test_an_output_that_nobody_could_read_is_red(yardstick):
     outcome = yardstick(before="$(yes | head -c 20000000)")
-    assert not outcome.green and "nvbandwidth printed what is larger than 16 MiB, the most" in outcome.output
+    assert not outcome.green and "nvbandwidth printed what is larger than 16 MiB, the limit" in outcome.output
     with pytest.raises(yardsticks.YardstickError, match="printed no JSON"):
         yardsticks.nvbandwidth('{"nvbandwidth": ' + "[" * 100_000)
 
 
 @pytest.mark.parametrize("after", [QUARTER, "2.6e-10"])
 def test_what_theirs_printed_is_kept_beside_our_record(yardstick, tmp_path, after):
-    """Red or green: else nobody could say afterwards which figures agreed, or by how much they did not."""
+    """Checks that the outputs of the other program are kept in red and green sessions, so that the figures can be
+    compared later."""
     yardstick(after=after)
     [record] = (tmp_path / "results").glob("*.jsonl")
     for place, value in (("before", QUARTER), ("after", after)):

@@ -1,4 +1,4 @@
-"""ReFrame sessions on the throwaway cluster that tests/slurm/run has started, and faults to put into them."""
+"""Fixtures for ReFrame sessions on the throwaway cluster that tests/slurm/run has started, and for injecting faults."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from faults import HOST, ROOT  # noqa: F401, tests take them from here
+from faults import HOST, ROOT  # noqa: F401, tests import HOST from this module
 
 FAKE = ROOT / "tests/reframe/fake_bench.py"
 RANKED = ROOT / "build/host-mpi/bin/isthmus-bench"
@@ -40,12 +40,12 @@ def wait_for(what, condition, seconds=180):
 
 
 def jobs(state, node=None):
-    """Ids of the jobs in that state: R, PD."""
+    """Returns the ids of the jobs in a state, such as R or PD, on all nodes or on `node`."""
     return command("squeue", "-h", "-t", state, "-o", "%A", *(["-w", node] if node else [])).split()
 
 
 class Session:
-    """A session of ReFrame under way; finish() waits for its end."""
+    """Running ReFrame session; finish() waits for its end."""
 
     def __init__(self, folder, *options, bench=FAKE, fake="", site=None, checks="reframe/checks", **environment):
         self.folder, self.results = folder, folder / "results"
@@ -61,7 +61,7 @@ class Session:
                  f"--report-file={folder}/report.json", "-r", *options],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=clean | {k: str(v) for k, v in settings.items()},
-                # A shell that starts the tests in the background has them, and all they start, ignore ^C.
+                # A shell that starts the tests in the background makes them and all their children ignore Ctrl-C.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
@@ -74,7 +74,7 @@ class Session:
         return self
 
     def stop(self):
-        """As ^C does: ReFrame cancels its jobs."""
+        """Ends the session as Ctrl-C does: ReFrame cancels its jobs."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def reasons(self):
-        """Why checks failed: one line each."""
+        """Returns the reasons why checks failed, one line per check."""
         return re.findall(r"^  \* Reason: (.*)$", self.output, re.MULTILINE)
 
     @property
@@ -103,7 +103,7 @@ class Session:
         return [path for path in self.results.iterdir() if path.suffix != ".jsonl"]
 
     def record_begun(self):
-        """Waits until a job has written of its record."""
+        """Waits until a job has begun to write its record, or the session has ended."""
         wait_for("a record", lambda: any(self.folder.glob("stage/**/record.jsonl")) or self.process.poll() is not None)
 
 
@@ -114,7 +114,7 @@ def scheduler(request):
 
 @pytest.fixture
 def start(tmp_path):
-    """start(options…, fake=…, site=…) → Session, each in a folder of its own unless one is named."""
+    """Returns start(options…, fake=…, site=…), which starts and returns a Session, by default in a new folder."""
     sessions = []
 
     def begin(*options, folder=None, **settings):
@@ -128,7 +128,7 @@ def start(tmp_path):
 
 @contextlib.contextmanager
 def small_disk(folder, size):
-    """A file system of its own on `folder`."""
+    """Mounts a separate file system of `size` on `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=False).returncode:
         pytest.skip("a file system of a small size needs the right to mount one")
@@ -140,7 +140,7 @@ def small_disk(folder, size):
 
 @contextlib.contextmanager
 def other_job(node, *options):
-    """Somebody else's job on the node; its id."""
+    """Runs a job that is not the session's on the node; yields its id."""
     job = command("sbatch", "--parsable", "-w", node, "-o", "/dev/null", *options, "--wrap", "sleep 600")
     wait_for("the other job", lambda: job in jobs("R", node))
     try:
@@ -151,7 +151,7 @@ def other_job(node, *options):
 
 @contextlib.contextmanager
 def lost(*nodes):
-    """Nodes without power; whole again afterwards."""
+    """Kills everything on the nodes, as a power cut would; restores the nodes afterwards."""
     for node in nodes:
         command(ROOT / "tests/slurm/throwaway", "lose", CLUSTER, node)
     try:
@@ -162,9 +162,10 @@ def lost(*nodes):
         wait_for("idle nodes", lambda: command("sinfo", "-h", "-n", ",".join(nodes), "-o", "%T") == "idle")
 
 
-# --- what tests of faults share ---
+# --- common parts of tests of faults ---
 
-# One job whose program has several cases; it finishes two of them and has begun to write the third.
+# Options and misbehaviour (`fake`). With both, a session has one job whose program runs several cases, finishes two and
+# hangs while it writes the record of the third.
 SEVERAL = ("-n", "Memory%family=stream%size=tiny")
 HANGS = "hangs:2"
 ONE = ("-n", "TransferModes%workload=saxpy%mode=pm%size=tiny")
@@ -175,7 +176,7 @@ def on(node, scheduler="slurm", **settings):
 
 
 def expect(session, *words, records=2):
-    """The session is red for one reason that has these words, and kept what was measured."""
+    """Checks that the session failed for one reason that contains these words, and kept `records` records."""
     assert not session.green
     [reason] = session.reasons
     for word in words:
@@ -185,12 +186,12 @@ def expect(session, *words, records=2):
 
 
 def checked(path):
-    """Whether a file is of a check's job, not of the list's."""
+    """Returns whether a file belongs to the job of a check, and not to the job that lists the workloads."""
     return "Listing" not in str(path)
 
 
 def stand_in(folder, name, script):
-    """A command that takes the place of Slurm's where `folder` comes first."""
+    """Writes a command that replaces Slurm's command of this name if `folder` comes first on PATH."""
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)

@@ -1,6 +1,7 @@
-"""Faults that one session puts into its jobs, one a job: into the record, the program and what surrounds it.
+"""Faults that one session injects into its jobs, one per job: into the record, the program or its environment.
 
-faulty_checks.py makes a check of each, test_many_faults.py runs them all and holds each to its row of docs/slurm.md.
+faulty_checks.py turns each fault into a check. test_many_faults.py runs them all and compares each with its row in
+docs/slurm.md.
 """
 
 import dataclasses
@@ -18,30 +19,30 @@ HOST = pathlib.Path(
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is done to a job; what its session has to say of it, and how much is kept, the table tells."""
+    """Fault in a job. The tables of docs/slurm.md say what the session must report, and how many records are kept."""
 
-    real: bool = False  # the built program instead of the fake one
+    real: bool = False  # whether the job runs the built program instead of the fake one
     before: tuple[str, ...] = ()  # lines of the job script before the program
-    after: tuple[str, ...] = ()  # and when its exit code has been noted
-    through: str = ""  # a shell command that gets the program's command line as "$@"
-    program: str = ""  # in place of the program
-    workload: str = ""  # in place of saxpy
+    after: tuple[str, ...] = ()  # lines of the job script after the program's exit code has been noted
+    through: str = ""  # shell command that runs the program, whose command line it receives as "$@"
+    program: str = ""  # program to run instead of isthmus-bench
+    workload: str = ""  # workload to run instead of saxpy
     processes: int = 1
-    samples: str = "--samples 3"  # of the built program
+    samples: str = "--samples 3"  # options of the built program
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Row(typing.NamedTuple):
-    """A fault in the tables of docs/slurm.md."""
+    """Row of a table in docs/slurm.md: a fault and its outcome."""
 
     fault: str
-    says: str  # with … for what differs; "green" where it is harmless
+    says: str  # what the session reports, with … for variable parts; "green" if the fault is harmless
     kept: str
     test: str
 
     @property
     def sentence(self) -> re.Pattern:
-        """What the session says in full."""
+        """Returns a pattern that matches the session's full sentence."""
         return re.compile(".*".join(map(re.escape, self.says.split("`")[1].split("…"))))
 
 
@@ -56,7 +57,7 @@ def rows() -> list[Row]:
 
 
 def edited(statement: str) -> tuple[str, ...]:
-    """A line that changes each record of the job's file: `statement` has it as `r`, and its number as `i`."""
+    """Returns a line of a job script that runs the Python `statement` on each record `r`, with number `i`."""
     script = (
         "import json; p = 'record.jsonl'; all = [json.loads(line) for line in open(p)]\n"
         f"for i, r in enumerate(all):\n    {statement}\n"
@@ -66,12 +67,12 @@ def edited(statement: str) -> tuple[str, ...]:
 
 
 def replaced(command: str) -> tuple[str, ...]:
-    """Lines that put what `command` makes of the job's file in its place."""
+    """Returns lines of a job script that replace record.jsonl by the output of `command`."""
     return f"{command} > x", "mv x record.jsonl"
 
 
 def copied(change: str) -> dict:
-    """The program is a copy in the stage folder, to which something happens before it starts."""
+    """Returns the settings of a fault that runs a copy of the program, after the command `change`."""
     return {"real": True, "before": (f"cp {shlex.quote(str(HOST))} program", change), "program": "./program"}
 
 
@@ -96,7 +97,7 @@ RECORD = {
     "median of other samples": Fault(after=edited("r['metrics'][0]['median'] = 0.1")),
     "metric twice": Fault(after=edited("r['metrics'].append(r['metrics'][0])")),
     "record twice": Fault(after=replaced("cat record.jsonl record.jsonl")),
-    "record of another run beside it": Fault(
+    "record of another run next to it": Fault(
         after=edited("all.append(r | {'run': r['run'] | {'id': '0badcafe'}}); break")
     ),
     "record of another run in place of a process": Fault(processes=2, after=edited("r['run']['id'] += str(i)")),
@@ -132,7 +133,7 @@ PROGRAM = {
     "device memory runs out": Fault(real=True, environment={"ISTHMUS_INJECT": "malloc_device:1"}),
 }
 
-SURROUNDINGS = {
+ENVIRONMENT = {
     "file may not grow": Fault(real=True, through='ulimit -f 1; "$@"'),
     "no more open files": Fault(real=True, through='ulimit -n 3; "$@"'),
     "address space is limited": Fault(real=True, through='ulimit -v 300000; "$@"'),
@@ -157,4 +158,4 @@ HARMLESS = {
     "process that outlives the program": Fault(real=True, through='sleep 300 > /dev/null 2>&1 & "$@"'),
 }
 
-FAULTS = RECORD | PROGRAM | SURROUNDINGS | HARMLESS
+FAULTS = RECORD | PROGRAM | ENVIRONMENT | HARMLESS

@@ -1,4 +1,4 @@
-"""One check for each fault of faults.py, whose job has it."""
+"""ReFrame checks, one for each fault of faults.py, which inject the fault into their job."""
 
 import pathlib
 import shlex

@@ -1,4 +1,7 @@
-"""The example site as the throwaway cluster's tests vary it: $SITE holds settings of the partition, as JSON."""
+"""Site configuration of the throwaway cluster: the example site with changes for tests.
+
+The environment variable SITE has settings of the partition, as JSON.
+"""
 
 import importlib.util
 import json
@@ -14,8 +17,8 @@ spec.loader.exec_module(example)
 site_configuration = example.site_configuration
 [system] = site_configuration["systems"]
 [partition] = system["partitions"]
-# Four nodes of one machine: jobs of a session may run at once, as they would on a cluster.
+# Although the four nodes are one machine, jobs of a session may run at the same time, as they would on a cluster.
 partition.update({"max_jobs": 8, "access": ["--partition=main", "--account=site", "--exclusive"]})
-# A job that waits for a named node says ReqNodeNotAvail while that is busy: no reason to cancel it.
+# A job that waits for a named node reports ReqNodeNotAvail while that node is busy. ReFrame must not cancel it then.
 partition["sched_options"] = {"ignore_reqnodenotavail": True}
 partition.update(json.loads(os.environ.get("SITE", "{}")))

@@ -1,4 +1,7 @@
-"""Faults of jobs, nodes, disks and people: nothing measured is lost, nothing is green, and one sentence says why."""
+"""Tests of faults of jobs, nodes, disks and people.
+
+A session with a fault must keep all measured records, must not be green, and must state the reason in one sentence.
+"""
 
 import contextlib
 import os
@@ -28,7 +31,8 @@ from conftest import (
 
 @pytest.fixture(scope="module", autouse=True)
 def out_of_time(tmp_path_factory):
-    """Slurm counts limits in minutes: the sessions with one begin before the other tests and are looked at last."""
+    """Starts the sessions that exceed a time limit. They start before the other tests and are checked last, because
+    Slurm counts time limits in minutes."""
     folder = tmp_path_factory.mktemp("out-of-time")
     sessions = {
         scheduler: Session(folder / scheduler, *SEVERAL, "-S", "Memory.time_limit=1m", fake=HANGS,
@@ -42,7 +46,10 @@ def out_of_time(tmp_path_factory):
 
 @pytest.fixture
 def hanging(start):
-    """hanging(scheduler, node) → (Session, its job), alone on the node."""
+    """Returns hanging(scheduler, node), which starts a session whose program hangs, and returns it with its job's id.
+
+    The job has the node to itself.
+    """
 
     def begin(scheduler="slurm", node="node1"):
         session = start(*SEVERAL, fake=HANGS, site=on(node, scheduler))
@@ -82,7 +89,8 @@ def test_scancel_before_it_began(start, scheduler):
 
 @pytest.mark.parametrize("begins", [True, False])
 def test_a_stage_folder_that_was_kept_passes_for_nothing(start, scheduler, begins):
-    """The job is cancelled before its program has written, or before the job began: the last one's files are there."""
+    """Cancels the job before it begins or before its program has written results. In both cases, the stage folder still
+    contains the previous job's files."""
     settings = {"folder": "same", "site": on("node1", scheduler)}
     kept_stage = (*ONE, "--keep-stage-files", "--dont-restage")
     assert start(*kept_stage, **settings).finish().green
@@ -105,7 +113,7 @@ def test_a_record_of_another_job_is_red(start, scheduler, field):
 
 @pytest.mark.parametrize("where", [ONE, ("-n", "NodeBundle", "-S", "checks=modes tiny saxpy pm")])
 def test_a_job_that_is_cancelled_after_its_program_is_red(start, tmp_path, scheduler, where):
-    """The noted exit code is 0, but Slurm says how the job ended."""
+    """Cancels the job after its program has ended with exit code 0, so that only Slurm reports how the job ended."""
     checks = "reframe/bundles" if "NodeBundle" in where else "reframe/checks"
     stand_in(tmp_path, "squeue", "if [ -e exit_code ]; then touch ended; sleep 30; fi")
     slow = {"prepare_cmds": [f"export PATH={tmp_path}:$PATH"]}
@@ -126,7 +134,8 @@ def test_a_job_that_is_cancelled_after_its_program_is_red(start, tmp_path, sched
     ids=["checks", "bundle"],
 )
 def test_accounting_that_fails_loses_no_record(start, tmp_path, select, records):
-    """The session cannot judge, but what runs is measured and kept; what waits (its node is taken) is cancelled."""
+    """Makes sacct fail. The session cannot check results, but records of running jobs are kept, and a job that is
+    queued because its node is busy is cancelled."""
     begun = f"find {tmp_path} -name begun | grep -q ."
     stand_in(tmp_path, "sacct", f'if {begun}; then echo "no database" >&2; exit 1; fi; exec /usr/bin/sacct "$@"')
     slow = {"prepare_cmds": ["if [ -e cases.sh ] || grep -q -- --rec[o]rd rfm_job.sh; then touch begun; sleep 3; fi"]}
@@ -138,7 +147,7 @@ def test_accounting_that_fails_loses_no_record(start, tmp_path, select, records)
 
 
 def test_nodes_that_go_down(hanging):
-    """Two at once, a session on each: it takes the controller half a minute to give a node up."""
+    """Loses two nodes at once, with a session on each, because the controller takes half a minute to give a node up."""
     node_of = {"slurm": "node1", "squeue": "node2"}
     begun = {scheduler: hanging(scheduler, node) for scheduler, node in node_of.items()}
     with lost(*node_of.values()):
@@ -149,7 +158,7 @@ def test_nodes_that_go_down(hanging):
 
 
 def test_node_that_is_down_in_an_array_leaves_the_others_green(start):
-    """The session is red for that node, whose job does not start in its time, and the others' records are there."""
+    """Drains one node. The session is red because that node's job does not start in time, but keeps other records."""
     nodes = {"access": ["--partition=main", "--exclusive", "--exclude=node[3-4]"]}
     command("scontrol", "update", "nodename=node1", "state=drain", "reason=test")
     try:
@@ -161,7 +170,7 @@ def test_node_that_is_down_in_an_array_leaves_the_others_green(start):
 
 
 def test_full_stage_disk(start, tmp_path, scheduler):
-    """The disk is full before the record is; not even the exit code can be noted."""
+    """Fills the disk before the record is complete, so that not even the exit code can be noted."""
     stage = tmp_path / "stage"
     with small_disk(stage, "64k"):
         (stage / "other").write_bytes(b"x" * 52 * 1024)
@@ -172,7 +181,7 @@ def test_full_stage_disk(start, tmp_path, scheduler):
 
 
 def test_full_results_disk(start, tmp_path):
-    """The record stays where it was measured, and the sentence says where that is."""
+    """Fills the disk of the results folder, so that the record stays in the stage folder, which the session names."""
     results = tmp_path / "results"
     with small_disk(results, "4k"):
         (results / "others.txt").write_bytes(b"x" * 4096)
@@ -184,7 +193,7 @@ def test_full_results_disk(start, tmp_path):
 
 
 def test_two_sessions_at_once_lose_nothing(start, tmp_path):
-    """Into one results folder, by jobs of the same names."""
+    """Runs two sessions that write into the same results folder, from jobs with the same names."""
     results = tmp_path / "results"
     site = {"access": ["--partition=main", "--exclusive", "--exclude=node[3-4]"]}
     select = ("-n", "TransferModes%workload=saxpy.*size=tiny")
@@ -192,10 +201,10 @@ def test_two_sessions_at_once_lose_nothing(start, tmp_path):
     assert all(session.finish().green for session in sessions)
     files = list(results.iterdir())
     assert len(files) == 12 and all(path.read_text().count("\n") == 1 for path in files)
-    assert len({path.read_text() for path in files}) == 12  # each job's own
+    assert len({path.read_text() for path in files}) == 12  # each job has a different record
 
 
-def test_shared_node_spoils_what_was_measured(start):
+def test_shared_node_invalidates_what_was_measured(start):
     shared = on("node1") | {"access": ["--partition=main", "--nodelist=node1", "--mem=1"]}
     statement = {"access": ["--partition=main", "--nodelist=node2", "--mem=1"],
                  "extras": {"isthmus": {"shared_nodes": True}}}  # fmt: skip
@@ -209,15 +218,15 @@ def test_shared_node_spoils_what_was_measured(start):
 
 
 def test_a_node_that_others_may_use_is_red(start, tmp_path, scheduler):
-    """A job that came and went between two looks was not seen, and a look that fails sees nothing."""
+    """Shares a node. Other jobs may run on it between two queries of squeue unnoticed, or the query itself may fail."""
     stand_in(tmp_path, "squeue", "exit 1")
     blind = {"prepare_cmds": [f"export PATH={tmp_path}:$PATH"]}
     access = ["--partition=main", "--nodelist=node1", "--mem=1"]
     session = start(*ONE, site=on("node1", scheduler, access=access, **blind)).finish()
-    expect(session, "whether other jobs ran on the node could not be asked (squeue failed there)", records=1)
+    expect(session, "whether other jobs ran on the node could not be determined (squeue failed there)", records=1)
     session = start(*ONE, site=on("node1", scheduler, access=access)).finish()
     expect(session, "the job did not have its nodes to itself", "--exclusive", records=1)
-    # All processors of the node leave none to others; an exclusive job needs no look.
+    # A job that has all processors of the node leaves none to others. An exclusive job does not need squeue.
     whole = start(*ONE, site=on("node1", scheduler, access=[*access, "--cpus-per-task=2"]))
     alone = start(*ONE, site=on("node2", scheduler, **blind))
     assert whole.finish().green and alone.finish().green
@@ -229,7 +238,7 @@ def test_an_environment_that_does_not_reach_the_program_is_named(start, schedule
 
 
 def test_records_of_a_session_that_was_killed_are_kept(start, scheduler):
-    """Its job runs on, and another session is started in its folder."""
+    """Kills a session, whose job continues, and starts another session in its folder."""
     settings = {"folder": "same", "site": on("node1", scheduler)}
     first = start(*ONE, fake="stays:20", **settings)
     first.record_begun()
@@ -255,7 +264,7 @@ def test_time_limit(out_of_time, scheduler):
 
 
 def test_nothing_was_left_on_the_nodes(out_of_time):
-    """Of all that was killed above: no process of a job lives on."""
+    """Checks that no process remains from the jobs that earlier tests killed."""
     for session in out_of_time.values():
         session.stop()
     wait_for("no job", lambda: not command("squeue", "-h"))

@@ -1,6 +1,7 @@
-"""One session with a fault in each of its jobs: none is green that may not be, and nothing whole is lost or kept twice.
+"""Tests of one session with a fault in each of its jobs.
 
-The faults are in faults.py; what the session has to say of each, and how much is kept, is in docs/slurm.md.
+A fault must not be wrongly green, and complete records must not be lost or kept twice. The faults are in faults.py;
+docs/slurm.md says what the session must report for each, and how many records are kept.
 """
 
 import collections
@@ -18,7 +19,7 @@ Ended = collections.namedtuple("Ended", "result reason kind lines")
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """How the check of each fault ended, and the lines of its record that are in the results folder."""
+    """Returns, for each fault, how its check ended and the lines of its records that are in the results folder."""
     session = Session(tmp_path_factory.mktemp("faults"), checks="tests/slurm/faulty_checks.py", FAULTY_BENCH=HOST,
                       site={"scheduler": "slurm"}).finish()  # fmt: skip
     assert not session.results_left_aside

@@ -1,6 +1,6 @@
-"""Faults of Slurm, its nodes and folders: a session is red with one sentence, or goes on as if nothing were.
+"""Tests of faults of Slurm, its nodes and folders: a session is red with one sentence, or continues unaffected.
 
-Where a fault is harmless the test says so: green, and the record is there once.
+Each test states whether its fault is harmless. With a harmless fault, the session is green and keeps its record once.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from conftest import (
 
 @contextlib.contextmanager
 def failing(hook, node):
-    """The prolog or epilog fails on the node, which Slurm drains for it."""
+    """Makes the prolog or epilog fail on the node, which Slurm then drains; resumes the node at the end."""
     sign = CLUSTER / f"fail.{hook}.{node}"
     sign.touch()
     try:
@@ -41,7 +41,7 @@ def failing(hook, node):
         command("scontrol", "update", f"nodename={node}", "state=resume")
 
 
-# In a script of ReFrame's: whether it is of a check's job, not of the list's.
+# Condition in a job script: true in the job of a check, false in the job that lists the workloads.
 OF_THE_CHECK = "grep -q -- --rec[o]rd rfm_job.sh"
 
 
@@ -62,7 +62,8 @@ def test_epilog_that_fails(start):
 
 
 def test_a_job_that_slurm_starts_again(start):
-    """The record of its first start stays; --no-requeue holds until somebody changes it, whatever the site asks for."""
+    """Requeues a job, whose first record is kept. --no-requeue overrides the site's options until somebody changes the
+    job."""
     session = start(*SEVERAL, fake=HANGS, site=on("node1", access=[*on("node1")["access"], "--requeue"]))
     session.record_begun()
     [job] = jobs("R", "node1")
@@ -71,18 +72,18 @@ def test_a_job_that_slurm_starts_again(start):
     command("scontrol", "update", f"jobid={job}", "Requeue=1")
     command(*requeue)
     wait_for("the second start", lambda: job in jobs("PD"))
-    command("scontrol", "update", f"jobid={job}", "StartTime=now+3")  # not in the second in which it ended
+    command("scontrol", "update", f"jobid={job}", "StartTime=now+3")  # so the second start is in a later second
     expect(session.finish(), f"Slurm started job {job} a second time (it was requeued)", "run the check again")
 
 
 def in_place_of(folder, name, script):
-    """Settings of a session that finds this in place of Slurm's command."""
+    """Returns settings of a session in which `script` runs before Slurm's command `name`."""
     stand_in(folder, name, f'{script}\nexec /usr/bin/{name} "$@"')
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def test_squeue_that_fails_once(start, tmp_path):
-    """While the job is asleep before its program."""
+    """Makes squeue fail once, while the job sleeps before its program starts."""
     failed, begun = tmp_path / "failed", f"find {tmp_path} -name begun | grep -q ."
     once = in_place_of(tmp_path, "squeue", f"if {begun} && [ ! -e {failed} ]; then touch {failed}; exit 1; fi")
     slow = {"prepare_cmds": [f"{OF_THE_CHECK} && touch begun && sleep 4"]}
@@ -106,7 +107,7 @@ def test_what_sacct_says_counts(start, tmp_path, state, words):
 
 
 def test_daemons_that_restart_under_a_job(start, tmp_path):
-    """The controller and the node's own, when the program has ended and its job has not."""
+    """Restarts the controller and the node's daemon after the program has ended and before its job ends."""
     go = tmp_path / "go"
     stand_in(tmp_path, "squeue", f"if [ -e exit_code ]; then touch ended; while [ ! -e {go} ]; do sleep 0.1; done; fi")
     session = start(*ONE, site=on("node1", prepare_cmds=[f"export PATH={tmp_path}:$PATH"]))
@@ -124,7 +125,7 @@ def test_a_job_that_slurm_refuses(start):
 
 
 def test_a_job_array_is_refused(start):
-    """Its tasks would write over each other's records."""
+    """Requests a job array, which is refused because its tasks would overwrite each other's records."""
     session = start(*ONE, "-J", "array=1-2", site=on("node1")).finish()
     expect(session, "a job array would measure into one folder; leave --array out", records=0)
 
@@ -157,7 +158,7 @@ def test_stage_folder_that_is_gone_before_the_job_begins(start):
 
 @needs(RANKED)
 def test_a_rank_that_dies(start, tmp_path):
-    """Of two, the one whose turn it is second."""
+    """Kills the second of two ranks."""
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\n[ "$SLURM_PROCID" != 1 ] || kill -9 $$\nexec {RANKED} "$@"\n')
     program.chmod(0o755)

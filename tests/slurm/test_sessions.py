@@ -1,4 +1,4 @@
-"""Sessions without a fault: what a site runs every night, through both of ReFrame's schedulers for Slurm."""
+"""Tests of sessions without faults: a site's nightly runs, with both of ReFrame's schedulers for Slurm."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_exit_code_is_red_where_the_scheduler_loses_it(start, scheduler):
 
 
 def test_array_of_nodes(start, scheduler):
-    """The same check on each node, at the same time."""
+    """Runs the same check on all nodes at the same time."""
     session = start("-n", ONE, "--distribute=all", site={"scheduler": scheduler}).finish()
     assert session.green
     assert sorted(record["run"]["node"] for record in session.records) == NODES
@@ -54,7 +54,7 @@ def test_fewer_gpus_than_asked_for_are_red(start):
     site = GPUS | {"resources": [{"name": "gpu", "options": ["--gpus-per-node=1"]}]}
     session = start("-n", "Memory%family=stream%size=tiny", fake="gpu:cuda,sees:2", site=site).finish()
     assert not session.green
-    assert any("granted 1 GPUs" in reason and "2 were asked for" in reason for reason in session.reasons)
+    assert any("granted 1 GPUs" in reason and "2 were requested" in reason for reason in session.reasons)
 
 
 @needs(RANKED)
@@ -94,7 +94,7 @@ def test_ranks_that_share_a_core_are_red(start):
 
 @needs(RANKED)
 def test_ranks_on_two_nodes(start):
-    # Ranks of one machine that believe themselves on two must not meet in its shared memory.
+    # Both nodes are one machine, so Open MPI must be kept from using shared memory between the ranks.
     apart = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_pml": "ob1"}
     session = start("-n", SEND, "-S", "nodes=2", bench=RANKED, **apart).finish()
     assert session.green
@@ -103,7 +103,7 @@ def test_ranks_on_two_nodes(start):
 
 
 def test_a_job_for_each_node_measures_several_checks(start, scheduler):
-    """What a site runs every night: one job on each node, and one for the list."""
+    """Runs what a site runs every night: one job on each node, and one job that lists the workloads."""
     bench = HOST if HOST.exists() else FAKE
     session = start("-n", "NodeBundle", "-S", "checks=modes tiny saxpy,stream tiny", "--distribute=all", bench=bench,
                     checks="reframe/bundles", site={"scheduler": scheduler}).finish()  # fmt: skip

@@ -1,4 +1,7 @@
-"""A change as an experiment: planned, run as arrays of jobs, read as one verdict; and a slow node is drained."""
+"""Tests of trials, which plan a change as an experiment, run it as arrays of jobs, and conclude with one verdict.
+
+Another test drains a slow node.
+"""
 
 import os
 import shlex
@@ -20,7 +23,7 @@ def plan(folder, *options, nodes=NODES):
 
 
 def submit(folder, part, **environment):
-    """Ids of the arrays."""
+    """Submits a part of a trial and returns the ids of its job arrays."""
     done = subprocess.run([folder / "submit", part], env={**os.environ, **environment},
                           stdout=subprocess.PIPE, text=True, timeout=180, check=True)  # fmt: skip
     return [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("Submitted")]
@@ -32,10 +35,10 @@ def all_done():
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):
-    """Two trials at once: a driver that makes everything 5% slower, and one that does nothing.
+    """Runs two trials at once: in `step` a new driver makes everything 5% slower, in `none` it has no effect.
 
-    The latter on nodes of which one is slower than the others, from a folder of a hostile name, and one of its tasks,
-    the last before the change on node2, is cancelled.
+    In `none`, one node is slower than the others, the folder has a hostile name, and the last task before the change on
+    node2 is cancelled.
     """
     folder = tmp_path_factory.mktemp("trials")
     step = plan(folder / "step", *CHANGE, "--command", MEASURE,
@@ -60,7 +63,7 @@ def trials(tmp_path_factory):
 
 
 def read(folder, capsys):
-    """The exit code, and what was said as one line: where it is folded depends on the figures."""
+    """Returns the exit code and the output joined to one line, because line breaks depend on the figures."""
     capsys.readouterr()
     code = cli.main(["trial", "read", str(folder)])
     return code, " ".join(capsys.readouterr().out.split())
@@ -70,7 +73,7 @@ def test_a_step_is_found(trials, capsys):
     code, said = read(trials.step, capsys)
     assert code == 1 and said.startswith("verdict: regressed")
     assert "12 jobs against 12, 18 series: 17 regressed, 1 " in said and said.count(" as 12+12 pairs") >= 15
-    # Six tasks a node are more than the cluster's arrays may have.
+    # The cluster's MaxArraySize is too small for the six tasks of a node, so each node needs two arrays.
     assert len(trials.split) == 8
 
 
@@ -81,7 +84,7 @@ def test_a_lost_task_is_told_and_runs_again(trials, capsys):
     assert "1 of 3 jobs before on node2 are missing" in said
     assert len(submit(trials.none, "before", FAKE_DRIVER="570.1")) == 1
     all_done()
-    # Nothing changed, though node3 is slow on both sides; so few jobs do not show it within 1% in every series.
+    # Nothing changed: node3 is slow before and after. So few jobs cannot exclude a change of 1% in every series.
     code, said = read(trials.none, capsys)
     assert code == 3 and said.startswith("verdict: inconclusive") and "12 jobs against 12" in said
     assert "regressed" not in said and "improved" not in said and "note: task" not in said
@@ -90,7 +93,7 @@ def test_a_lost_task_is_told_and_runs_again(trials, capsys):
 
 
 def test_the_slow_node_is_drained(trials, capsys):
-    """As `isthmus nodes --help` says."""
+    """Drains the slow node with the commands that `isthmus nodes --help` describes."""
     capsys.readouterr()
     assert cli.main(["nodes", str(trials.none / "records"), "--drain"]) == 1
     found = capsys.readouterr().out
@@ -114,11 +117,14 @@ def test_an_unknown_node_gets_no_job_nor_do_the_others(tmp_path):
 
 @needs(HOST)
 def test_what_the_c_library_does_is_found(tmp_path, capsys):
-    """A step that is none of ours: malloc fills what it gives."""
+    """Finds a change outside this project: with MALLOC_PERTURB_, malloc fills the memory that it returns.
+
+    The real program records the boot of this machine on every node of the cluster, so the trial has one node.
+    """
     name = "MALLOC_PERTURB_"
     folder = plan(tmp_path / "t", "--from", f"environment.{name}=0", "--to", f"environment.{name}=165",
-                  "--setup-before", f"{name}=0", "--setup-after", f"{name}=165", "--jobs", "3",
-                  "--command", f"{HOST} run alloc/pageable --set bytes=64KiB --quiet")  # fmt: skip
+                  "--setup-before", f"{name}=0", "--setup-after", f"{name}=165", "--jobs", "12",
+                  "--command", f"{HOST} run alloc/pageable --set bytes=64KiB --quiet", nodes=NODES[:1])  # fmt: skip
     submit(folder, "both")
     all_done()
     code, said = read(folder, capsys)

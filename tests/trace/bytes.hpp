@@ -1,6 +1,7 @@
 #pragma once
 
-// Entries as the driver writes them, by the offsets of its interface and not by our structures.
+// Builds event entries as the driver writes them, from the offsets of the driver's interface instead of the structures
+// in src/trace.
 
 #include <cstring>
 #include <initializer_list>

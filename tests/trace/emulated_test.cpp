@@ -1,4 +1,5 @@
-// The reader, the figures and the observer on the emulated device, whose pages do as a driver's would.
+// Tests of the reader, the figures and the observer on the emulated device, whose managed pages behave as with a real
+// driver.
 
 #include <set>
 
@@ -30,7 +31,7 @@ class UvmEmulated : public device::EmulatorTest {
   }
 };
 
-/// Managed words, one of each page written by the host.
+/// Managed memory in which the host has written the first word of each page, unless `touched` is false.
 class Managed {
  public:
   explicit Managed(std::size_t bytes, bool touched = true)
@@ -42,7 +43,7 @@ class Managed {
   Managed& operator=(const Managed&) = delete;
   unsigned* words() const { return words_; }
   std::size_t pages() const { return pages_; }
-  /// One thread touches each `every`th page.
+  /// Touches every `every`th page on the device, with one thread per page.
   void touch_on_device(std::size_t every = 1) {
     const auto threads = pages_ / every;
     launch(stream_, ISTHMUS_KERNEL(touch), {.grid = static_cast<unsigned>((threads + 255) / 256), .block = 256}, words_,
@@ -131,7 +132,7 @@ TEST_F(UvmEmulated, TheHostTouchesItBackInSixFaultsABlock) {
 
 // --- range groups -----------------------------------------------------------------------------------
 
-/// What sixteen threads a block and the host's own touches bring, with pieces of that size.
+/// Figures of a kernel that touches every sixteenth page, and of the host's accesses afterwards.
 struct Brought {
   Figures to_device, to_host;
 };
@@ -167,9 +168,9 @@ TEST_F(UvmEmulated, PiecesOfSixtyFourKibibytesBringTheirOwnRest) {
   const auto driver = driver_of_device();
   Managed memory(std::size_t{2} << 20);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.words());
-  const auto touch_half = [&] {  // a page in each 64 KiB: without groups all of the block comes
+  const auto touch_half = [&] {  // touches a page in every second 64 KiB; without groups the whole block would move
     source->take();
-    memory.touch_on_device(32);  // one in 128 KiB
+    memory.touch_on_device(32);  // one page in 128 KiB
     return taken_from(*source);
   };
   std::optional<RangeGroups> groups(std::in_place, *driver, address, std::size_t{2} << 20, std::size_t{64} << 10);
@@ -259,7 +260,7 @@ TEST_F(UvmEmulated, AFullQueueDrops) {
   EXPECT_GT(queue.take().dropped, 0u);
 }
 
-// --- the first page ---------------------------------------------------------------------------------
+// --- self-test --------------------------------------------------------------------------------------
 
 TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
   constexpr std::uint64_t kAddress = 0x7f0000200000;
@@ -274,7 +275,7 @@ TEST(UvmSelfTest, OneFaultAtTheAddressAndItsReplay) {
   };
   refused({.events = {replay}}, "no fault is reported");
   refused({.events = {GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "no fault is reported");
-  refused({.events = {fault, GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "beside its address");
+  refused({.events = {fault, GpuFault{.address = kAddress + kPageBytes, .batch = 3}, replay}}, "at other addresses");
   refused({.events = {fault}}, "no replay");
   refused({.events = {fault, Replay{.batch = 4}}}, "no replay");
   refused({.events = {fault, replay}, .dropped = 1}, "dropped");
@@ -354,7 +355,7 @@ TEST_F(UvmObserved, ThePrefetcherIsOffWhereItIsAskedFor) {
 TEST_F(UvmObserved, OffIsRefusedForMoreThanTwoGibibytes) {
   const auto result = observed("apps/va", "managed_demand", {"n=300000000", "driver_prefetch=off"});
   ASSERT_TRUE(result.skipped);
-  EXPECT_NE(result.skipped->find("driver_prefetch=off is for 2 GiB"), std::string::npos) << *result.skipped;
+  EXPECT_NE(result.skipped->find("driver_prefetch=off supports at most 2 GiB"), std::string::npos) << *result.skipped;
 }
 
 TEST_F(UvmObserved, PlacementsWithoutManagedMemoryHaveNoPrefetcher) {

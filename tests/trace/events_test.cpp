@@ -1,4 +1,4 @@
-// Bytes made by hand become the events they stand for, and no bytes do harm.
+// Tests that handmade bytes are decoded into the right events, and that arbitrary bytes do no harm.
 
 #include "trace/uvm/events.hpp"
 
@@ -148,7 +148,8 @@ TEST(UvmEvents, WhatNobodySendsOrKnowsIsCountedByItsType) {
   for (const std::uint64_t type : {0, 5, 9, 14, 15, 63, 255}) EXPECT_EQ(as<Other>({{0, 1, type}}).type, type);
 }
 
-// Any bytes are some event, whose bytes are that event again; and figures come out of any events.
+// Arbitrary bytes decode to some event, its encoding decodes to the same event, and figures can be computed from
+// arbitrary events.
 TEST(UvmEvents, AMillionBuffersOfRandomBytes) {
   std::mt19937_64 random(20240817);
   std::set<std::size_t> kinds;
@@ -159,7 +160,7 @@ TEST(UvmEvents, AMillionBuffersOfRandomBytes) {
       const std::uint64_t word = random();
       std::memcpy(entry.data() + at, &word, 8);
     }
-    if (round % 4 != 0) entry[0] = static_cast<std::byte>(random() % 16);  // else hardly any has a known type
+    if (round % 4 != 0) entry[0] = static_cast<std::byte>(random() % 16);  // makes known types of events likely
     const auto event = decode(entry);
     ASSERT_EQ(decode(encode(event)), event);
     kinds.insert(event.index());

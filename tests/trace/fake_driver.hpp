@@ -1,6 +1,6 @@
 #pragma once
 
-// A driver that a test plays.
+// Driver that a test simulates.
 
 #include <gtest/gtest.h>
 
@@ -29,20 +29,20 @@ inline void set(void* page, std::size_t at, std::uint32_t value) {
   std::memcpy(static_cast<std::byte*>(page) + at, &value, sizeof value);
 }
 
-/// Speaks by the offsets of the driver's interface.
+/// Fake driver, which uses the offsets of the real driver's interface.
 class FakeDriver final : public System {
  public:
-  // What it is like.
+  // Behaviour of the driver, set by the test.
   std::string version = "580.159.04";
   int open_answer = 0, control_answer = 0;
   std::uint32_t init_status = 0, enable_status = 0, flush_status = 0;
   std::vector<int> memory_descriptors = {7};
-  int own_descriptor = 7;  ///< of those
+  int own_descriptor = 7;  ///< descriptor that the driver accepts, one of memory_descriptors
   std::function<void(FakeDriver&)> at_flush;
 
-  // What it was told.
+  // Recorded calls.
   std::vector<int> opened, closed;
-  std::vector<std::pair<int, std::uint64_t>> tries;  ///< descriptor of the queue, of memory
+  std::vector<std::pair<int, std::uint64_t>> tries;  ///< descriptors of the queue and of memory in each attempt
   std::uint32_t word_48 = 0, word_52 = 0;
   std::uint64_t types = 0;
   bool enabled = false, closed_enabled = false;
@@ -51,8 +51,8 @@ class FakeDriver final : public System {
   // Range groups.
   std::uint32_t group_status = 0;
   std::size_t sets_before_failure = SIZE_MAX;
-  std::set<std::uint64_t> groups;                  ///< that are there
-  std::map<std::uint64_t, std::uint64_t> of_page;  ///< by its number; 0 and none are the same
+  std::set<std::uint64_t> groups;                  ///< existing groups
+  std::map<std::uint64_t, std::uint64_t> of_page;  ///< group of each page, keyed by page number; 0 or absent: no group
   std::size_t sets = 0;
 
   int open(const char* path) override {

@@ -1,7 +1,7 @@
-// A driver of unified memory to preload: programs that open /dev/nvidia-uvm find one where there is no GPU.
+// Fake driver of unified memory, for preloading: programs that open /dev/nvidia-uvm find it on a machine without a GPU.
 //
-// Both nodes are /dev/null to the kernel. The queue of events gets 10 faults and their replay as soon as somebody
-// listens, and as much again when the driver is asked for what it still holds.
+// Both of the driver's device files are /dev/null to the kernel. The queue of events receives 10 page faults and their
+// replay as soon as a program enables it, and as many again whenever the driver is asked to flush.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ using isthmus::trace::uvm::InitArguments;
 namespace request = isthmus::trace::uvm::request;
 
 constexpr int kMost = 1024;
-std::atomic<char> nodes[kMost];  // by descriptor: 'm' unified memory, 'q' the queue
+std::atomic<char> nodes[kMost];  // device file of each descriptor: 'm' for unified memory, 'q' for the queue
 std::byte* queue;
 Control* control;
 std::uint64_t entries;

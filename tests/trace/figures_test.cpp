@@ -1,4 +1,4 @@
-// Streams made by hand, whose figures are known.
+// Tests with handmade streams of events, whose figures are known.
 
 #include "trace/uvm/figures.hpp"
 
@@ -37,7 +37,7 @@ Migration move(Cause cause, std::uint64_t bytes, std::uint64_t begin, std::uint6
           .gpu_end = kBase + end};
 }
 
-/// Two batches: three faults on two pages of one block; two faults in two blocks.
+/// Returns the events of two batches: three page faults on two pages of one block, and two page faults in two blocks.
 std::vector<Event> two_batches() {
   return {fault(1000, 7, 100 * kUs, 2, 1),
           fault(1001, 7, 101 * kUs, 2, 2),
@@ -68,9 +68,9 @@ void expect_two_batches(const Figures& found) {
   EXPECT_DOUBLE_EQ(found.faults_of_batch.mean, 2.5);
   EXPECT_DOUBLE_EQ(found.faults_of_batch.deviation, 0.5);
   EXPECT_DOUBLE_EQ(found.blocks_of_batch.mean, 1.5);
-  EXPECT_DOUBLE_EQ(found.clients_of_batch.mean, 2);  // (2,1) (2,2) (3,1); (0,0)
+  EXPECT_DOUBLE_EQ(found.clients_of_batch.mean, 2);  // (2,1), (2,2) and (3,1) in the first batch; (0,0) in the second
   EXPECT_DOUBLE_EQ(found.gpcs_of_batch.mean, 1.5);
-  // 3, 1 and 1 faults of a block in a batch
+  // The blocks have 3, 1 and 1 page faults in a batch.
   EXPECT_EQ(found.faults_of_block.count, 3u);
   EXPECT_DOUBLE_EQ(found.faults_of_block.mean, 5.0 / 3);
   EXPECT_DOUBLE_EQ(found.faults_of_block.least, 1);
@@ -81,10 +81,10 @@ void expect_two_batches(const Figures& found) {
   EXPECT_EQ(found.of(Cause::user), 0u);
   EXPECT_TRUE(found.problems.empty());
   ASSERT_TRUE(found.times);
-  EXPECT_NEAR(found.times->service, 100e-6, 1e-12);  // 100 to 150 and 250 to 300
-  EXPECT_NEAR(found.times->between, 100e-6, 1e-12);  // 150 to 250
-  EXPECT_NEAR(found.times->transfer, 40e-6, 1e-12);  // 110 to 140, 270 to 280
-  // Written 10 us before they were taken up, tried again 10 us after the replay: 70, 69, 68, 70, 60 us.
+  EXPECT_NEAR(found.times->service, 100e-6, 1e-12);  // from 100 to 150 us and from 250 to 300 us
+  EXPECT_NEAR(found.times->between, 100e-6, 1e-12);  // from 150 to 250 us
+  EXPECT_NEAR(found.times->transfer, 40e-6, 1e-12);  // from 110 to 140 us and from 270 to 280 us
+  // Page faults are written 10 us before they are handled and retried 10 us after the replay: 70, 69, 68, 70, 60 us.
   EXPECT_NEAR(*found.times->latency_p50, 69e-6, 1e-12);
   EXPECT_NEAR(*found.times->latency_p95, 70e-6, 1e-12);
   EXPECT_NEAR(found.batches[0].begin, 0, 1e-12);
@@ -104,7 +104,7 @@ TEST(UvmFigures, TwoBatches) {
   expect_two_batches(figures_of(two_batches()));
 }
 
-// What the program asked for, what came between batches, and another GPU's moves are no batch's work.
+// A batch does not include moves that the program requested, moves between batches, or moves of another GPU.
 TEST(UvmFigures, OfABatchIsWhatMovedInItsService) {
   auto events = two_batches();
   const auto elsewhere = [&](Cause cause, std::uint64_t begin, std::uint8_t source, std::uint8_t destination) {
@@ -114,14 +114,14 @@ TEST(UvmFigures, OfABatchIsWhatMovedInItsService) {
     events.emplace_back(one);
   };
   elsewhere(Cause::user, 120 * kUs, 0, 1);
-  elsewhere(Cause::fault, 99 * kUs, 0, 1);   // before the first
-  elsewhere(Cause::fault, 151 * kUs, 0, 1);  // after its replay
-  elsewhere(Cause::fault, 120 * kUs, 1, 0);  // the host's fault
+  elsewhere(Cause::fault, 99 * kUs, 0, 1);   // before the first batch
+  elsewhere(Cause::fault, 151 * kUs, 0, 1);  // after the replay of the first batch
+  elsewhere(Cause::fault, 120 * kUs, 1, 0);  // for a page fault of the host
   elsewhere(Cause::eviction, 120 * kUs, 2, 0);
   for (const auto& batch : figures_of(events).batches) EXPECT_EQ(batch.moves, batch.number == 7 ? 2u : 1u);
   elsewhere(Cause::eviction, 120 * kUs, 1, 0);
-  elsewhere(Cause::fault, 150 * kUs, 0, 1);  // with its replay
-  elsewhere(Cause::fault, 250 * kUs, 0, 1);  // with its first fault
+  elsewhere(Cause::fault, 150 * kUs, 0, 1);  // at the time of the first batch's replay
+  elsewhere(Cause::fault, 250 * kUs, 0, 1);  // at the time of the second batch's first page fault
   std::get<Migration>(events.back()).gpu_begin = 0;
   std::get<Migration>(events.back()).gpu_end = kUs;
   const auto found = figures_of(events);
@@ -146,12 +146,12 @@ TEST(UvmFigures, TheOrderOfTheEventsSaysNothing) {
   }
 }
 
-// --- a GPU that is short of memory: streams of programs that are known; no GPU ran any of them -----------------------
+// --- evictions: handmade streams of programs on a GPU with too little memory -----------------------------------------
 
-/// A program that touches blocks in turn on a GPU that has room for eight.
+/// Program that touches one block after another on a GPU with room for eight blocks.
 class Short {
  public:
-  /// Which of those that are there goes: the first is the one that came first.
+  /// Function that chooses which of `count` resident blocks to evict; block 0 was fetched first.
   using Choose = std::function<std::size_t(std::size_t count)>;
   explicit Short(Choose choose) : choose_(std::move(choose)) {}
 
@@ -192,7 +192,7 @@ class Short {
 constexpr auto kOldest = [](std::size_t) { return std::size_t{0}; };
 constexpr auto kYoungest = [](std::size_t count) { return count - 1; };
 
-/// Twelve blocks, twice.
+/// Returns a program that touches twelve blocks in order, twice.
 Short two_sweeps(Short::Choose choose) {
   Short program(std::move(choose));
   for (std::uint64_t i = 0; i < 24; ++i) program.touch(i % 12);
@@ -215,7 +215,7 @@ TEST(UvmEvictions, HaveAnOrder) {
 }
 
 TEST(UvmEvictions, WhatComesBackIsCounted) {
-  // Of 24 touches 8 find room, and the second sweep finds none of its 12, each of which had been evicted.
+  // The first 8 of 24 touches evict nothing. In the second sweep, all 12 blocks have been evicted and must return.
   const auto program = two_sweeps(kOldest);
   const auto found = program.evictions();
   EXPECT_EQ(found.blocks, 16u);
@@ -246,7 +246,7 @@ TEST(UvmEvictions, WhatArrivesAgainWithoutHavingLeftWasDiscarded) {
   for (std::uint64_t block = 0; block < 9; ++block) program.touch(block);
   program.move(Cause::fault, 0, 1, 5 * kBlockBytes, kBlockBytes / 2);
   EXPECT_EQ(program.evictions().discarded_bytes, kBlockBytes / 2);
-  program.host_touches(6 * kBlockBytes);  // which may end a copy that the GPU kept for reading
+  program.host_touches(6 * kBlockBytes);  // may remove a read-only copy on the GPU
   program.move(Cause::fault, 0, 1, 6 * kBlockBytes, kBlockBytes);
   EXPECT_EQ(program.evictions().discarded_bytes, kBlockBytes / 2);
 }
@@ -318,12 +318,12 @@ void expect_no_times(const std::vector<Event>& events, const char* sentence) {
 TEST(UvmFigures, AClockThatJumpsCostsTheTimesAndNotTheCounts) {
   const auto events = two_batches();
   auto changed = events;
-  std::get<Replay>(changed[5]).time = kBase;  // before its faults
+  std::get<Replay>(changed[5]).time = kBase;  // before the page faults of its batch
   expect_no_times(changed, "1 of 2 batches are replayed before");
   EXPECT_EQ(figures_of(changed).faults, 5u);
   changed = events;
-  std::get<Replay>(changed[9]).time += 3'600'000'000'000;  // an hour later
-  expect_no_times(changed, "1 of 2 batches are replayed before their faults were taken up or after over a minute");
+  std::get<Replay>(changed[9]).time += 3'600'000'000'000;  // one hour later
+  expect_no_times(changed, "1 of 2 batches are replayed before their faults were fetched or over a minute later");
   changed = events;
   std::get<GpuFault>(changed[0]).gpu_time += 1'000'000 * kUs;
   expect_no_times(changed, "1 of 5 faults are replayed before the GPU wrote them");

@@ -1,4 +1,4 @@
-# A program with the library preloaded: LIBRARY, FOLDER to work in.
+# Tests programs with the library preloaded. LIBRARY: the library. FOLDER: working folder.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 execute_process(
@@ -9,7 +9,7 @@ file(GLOB left ${FOLDER}/*)
 if(NOT code EQUAL 3 OR NOT out STREQUAL "child\nout\n" OR NOT err STREQUAL "err\n" OR left)
   message(FATAL_ERROR "exit ${code}, output '${out}', errors '${err}', files '${left}'")
 endif()
-# A setting that has no effect is said, and ends nothing.
+# A setting that has no effect is reported but does not end the program.
 foreach(setting "ISTHMUS_UVM=froce" "ISTHMUS_UVM_PARENT=4x")
   execute_process(
     COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=${LIBRARY} ISTHMUS_UVM_TRACE=${FOLDER}/run ${setting} sh -c "echo out; exit 3"
@@ -19,7 +19,8 @@ foreach(setting "ISTHMUS_UVM=froce" "ISTHMUS_UVM_PARENT=4x")
     message(FATAL_ERROR "${setting}: exit ${code}, output '${out}', errors '${err}'")
   endif()
 endforeach()
-# Whether it watches shows in the number of threads: of a process, of what it becomes by exec, of a child of it.
+# The number of threads shows whether the library observes a process, the program that it becomes by exec, and its
+# child.
 foreach(parent "own" "other" "")
   set(only "")
   if(parent STREQUAL "own")
@@ -27,7 +28,7 @@ foreach(parent "own" "other" "")
   elseif(parent STREQUAL "other")
     set(only "ISTHMUS_UVM_PARENT=1")
   endif()
-  # The outer shell is the parent. The inner one starts a child, then becomes another program.
+  # The outer shell is the parent. The inner shell starts a child and then becomes another program.
   execute_process(
     COMMAND sh -c "env LD_PRELOAD=${LIBRARY} ISTHMUS_UVM_TRACE=${FOLDER}/run ${only} sh -c 'ls /proc/self/task | wc -l; exec ls /proc/self/task' & wait"
     OUTPUT_VARIABLE out)
@@ -39,13 +40,13 @@ foreach(parent "own" "other" "")
     message(FATAL_ERROR "ISTHMUS_UVM_PARENT '${parent}': ${of_own} threads of the program, ${of_child} of its child")
   endif()
 endforeach()
-# What it needs of a machine: the C library and zlib.
+# The library must need only the C library and zlib.
 execute_process(COMMAND ldd ${LIBRARY} OUTPUT_VARIABLE needs)
 string(REGEX MATCHALL "lib(stdc\\+\\+|fmt|gcc_s|cuda|isthmus)[^ ]*" others "${needs}")
 if(others)
   message(FATAL_ERROR "it brings ${others} into a program that is not ours")
 endif()
-# It is searched before the program's own libraries, so it must not define what they do.
+# The loader searches this library before the program's libraries, so it must not define any symbols.
 execute_process(COMMAND nm -D --defined-only ${LIBRARY} OUTPUT_VARIABLE defined)
 if(NOT defined STREQUAL "")
   message(FATAL_ERROR "it defines for others: ${defined}")

@@ -1,4 +1,4 @@
-// The reader against a driver that the test plays: its answers, its queue, and what can be wrong with either.
+// Tests of the reader with a driver that the test simulates: the driver's answers, its queue, and errors in both.
 
 #include "trace/uvm/queue.hpp"
 
@@ -17,7 +17,7 @@
 namespace isthmus::trace::uvm {
 namespace {
 
-/// Why there is no queue; "" where there is one.
+/// Returns the reason why a queue cannot be opened, or "" if it can.
 std::string refusal(FakeDriver& driver, const QueueOptions& options = {.entries = 64}) {
   try {
     const Queue queue(driver, options);
@@ -55,7 +55,7 @@ TEST(UvmQueue, WhatTheDriverHoldsBackComesWithTheFlush) {
   EXPECT_EQ(queue.take().events.size(), 1u);
 }
 
-// 64 entries hold 63; ten thousand come through all the same, in order.
+// A queue of 64 entries has room for 63 events. Nevertheless, ten thousand events arrive, and in order.
 TEST(UvmQueue, ItIsDrainedWhileTheDriverWrites) {
   FakeDriver driver;
   Queue queue(driver, {.entries = 64});
@@ -74,14 +74,14 @@ TEST(UvmQueue, ItIsDrainedWhileTheDriverWrites) {
   }
 }
 
-// While the driver serves faults the thread takes nothing out, unless the queue fills.
+// The thread does not empty the queue while the driver serves page faults, unless the queue fills.
 TEST(UvmQueue, WhatHasRoomStaysInTheQueueUntilItIsAskedFor) {
   FakeDriver driver;
   Queue queue(driver, {.entries = 64});
   for (std::uint64_t i = 0; i < 15; ++i) driver.put(fault_entry(i << 12, 1));
   usleep(20'000);
   EXPECT_EQ(driver.taken(), 0u);
-  driver.put(fault_entry(15 << 12, 1));  // a quarter
+  driver.put(fault_entry(15 << 12, 1));  // now a quarter of the queue is full
   for (int i = 0; i < 10'000 && driver.taken() == 0; ++i) usleep(1000);
   EXPECT_EQ(driver.taken(), 16u);
   driver.put(fault_entry(16 << 12, 1));
@@ -90,7 +90,7 @@ TEST(UvmQueue, WhatHasRoomStaysInTheQueueUntilItIsAskedFor) {
   EXPECT_EQ(taken.dropped, 0u);
 }
 
-// A process that is killed asks for nothing any more.
+// Events are kept without a call of take(), because a process that is killed does not call it again.
 TEST(UvmQueue, WhatCameIsKeptThoughNobodyAsks) {
   FakeDriver driver;
   std::mutex mutex;
@@ -113,7 +113,7 @@ TEST(UvmQueue, WhatCameIsKeptThoughNobodyAsks) {
   driver.put(fault_entry(0x1000, 1));
   wait_for(1);
   driver.put(fault_entry(0x2000, 1));
-  driver.put(replay_entry(77));  // of another process
+  driver.put(replay_entry(77));  // replay for another process
   driver.drop(3, 5);
   wait_for(2);
   EXPECT_EQ(decode(kept[1]), Event(decode(fault_entry(0x2000, 1))));
@@ -148,16 +148,16 @@ TEST(UvmQueue, ReplaysOfOtherProcessesAreCountedAndNotKept) {
   driver.put(replay_entry(1));
   driver.put(fault_entry(0x1000, 2));
   driver.put(replay_entry(2));
-  driver.put(replay_entry(2, 0, 2));  // of a batch of that number of another GPU
+  driver.put(replay_entry(2, 0, 2));  // replay of a batch with the same number on another GPU
   auto taken = queue.take();
   EXPECT_EQ(taken.events.size(), 2u);
   EXPECT_EQ(taken.foreign_replays, 2u);
-  driver.put(replay_entry(2));  // a second one, after the question
+  driver.put(replay_entry(2));  // a second replay of batch 2, after the call of take()
   driver.put(replay_entry(3));
   taken = queue.take();
   EXPECT_EQ(taken.events.size(), 1u);
   EXPECT_EQ(taken.foreign_replays, 1u);
-  for (int i = 0; i < 5; ++i) queue.drained();  // as often as a recorder looks while the driver still serves a batch
+  for (int i = 0; i < 5; ++i) queue.drained();  // a recorder calls it repeatedly while the driver still serves a batch
   driver.put(replay_entry(2));
   EXPECT_EQ(queue.take().foreign_replays, 0u);
 }
@@ -177,7 +177,7 @@ TEST(UvmQueue, AllDescriptorsAreWrong) {
   FakeDriver driver;
   driver.own_descriptor = 9;
   driver.memory_descriptors = {6, 7};
-  expect_words(refusal(driver), {"gives no queue", "0x16"});
+  expect_words(refusal(driver), {"provides no queue", "0x16"});
 }
 
 TEST(UvmQueue, TheVersionOfTheEntriesIsWhereABranchLooksForIt) {
@@ -195,7 +195,7 @@ TEST(UvmQueue, TheStatusIsReadWhereABranchWritesIt) {
     FakeDriver driver;
     driver.version = version;
     driver.init_status = 0x1f;
-    expect_words(refusal(driver), {"gives no queue", "0x1f"});
+    expect_words(refusal(driver), {"provides no queue", "0x1f"});
   }
 }
 
@@ -222,7 +222,7 @@ TEST(UvmQueue, ASandboxedNode) {
   for (const int failure : {-ENOTTY, -EINVAL, -ENOSYS, -EPERM}) {
     FakeDriver driver;
     driver.control_answer = failure;
-    expect_words(refusal(driver), {"takes no request", "sandbox", "profiler=cupti"});
+    expect_words(refusal(driver), {"accepts no request", "sandbox", "profiler=cupti"});
   }
 }
 
@@ -260,7 +260,7 @@ TEST(UvmQueue, EventsAreOffBeforeTheQueueIsClosed) {
   EXPECT_TRUE(driver.all_closed());
 }
 
-// The driver goes on writing to the parent's pages: a child that had them would share them copied or torn.
+// The driver continues to write to the parent's pages, so a child that inherited them would see stale or torn entries.
 TEST(UvmQueue, AChildDoesNotInheritTheQueue) {
   FakeDriver driver;
   const Queue queue(driver, {.entries = 64});

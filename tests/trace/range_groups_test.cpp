@@ -1,4 +1,4 @@
-// Range groups against a driver that the test plays: which pieces are in which group, and that nothing stays behind.
+// Tests of range groups with a driver that the test simulates: the group of each piece, and that no group remains.
 
 #include "trace/uvm/range_groups.hpp"
 
@@ -45,7 +45,7 @@ TEST(RangeGroups, NeighboursAreInTwoGroupsInTurnAndNothingStays) {
   for (const auto& [page, group] : driver.of_page) EXPECT_EQ(group, 0u);
 }
 
-// Pieces end at multiples of their size, as blocks of the driver do; of the memory's pages none is left out.
+// Pieces end at multiples of their size, like the driver's blocks, and include every page of the memory.
 TEST(RangeGroups, AreCutByAddress) {
   FakeDriver driver;
   const RangeGroups groups(driver, kBase + 60 * kKi + 512, 8 * kKi, 64 * kKi);
@@ -71,10 +71,10 @@ TEST(RangeGroups, AreRefusedInASentence) {
   };
   FakeDriver nothing;
   nothing.memory_descriptors = {};
-  expect(nothing, "no /dev/nvidia-uvm open");
+  expect(nothing, "has not opened /dev/nvidia-uvm");
   FakeDriver sandboxed;
   sandboxed.control_answer = -ENOTTY;
-  expect(sandboxed, "gives no range group (Inappropriate ioctl");
+  expect(sandboxed, "provides no range group (Inappropriate ioctl");
   FakeDriver unwilling;
   unwilling.group_status = 0x56;
   expect(unwilling, "status 0x56");
@@ -94,7 +94,7 @@ TEST(RangeGroups, WhatWasSetBeforeAFailureIsTakenBack) {
   FakeDriver driver;
   driver.sets_before_failure = 3;
   const auto sentence = refusal(driver);
-  EXPECT_NE(sentence.find("no range group of 4096 bytes at 0x7f0000203000 (status 0x1f)"), std::string::npos)
+  EXPECT_NE(sentence.find("refuses a range group of 4096 bytes at 0x7f0000203000 (status 0x1f)"), std::string::npos)
       << sentence;
   EXPECT_TRUE(driver.groups.empty());
   for (const auto& [page, group] : driver.of_page) EXPECT_EQ(group, 0u);

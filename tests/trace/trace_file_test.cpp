@@ -1,4 +1,4 @@
-// A file of events: whole, cut short anywhere, spoilt, and of a process that was killed.
+// Tests of trace files: complete, truncated at any byte, damaged, and from a process that was killed.
 
 #include "trace/uvm/trace_file.hpp"
 
@@ -59,7 +59,7 @@ TEST_F(UvmTrace, WhatIsWrittenIsRead) {
     TraceWriter writer(path, {{"command", "a b\nc"}, {"driver", "580.1"}});
     writer.append(entries(1000), 2, 3);
     writer.append({}, 0, 0);
-    writer.append(entries(300'000), 0, 4);  // more than a chunk holds
+    writer.append(entries(300'000), 0, 4);  // more entries than fit into a chunk
     writer.end();
   }
   const auto trace = read_trace(path);
@@ -72,7 +72,8 @@ TEST_F(UvmTrace, WhatIsWrittenIsRead) {
   EXPECT_LT(fs::file_size(path), 301'000 * kEntryBytes / 8);
 }
 
-// However short it is cut: refused while there is no head, then a sentence and what is whole.
+// A truncated file without a complete head is refused. Otherwise, reading it returns the complete chunks and a sentence
+// about the problem.
 TEST_F(UvmTrace, CutShortAnywhere) {
   {
     TraceWriter writer(path, {{"driver", "580.1"}});
@@ -90,14 +91,14 @@ TEST_F(UvmTrace, CutShortAnywhere) {
       EXPECT_GE(trace.events.size(), most);
       most = trace.events.size();
     } catch (const std::runtime_error& refusal) {
-      EXPECT_NE(std::string(refusal.what()).find("no trace"), std::string::npos);
+      EXPECT_NE(std::string(refusal.what()).find("not a trace"), std::string::npos);
       EXPECT_EQ(most, 0u);
     }
   }
   EXPECT_EQ(most, 30u);
 }
 
-TEST_F(UvmTrace, SpoiltAnywhere) {
+TEST_F(UvmTrace, InvalidAnywhere) {
   {
     TraceWriter writer(path, {{"driver", "580.1"}});
     for (int i = 0; i < 3; ++i) writer.append(entries(50), 0, 0);

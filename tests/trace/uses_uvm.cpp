@@ -1,7 +1,8 @@
-// Uses unified memory as a CUDA program does: opens its node, keeps it open a while, ends.
+// Uses unified memory as a CUDA program does: opens the driver's device file, keeps it open for a while, and ends.
 //
-//   uses-uvm MILLISECONDS [fork | exec PROGRAM…]      fork: in a child that is only forked; exec: becomes a program
-//   then
+//   uses-uvm MILLISECONDS [fork | exec PROGRAM…]
+//
+// fork: does this in a forked child, which does not call exec. exec: becomes PROGRAM afterwards.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Case and Sampling against a host that only notes what it is asked: without the harness, which is not linked here.
+// Tests of Case and Sampling with a host that only records its calls. The harness is not linked.
 
 #include "workload/case.hpp"
 
@@ -14,7 +14,7 @@
 namespace isthmus::workload {
 namespace {
 
-/// Rank 0 of one.
+/// Ranks of a run with only one rank.
 class OneRank final : public Ranks {
  public:
   int rank() const noexcept override { return 0; }
@@ -31,7 +31,7 @@ class OneRank final : public Ranks {
   void abort(int) noexcept override { std::abort(); }
 };
 
-/// Notes what it is asked, and gives samples of `timer_step` seconds an operation.
+/// Host that records its calls. A timer can measure times of at least 1e-4 seconds.
 class FakeHost final : public CaseHost, public BufferAddresses {
  public:
   explicit FakeHost(const CaseSpec& spec) : spec_(spec) {}
@@ -130,7 +130,7 @@ TEST_F(CaseTest, DeclaresBuffersOnceAndBeforeMeasuring) {
   ASSERT_EQ(host.declared.buffers.size(), 2u);
   EXPECT_EQ(x.index(), 0u);
   EXPECT_EQ(host.declared.buffers[0].spec.bytes, 40u);
-  EXPECT_EQ(host.declared.buffers[1].shape.pitch, 16u);  // rows of 128 bytes
+  EXPECT_EQ(host.declared.buffers[1].shape.pitch, 16u);  // in elements: 16 doubles are 128 bytes
   std::vector<float> filled(4, -1);
   host.declared.buffers[0].fill(reinterpret_cast<std::byte*>(filled.data()), 6, 10);
   EXPECT_EQ(filled, (std::vector<float>{6, 7, 8, 9}));
@@ -144,9 +144,9 @@ TEST_F(CaseTest, DeclaresBuffersOnceAndBeforeMeasuring) {
 
 TEST_F(CaseTest, ASourceNeedsTwoMemories) {
   const auto fill = [](std::size_t) { return 1.0f; };
-  EXPECT_NO_THROW(c.source<float>("parts", 8, fill));
+  EXPECT_NO_THROW(c.host_source<float>("parts", 8, fill));
   spec.placement = memory::parse_placement("mapped");
-  EXPECT_THROW(c.source<float>("others", 8, fill), Skip);
+  EXPECT_THROW(c.host_source<float>("others", 8, fill), Skip);
 }
 
 TEST_F(CaseTest, SharedInputsAreMadeWhenTheyAreLookedAtAndOnce) {
@@ -182,7 +182,7 @@ TEST_F(CaseTest, IntegersBeyondADoublesPrecisionAreToldApart) {
 }
 
 TEST_F(CaseTest, WhatIsSeenIsNotTimed) {
-  c.observe(time_metric("moved", "clock"), 3);
+  c.report(time_metric("moved", "clock"), 3);
   c.once(time_metric("first", "clock"), 4);
   EXPECT_EQ(host.timers, (std::map<std::string, std::string>{{"first", "clock"}, {"moved", "none"}}));
 }

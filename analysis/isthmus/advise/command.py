@@ -6,7 +6,7 @@ import argparse
 
 from isthmus.advise import interjob, paging, placing, staging
 
-#: Module of each topic; its documentation becomes the help.
+#: Module of each topic; its docstring becomes the topic's help.
 TOPICS = {"interjob": interjob, "paging": paging, "placement": placing, "staging": staging}
 
 

@@ -1,8 +1,8 @@
-"""Cost model behind all advice: seconds by what was done and to how many bytes, learnt from records.
+"""Cost model behind all advice: seconds that an operation takes for a number of bytes, learnt from records.
 
-A topic adds what it knows of a machine (copies, prefetches, allocations and deallocations, kernels) as points, and asks
-for the cost of another size: along a curve where many sizes were measured, along a line where few were, or at the best
-rate. Costs that depend on several amounts at once (bytes, pages, kernels) are a sum over them.
+A topic adds its measurements of a machine (copies, prefetches, allocations and deallocations, kernels) as points, and
+queries the cost of other sizes: on a curve if many sizes were measured, on a line if few were, or at the best rate. A
+cost that depends on several amounts at once (bytes, pages, kernels) is a sum over them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 
-_LATENCY = 2**24  # bytes below which time no longer depends on them
+_LATENCY = 2**24  # number of bytes below which time no longer depends on size
 
 
 @dataclasses.dataclass
 class Curve:
-    """Seconds by bytes, from scattered points: medians of half octaves, with log-linear interpolation between them."""
+    """Seconds as a function of bytes: medians of the points in each half octave, interpolated log-linearly."""
 
     points: list[tuple[float, float]]
 
@@ -37,9 +37,10 @@ class Curve:
         return bool(self._sizes)
 
     def __call__(self, size: float) -> float:
-        """Returns seconds; beyond the points the rate continues, below them down to _LATENCY at most.
+        """Returns the seconds for `size` bytes.
 
-        Smaller sizes have the time of the smallest that the rate reaches.
+        Outside the measured sizes, the rate of the nearest one applies. Below both _LATENCY and the smallest measured
+        size, the time is constant.
         """
         if size <= 0:
             return 0.0
@@ -48,28 +49,28 @@ class Curve:
 
 
 class Costs:
-    """Points (bytes, seconds) by what was done."""
+    """Measured points (bytes, seconds), grouped by operation."""
 
     def __init__(self) -> None:
         self._points: dict[Hashable, list[tuple[float, float]]] = collections.defaultdict(list)
         self._curves: dict[tuple[Hashable, ...], Curve | None] = {}
 
     def add(self, what: Hashable, size: float, seconds: float) -> None:
-        """Adds that something was done to `size` bytes, or flops, in `seconds`."""
+        """Adds a point: operation `what` took `seconds` for `size` bytes or flops."""
         self._points[what].append((size, seconds))
         self._curves.clear()
 
     def curve(self, *what: Hashable) -> Curve | None:
-        """Returns a curve through the measurements of any of these; None if there are none."""
+        """Returns a curve through the points of all these operations together; None if they have no points."""
         if what not in self._curves:
             found = Curve([point for each in what for point in self._points.get(each, ())])
             self._curves[what] = found if found else None
         return self._curves[what]
 
     def line(self, what: Hashable) -> Callable[[float], float]:
-        """Returns a function from bytes to seconds, for a few sizes near each other; there must be a measurement.
+        """Returns a linear function from bytes to seconds, fitted to one or more points of similar size.
 
-        The fit is least squares in relative error, so that small sizes count, and never below zero.
+        The fit minimises squared relative errors, so that small sizes count. The function is never negative.
         """
         points = self._points[what]
         if len({x for x, _ in points}) < 2:
@@ -86,13 +87,13 @@ class Costs:
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """Seconds as a sum over amounts, with a factor for each; of those in `either`, only the longest counts."""
+    """Seconds as a sum of amounts times factors; of the amounts in `either`, only the one that takes longest counts."""
 
     each: dict[str, float]
     either: tuple[str, ...] = ()
 
     def parts(self, amounts: Mapping[str, float]) -> dict[str, float]:
-        """Returns seconds by amount."""
+        """Returns the seconds of each amount that counts."""
         found = {name: seconds * amounts[name] for name, seconds in self.each.items()}
         longest = max(self.either, key=found.__getitem__, default=None)
         return {name: seconds for name, seconds in found.items() if name not in self.either or name == longest}
@@ -102,15 +103,15 @@ class Sum:
 
 
 def fit_sum(points: Sequence[tuple[Mapping[str, float], float]], either: tuple[str, ...] = ()) -> Sum:
-    """Fits a sum to points (amounts, seconds > 0), at least one, by least squares in relative error.
+    """Fits a sum to one or more points (amounts, seconds > 0), minimising squared relative errors.
 
-    No factor is below zero.
+    Factors are never negative.
     """
     names = list(points[0][0])
     seconds = np.array([taken for _, taken in points])
     shares = np.array([[amounts[name] for name in names] for amounts, _ in points]) / seconds[:, None]
     rivals = [names.index(name) for name in either]
-    counted = np.ones_like(shares)  # amounts that each point consists of: first all, then only the longest rival
+    counted = np.ones_like(shares)  # 1 for each amount that counts in a point; later only the longest of `either`
     found = _least_squares(shares)
     for _ in range(30):
         before = counted
@@ -125,7 +126,7 @@ def fit_sum(points: Sequence[tuple[Mapping[str, float], float]], either: tuple[s
 
 
 def _least_squares(shares: np.ndarray) -> np.ndarray:
-    """Returns factors, none below zero, that bring the sum of each row near 1."""
+    """Returns non-negative factors that bring the weighted sum of each row near 1."""
     size = np.linalg.norm(shares, axis=0)
     kept = [column for column in range(shares.shape[1]) if size[column] > 0]
     found = np.zeros(shares.shape[1])

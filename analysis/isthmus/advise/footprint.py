@@ -1,4 +1,4 @@
-"""Footprint of a program: the bytes it moves and the flops it computes, declared or from a record."""
+"""Footprint of a program: the bytes that it moves and its flops, declared or taken from a record."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from isthmus import Error, inputs, spelling, units
 from isthmus.advise.measured import counts, medians
-from isthmus.records import content, validate
+from isthmus.records import fields, validate
 
 PREFIX = "microbench/"
-#: Flops per access to shared memory of the seven kernels when they stage tiles. Accesses for one output count,
-#: including the store of the tile; gemm has its patch of 8 × 8 values a thread. Multiply by `iterations` where a value
-#: stays in a register.
+#: Flops per access to shared memory of the seven kernels when they stage tiles. All accesses for one output are
+#: counted, including the store of the tile. For gemm, each thread computes a patch of 8 × 8 values. Multiply by
+#: `iterations` if a value stays in a register.
 FLOPS_PER_SHARED = {
     "vector_seq": 1.0, "vector_rand": 1.0, "saxpy": 0.5, "gemv": 2 / 3, "gemm": 8.0, "conv2d": 1.7, "conv3d": 1.9,
 }  # fmt: skip
-IN_PLACE = {"vector_seq", "vector_rand", "saxpy"}  # their results are in an input
+IN_PLACE = {"vector_seq", "vector_rand", "saxpy"}  # kernels that write their results into an input
 
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """Amounts that a program moves and computes, in bytes and flops; placing.py explains the fields."""
+    """Bytes that a program moves and flops that it computes; placing.py explains the fields."""
 
     bytes_in: float
     bytes_out: float
@@ -37,19 +37,21 @@ class Footprint:
     random: bool = False
 
 
-# --- of a record ---
+# --- from a record ---
 
 
 def of_program(case: dict) -> bool:
-    """Returns whether a record has the phases of a program."""
+    """Returns whether a record counts and has the phases of a program."""
     return counts(case) and {"in", "kernel", "out", "kernel_rate"} <= medians(case).keys()
 
 
 def footprint_of(case: dict) -> Footprint:
     """Returns the footprint of a record's program. Raises RecordError for a record without phases."""
     if not of_program(case):
-        raise validate.RecordError(f"{case['workload']} has no phases in, kernel and out: it is no program's footprint")
-    found, metrics, name = medians(case), content.metrics(case), case["workload"].removeprefix(PREFIX)
+        raise validate.RecordError(
+            f"{case['workload']} has no phases in, kernel and out: it has no footprint of a program"
+        )
+    found, metrics, name = medians(case), fields.metrics(case), case["workload"].removeprefix(PREFIX)
     moved_in, moved_out = (float(metrics[phase].get("bytes_needed") or 0) for phase in ("in", "out"))
     per_shared = FLOPS_PER_SHARED.get(name)
     if per_shared and case["axes"].get("reuse") == "register":
@@ -68,7 +70,7 @@ def footprint_of(case: dict) -> Footprint:
 
 # --- declared ---
 
-#: Fields of a footprint by the key that declares them; the last field is declared by `order`.
+#: Maps the key that declares a field of a footprint to the field; the last field is declared by `order`.
 _KEYS = {field.name.removeprefix("bytes_"): field.name for field in dataclasses.fields(Footprint)[:-1]}
 
 
@@ -97,9 +99,9 @@ def declared(words: list[str]) -> Footprint:
         given[key] = amount
     low = [key for key in ("reuse", "passes", "allocations") if given.get(key, 1) < 1]
     if low:
-        raise Error(f"{low[0]} is {given[low[0]]:g}; once is the least")
+        raise Error(f"{low[0]} is {given[low[0]]:g}; the minimum is 1")
     if not given.get("in", 0) and not given.get("out", 0):
-        raise Error("a program moves something; declare in=BYTES or out=BYTES")
+        raise Error("the program moves no data; declare in=BYTES or out=BYTES")
     moved = given.get("in", 0) + given.get("out", 0)
     given = {"in": 0.0, "out": 0.0, "flops": 0.0, "touched": moved, "buffers": moved} | given
     if not given["touched"]:
@@ -114,4 +116,4 @@ def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; a program is a TOML file, or KEY=VALUE …") from None
     except (ValueError, RecursionError) as error:
-        raise Error(f"{path}: no TOML ({spelling.shorten(str(error), 80)})") from None
+        raise Error(f"{path}: not TOML ({spelling.shorten(str(error), 80)})") from None

@@ -1,17 +1,17 @@
 """Says when overlapping a batch of GPU jobs is worth it, and how: `isthmus advise interjob FILE…`.
 
-A batch is predicted from the phases of one job that ran alone (interjob/* records), by letting its jobs pass through
-what they share: the threads that allocate, the thread that queues, the device's streams, the thread that releases, and
-the driver, whose calls wait for each other. Each serves jobs in order, and no more jobs have memory at once than the
-depth allows. Measurements of the study are shown next to the predictions.
+A batch is predicted from the phases of one job that ran alone (interjob/* records), by simulating how its jobs use
+shared resources: the threads that allocate, the thread that queues, the device's streams, the thread that releases, and
+the driver, whose calls wait for each other. Each resource serves jobs in order, and at most `depth` jobs have memory at
+once. Measurements of the study are shown next to the predictions.
 
     isthmus advise interjob FILE…
         advice for each record, and the error of the prediction
     isthmus advise interjob FILE… --job in=64MiB out=16KiB flops=33.5e6
                                         [jobs=16 allocation=pool host=pinned]
-        advice for a job declared by what it moves and computes
+        advice for a job declared by its bytes and flops
     isthmus advise interjob FILE… --timeline PICTURE.svg [--mode overlap_all]
-        the last batch of the first record as a picture
+        a picture of the first record's last batch
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import argparse
 from typing import Any
 
 from isthmus import Error, options, streams, units
-from isthmus.advise import measured, study
+from isthmus.advise import batches, measured
 from isthmus.advise.overlap import MODES, Advice, Batch, advise
 from isthmus.advise.timeline import svg
-from isthmus.records import content, reading
+from isthmus.records import fields, reading
 from isthmus.tables import output
 
 
@@ -37,7 +37,7 @@ def sentence(name: str, advice: Advice) -> str:
     )
 
 
-def table_of_errors(rows: list[study.Miss]) -> list[str]:
+def table_of_errors(rows: list[batches.Miss]) -> list[str]:
     """Returns the lines of a table of predicted and measured times."""
     if not rows:
         return []
@@ -56,16 +56,17 @@ def table_of_errors(rows: list[study.Miss]) -> list[str]:
     return output.lay_out(columns, cells)
 
 
-def summary_of_errors(rows: list[study.Miss], losses: list[float]) -> list[str]:
-    """Returns lines on how many predictions are within 15%, and how well modes were picked."""
+def summary_of_errors(rows: list[batches.Miss], losses: list[float]) -> list[str]:
+    """Returns lines that state how many predictions are within 15%, and how well modes were picked."""
     if not rows:
-        return ["no record of a forced batch without a cap: nothing to hold predictions against"]
+        return ["no record of a forced batch without a cap, so predictions cannot be checked"]
     near = sum(row.near for row in rows)
-    lines = [f"within {study.NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
+    lines = [f"within {batches.NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
     if losses:
-        good = sum(loss <= study.WELL_PICKED for loss in losses)
+        good = sum(loss <= batches.WELL_PICKED for loss in losses)
         lines.append(
-            f"mode picked within {study.WELL_PICKED:.0%} of the best: {good} of {len(losses)}, worst {max(losses):+.0%}"
+            f"mode picked within {batches.WELL_PICKED:.0%} of the best: {good} of {len(losses)}, "
+            f"worst {max(losses):+.0%}"
         )
     return lines
 
@@ -83,22 +84,22 @@ def _row(name: str, advice: Advice) -> dict[str, Any]:
 
 
 def table_of(cases: list[dict]) -> output.Table:
-    """Makes a table of the advice for each record without a cap on memory, and of predictions and measurements."""
+    """Makes a table of the advice for each record without a cap on memory, and of predicted and measured times."""
     rows, lines, misses = [], [], []
     for case in cases:
         of = {name: case.get(name) for name in output.CASE if name != "ranks"} | {"axes": case["axes"]}
         if not case["axes"]["cap"]:
-            name, advice = study.label(case), advise(study.phases_of(case), study.batch_of(case))
+            name, advice = batches.label(case), advise(batches.phases_of(case), batches.batch_of(case))
             rows.append(_row(name, advice) | of | {"mode": advice.best.mode})
             lines += output.fold(sentence(name, advice))
-        found = study.errors(case)
+        found = batches.errors(case)
         misses += found
         rows += [
             of | {"says": "check", "batch": miss.case, "mode": miss.mode, "at_depth": case["axes"]["depth"],
                   "predicted": miss.predicted, "measured": miss.measured, "error": miss.relative}
             for miss in found
         ]  # fmt: skip
-    summary = summary_of_errors(misses, study.picked_losses(cases))
+    summary = summary_of_errors(misses, batches.picked_losses(cases))
     return output.of_cases(rows, _COLUMNS, "\n".join([*lines, "", *table_of_errors(misses), *summary]), summary)
 
 
@@ -106,7 +107,7 @@ def table_of(cases: list[dict]) -> output.Table:
 
 
 def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
-    """Parses `in=64MiB out=0 flops=1e9 jobs=16 …` into a batch and what its jobs move. Raises ValueError."""
+    """Parses `in=64MiB out=0 flops=1e9 jobs=16 …` into a batch and its jobs' bytes and flops. Raises ValueError."""
     given = {"in": 0.0, "out": 0.0, "flops": 0.0}
     numbers, words_of = {"jobs": 16, "threads": 1}, {"allocation": "pool", "host": "pinned"}
     for word in words:
@@ -139,35 +140,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=("serial", *MODES),
         metavar="MODE",
-        help=f"the modes to draw: serial, {', '.join(MODES)} (default: all there are)",
+        help=f"the modes to draw: serial, {', '.join(MODES)} (default: all)",
     )
     measured.add_arguments(parser, "machine, with interjob/*")
 
 
 def run(asked: argparse.Namespace) -> int:
     if not asked.timeline:
-        options.refuse_idle({"--mode": asked.mode}, "with --timeline, which it draws the modes of")
+        options.refuse_idle({"--mode": asked.mode}, "with --timeline, whose modes it chooses")
     elif asked.job:
         options.refuse_idle({"--job": asked.job}, "without --timeline, which draws records")
     if asked.timeline and streams.descriptor(asked.timeline) is None:
         output.by_ending(asked.timeline, ("svg",))
     cases, status = reading.read_files(asked.records, asked)
-    cases = content.that_count(study.of_study(measured.chosen(cases, asked)), emulated=asked.emulated)
+    cases = fields.that_count(batches.of_study(measured.chosen(cases, asked)), emulated=asked.emulated)
     if not cases:
-        raise Error("no record of interjob/* counts in these files; measure 'interjob/*' on the GPU")
+        raise Error("these files have no valid record of interjob/*; measure 'interjob/*' on the GPU")
     if not asked.timeline:
         measured.refuse_several_kinds(cases)
-        measured.refuse_unlike_places(cases, learnt=study.LEARNT)
+        measured.refuse_unlike_places(cases, learnt=batches.LEARNT)
     try:
         if asked.timeline:
             notes = cases[0].get("notes", {})
             modes = asked.mode or [mode for mode in ("serial", *MODES) if f"{mode}_timeline" in notes]
             if not modes:
-                raise Error(f"{study.label(cases[0])} has no timeline")
+                raise Error(f"{batches.label(cases[0])} has no timeline")
             output.deliver(svg(cases[0], modes), asked.timeline)
         elif asked.job:
             batch, given = _declaration(asked.job)
-            phases = study.declared(cases, batch, given["in"], given["out"], given["flops"])
+            phases = batches.declared(cases, batch, given["in"], given["out"], given["flops"])
             name, advice = f"{batch.jobs} such jobs in {batch.allocation} memory", advise(phases, batch)
             output.write(
                 asked, output.of_cases([_row(name, advice)], _COLUMNS, "\n".join(output.fold(sentence(name, advice))))

@@ -1,4 +1,4 @@
-"""Model of one machine: copies, allocation and kernels from its records, and the time a program would take there."""
+"""Model of one machine, learnt from records of its copies, allocations and kernels; predicts a program's time there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from isthmus.advise.measured import counts, medians, refuse_several_kinds
 USED = ("transfer/", "driver/alloc", "alloc/", "reference/device_copy", "reference/sgemm", PREFIX)
 STAGINGS = ("none", "direct", "async", "bulk")
 PHASES = ("host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "free")
-#: Data paths of each placement: transfers of data in and out, and the allocators of host and device memory.
+#: Data paths of each placement: transfer to the device, transfer back, allocator of host memory, allocator of device
+#: memory.
 DATA_PATHS = {
     "pageable": ("pageable-gpu0/ce", "gpu0-pageable/ce", None, "device"),
     "pinned": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned", "device"),
@@ -28,7 +29,7 @@ DATA_PATHS = {
     "managed_demand": ("managed-gpu0/fault", "gpu0-managed/fault", None, "managed"),
     "mapped": ("mapped-gpu0/sm-read", "gpu0-mapped/sm-write", "mapped", None),
 }
-#: Placement whose phases stand in where a placement's own were not measured: it has the same kind of host memory.
+#: Maps a placement to another with the same kind of host memory, whose phases replace those that were not measured.
 SAME_HOST_MEMORY = {
     "pool": "pinned",
     "streamed": "pinned",
@@ -36,18 +37,18 @@ SAME_HOST_MEMORY = {
     "managed_demand": "managed_in",
     "mapped": "pinned",
 }
-#: Placements in which the kernel reads host data directly: nothing is copied, and the device need not have room for it.
+#: Placements in which the kernel reads host data directly: nothing is copied, and data may exceed device memory.
 REMOTE = {"mapped"}
-CHUNKS = 16  # chunks of `streamed`, as the program has by default
-#: Axes of a transfer as a program would do it.
+CHUNKS = 16  # default number of chunks of placement `streamed`
+#: Axes of transfers that resemble those of a program.
 _PLAIN = {"cache": "flushed", "at_once": 1, "order": "contiguous", "width": 16, "touch": "whole", "threads": 1}
-_MANY = 16  # allocations from which they count as many: the driver cuts them from blocks that it has already mapped
-_SECTOR = 32 / 4  # bytes that memory moves for one random access, over the bytes of a value
+_MANY = 16  # minimum number of allocations that count as many, for which the driver uses blocks that are already mapped
+_SECTOR = 32 / 4  # ratio of the bytes that memory moves for a random access to the bytes of a value
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """Measured kernel in one staging, with the ratio of its time to what memory and arithmetic require."""
+    """Measured kernel in one staging; `slowdown` is its time divided by the minimum that memory and arithmetic need."""
 
     workload: str
     staging: str
@@ -58,7 +59,7 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Predicted seconds of each phase, for one pass and one allocation."""
+    """Predicted seconds of each phase of a program, for one pass and one allocation."""
 
     placement: str
     staging: str
@@ -67,7 +68,7 @@ class Prediction:
 
     @property
     def total(self) -> float:
-        """Seconds of all passes and the allocation."""
+        """Seconds of all passes and of allocation."""
         p, f = self.phases, self.footprint
         work = p["in"] + f.reuse * p["kernel"] + p["out"]
         if self.placement == "streamed":
@@ -81,14 +82,14 @@ class Prediction:
 
     @property
     def paper_total(self) -> float:
-        """Seconds of kernel, copies and device allocation, as the pipelining paper counts."""
+        """Seconds of kernel, copies and device allocation, the total that the pipelining paper uses."""
         return sum(self.phases[name] for name in ("device_alloc", "in", "kernel", "out"))
 
 
 class Machine:
     """Costs of copies, allocation and kernels on one machine, from its records.
 
-    Raises Error for records of several machines, or too few.
+    Raises Error if the records are of several machines, or too few.
     """
 
     def __init__(self, cases: list[dict], without: str | None = None):
@@ -96,7 +97,7 @@ class Machine:
         refuse_several_kinds(cases)
         if not cases:
             raise Error(
-                "no record of one GPU counts in these files, so nothing is known of a machine; measure with "
+                "these files have no valid record of one GPU, so no machine is known; measure with "
                 "isthmus-bench on its GPU"
             )
         self.name = cases[0]["devices"][0]["name"]
@@ -117,7 +118,7 @@ class Machine:
                 "no record of transfer/gpu0-gpu0/ce and reference/sgemm, so the limits of a kernel are not known; "
                 "measure them"
             )
-        self._memory, self._arithmetic = memory, arithmetic  # seconds by bytes; flops per second
+        self._memory, self._arithmetic = memory, arithmetic  # seconds as a function of bytes; flops per second
         self.kernels = [self._kernel(case) for case in programs]
 
     def _take(self, case: dict) -> None:
@@ -133,7 +134,7 @@ class Machine:
         elif name.startswith("alloc/") and {"alloc", "free"} <= found.keys() and "touch" not in found:
             for call in ("alloc", "free"):
                 self.costs.add((f"{call} of many", name.removeprefix("alloc/")), axes["bytes"], found[call])
-        elif name == "reference/device_copy" and "rate" in found:  # older records have this instead
+        elif name == "reference/device_copy" and "rate" in found:  # in older records, which lack transfer/*
             self.costs.add("memory", 2 * axes["bytes"], 2 * axes["bytes"] / found["rate"])
         elif name == "reference/sgemm" and "kernel_flop_rate" in found:
             self.costs.add("arithmetic", found["kernel_flop_rate"], 1.0)  # flops in one second
@@ -146,7 +147,7 @@ class Machine:
                 self.costs.add((case["placement"], phase), sizes.get(phase, footprint.buffers), found[phase])
 
     def roofline(self, footprint: Footprint, staging: str) -> float:
-        """Returns the least seconds of a kernel; random accesses that no tile gathers move whole sectors."""
+        """Returns the minimum seconds of a kernel. Random accesses move whole sectors unless a tile gathers them."""
         touched = footprint.touched * (_SECTOR if footprint.random and staging == "none" else 1)
         return max(self._memory(touched), footprint.flops / self._arithmetic)
 
@@ -159,9 +160,9 @@ class Machine:
         return Kernel(case["workload"], case["staging"], slowdown, footprint, self.full(footprint))
 
     def slowdowns(self, footprint: Footprint, staging: str) -> list[tuple[float, float]]:
-        """Returns (slowdown, weight) of kernels measured in a staging; similar ones weigh more.
+        """Returns (slowdown, weight) for each workload that was measured in a staging; similar kernels weigh more.
 
-        A workload counts once however many records it has.
+        A workload counts once, regardless of its number of records.
         """
         found = collections.defaultdict(list)
         for kernel in self.kernels:
@@ -186,20 +187,23 @@ class Machine:
         return [staging for staging in STAGINGS if self.slowdowns(footprint, staging)]
 
     def placements(self) -> list[str]:
-        """Returns the placements for which the records have both copies."""
+        """Returns the placements for which copies in both directions were measured."""
         return [
             name for name, paths in DATA_PATHS.items()
             if all(self._copy(name, phase, path) for phase, path in zip(("in", "out"), paths))
         ]  # fmt: skip
 
     def _copy(self, placement: str, phase: str, path: str | None) -> Curve | None:
-        """Returns the curve of a copy, from programs in that placement and transfers along that path together."""
+        """Returns a copy's curve through the points of both programs in that placement and transfers on that path."""
         return self.costs.curve((placement, phase), path)
 
     def predict(
         self, footprint: Footprint, placement: str, staging: str, kernel: float | None = None
     ) -> Prediction | None:
-        """Predicts a placement and staging; `kernel` gives its seconds if known. Returns None if nothing is known."""
+        """Predicts a placement and staging; `kernel` is the kernel's seconds if known.
+
+        Returns None if the records lack a kernel in this staging or the placement's copies.
+        """
         path_in, path_out, host, device = DATA_PATHS[placement]
         seconds = self.kernel(footprint, staging) if kernel is None else kernel
         if seconds is None or placement not in self.placements():
@@ -222,7 +226,8 @@ class Machine:
             named = f"{call} of many" if footprint.allocations >= _MANY else call
             calls = [self.costs.curve((named, kind)) or self.costs.curve((call, kind)) for kind in kinds if kind]
             one = sum(curve(each) for curve in calls if curve)
-            # A program's record has few calls, so it gives the cost of the bytes; the calls cost at least this.
+            # Programs' records have few calls, so their curve gives the cost of the bytes alone. The total is at least
+            # the cost of the calls.
             return max(footprint.allocations * one, curve(footprint.buffers) if curve is not None else 0.0)
 
         phases = {
@@ -236,7 +241,10 @@ class Machine:
         return Prediction(placement, staging, phases, footprint)
 
     def rank(self, footprint: Footprint, kernels: dict[str, float] | None = None) -> list[Prediction]:
-        """Predicts everything that is known and fits, the fastest first; `kernels` are known seconds by staging."""
+        """Predicts all measured placements and stagings in which the buffers fit, the fastest first.
+
+        `kernels` contains the seconds of the kernel for each staging in which they are known.
+        """
         found = []
         for placement, staging in itertools.product(self.placements(), self.stagings(footprint)):
             if footprint.buffers > self.memory and placement in ("pageable", "pinned", "pool"):
@@ -248,7 +256,11 @@ class Machine:
 
 
 def _unlike(a: Footprint, b: Footprint) -> float:
-    """Returns the distance of two kernels: octaves of flops per shared access, 1/2 of those per byte, 1/4 of size's."""
+    """Returns the distance between two kernels in octaves.
+
+    It is the difference in flops per shared access, plus half the difference in flops per byte, plus a quarter of the
+    difference in bytes.
+    """
 
     def octaves(x, y):
         return abs(math.log2(x / y)) if x and y else 0.0

@@ -1,4 +1,4 @@
-"""Selection of records for advice: of one GPU, measured without a profiler, with figures a machine can have given."""
+"""Selection of records for advice: measured on one GPU, without a profiler, and with physically possible figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Container
 
 from isthmus import Error
-from isthmus.records import content, reading, selection
+from isthmus.records import fields, reading, selection
 from isthmus.spelling import counted, shorten
 from isthmus.tables import output
 
@@ -31,30 +31,30 @@ def _run(name: str) -> Callable[[dict], object]:
     return lambda case: case["run"].get(name)
 
 
-#: Facts of a GPU that advice is for, and those of a machine; records with different facts are of different kinds.
+#: Facts that identify the kind of GPU that advice is for. MACHINE lists those of a machine.
 GPU: dict[str, Callable[[dict], object]] = {
     "device": _device("name"), "driver": _device("driver"), "mig": _state("mig"),
     "power_limit": _state("power_limit_w"),
 }  # fmt: skip
 MACHINE = {"system": _run("system"), "cpu": lambda case: case["host"].get("cpu"), **GPU}
-#: Fields of --where and --without.
+#: Fields that --where and --without accept.
 FIELDS = {**MACHINE, "partition": _run("partition"), "node": _run("node"), "gpu": _device("uuid")}
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds the arguments of every topic: what it learns from, described by `what`, and the output's format."""
+    """Adds the arguments that all topics have: the records, which `what` describes, and the output's format."""
     parser.add_argument("records", nargs="+", metavar="DIR", help=f"folders or files of one kind of {what}")
     known = f"FIELD is one of {', '.join(FIELDS)}"
     parser.add_argument("--where", metavar="FIELD=PATTERN,…", action="append", default=[],
-                        help=f"of several kinds only records with all of these: {known} (may be repeated)")  # fmt: skip
+                        help=f"use only records with all of these: {known} (may be repeated)")  # fmt: skip
     parser.add_argument("--without", metavar="FIELD=PATTERN,…", action="append", default=[],
-                        help="no records with all of these (may be repeated)")  # fmt: skip
-    parser.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
+                        help="leave out records with all of these (may be repeated)")  # fmt: skip
+    parser.add_argument("--emulated", action="store_true", help="include emulated records, whose times mean nothing")
     output.add_arguments(parser)
 
 
 def chosen(cases: list[dict], asked: argparse.Namespace) -> list[dict]:
-    """Applies --where and --without. Raises Error for a selection that no record meets."""
+    """Applies --where and --without. Raises Error if no record matches a selection."""
     for option, texts in (("--where", asked.where), ("--without", asked.without)):
         for text in texts:
             wanted = selection.patterns(option, text, tuple(FIELDS))
@@ -80,12 +80,12 @@ def _unmet(option: str, text: str, wanted: dict[str, str], cases: list[dict]) ->
 
 
 def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
-    """Loads the records that the arguments name and that are `wanted` and plausible; returns also the exit code.
+    """Loads the plausible records that the arguments name and `wanted` accepts; returns them and the exit code.
 
-    A line on stderr counts those that no machine can have measured.
+    Prints the number of implausible records on stderr.
     """
     cases, status = reading.read_files(asked.records, asked)
-    cases = content.that_count(chosen(cases, asked), emulated=asked.emulated)
+    cases = fields.that_count(chosen(cases, asked), emulated=asked.emulated)
     cases = [case for case in cases if wanted(case) and not case["profiler"] and len(case["devices"]) == 1]
     kept = [case for case in cases if plausible(case)]
     if len(kept) < len(cases):
@@ -97,7 +97,7 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
 
 
 def unlike(cases: list[dict], what: str = "machine") -> tuple[str, list[str]] | None:
-    """Returns the first fact of the machine, or GPU, that has several known values in the records, and these."""
+    """Returns the first fact of the machine, or GPU, that has several known values in the records, and its values."""
     for field, of in (MACHINE if what == "machine" else GPU).items():
         values = sorted({_text(of(case)) for case in cases} - {""})
         if len(values) > 1:
@@ -110,16 +110,16 @@ LEARNT = {
     "time", "alloc", "free", "host_alloc", "host_touch", "device_alloc", "in", "kernel", "out", "rate",
     "kernel_flop_rate",
 }  # fmt: skip
-#: Ratios to the figures elsewhere from which a node or GPU is refused, or noted.
+#: Factors by which a node's or GPU's figures may differ from the others' before it is refused, and before it is noted.
 REFUSED, NOTED = 1.5, 1.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """Node or GPU whose measurements of the same points differ from those of the others."""
+    """Node or GPU whose measurements of the same points differ from those of other nodes or GPUs."""
 
-    factor: float  # above 1
-    field: str  # "node" or "gpu": the field that tells it from the others
+    factor: float  # ratio of the figures, above 1
+    field: str  # "node" or "gpu": the field that distinguishes it from the others
     value: str
     label: str
 
@@ -134,9 +134,9 @@ class Apart:
 
 
 def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None:
-    """Returns the node or GPU farthest from the others in a metric of a workload, over the points that both measured.
+    """Returns the node or GPU that differs most from the others in one metric of a workload, over common points.
 
-    Points are the same case; a place differs in a point if most of its samples are beyond most of the others'.
+    A point is one case. A node or GPU differs in a point if most of its samples are beyond most of the others' samples.
     """
     points: dict[tuple, dict[tuple[str, str], list[dict]]] = {}
     for case in cases:
@@ -160,7 +160,7 @@ def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None
 
 
 def _figures(metrics: list[dict]) -> tuple[float, float, float]:
-    """Returns the median of a place's records, and the 10th and 90th percentiles of their samples."""
+    """Returns the median of the medians, and the 10th and 90th percentiles of all valid samples."""
     samples = sorted(s for m in metrics for i, s in enumerate(m["samples"]) if i not in (m.get("invalid") or ()))
     middle = statistics.median(m["median"] for m in metrics)
     tenth = len(samples) // 10
@@ -168,7 +168,7 @@ def _figures(metrics: list[dict]) -> tuple[float, float, float]:
 
 
 def _off(figures: dict[tuple[str, str], tuple[float, float, float]], place: tuple[str, str]) -> float:
-    """Returns the logarithm of a place's figure over that of the others; 0 if their samples overlap."""
+    """Returns the logarithm of a place's figure divided by the others' figure; 0 if their samples overlap."""
     own, low, high = figures[place]
     others = [each for other, each in figures.items() if other != place]
     usual, lowest, highest = (statistics.median(each[i] for each in others) for i in range(3))
@@ -176,9 +176,9 @@ def _off(figures: dict[tuple[str, str], tuple[float, float, float]], place: tupl
 
 
 def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learnt: Container[str] = LEARNT) -> None:
-    """Raises Error if nodes or GPUs measured different figures; a line on stderr notes smaller differences.
+    """Raises Error if nodes or GPUs measured very different figures; a line on stderr notes smaller differences.
 
-    `used` are prefixes of the workloads that the advice learns from; `learnt` are the metrics.
+    `used` contains prefixes of the workloads that the advice learns from; `learnt` contains the metrics.
     """
     apart = farthest([case for case in cases if counts(case) and case["workload"].startswith(used)], learnt)
     if apart and apart.factor >= REFUSED:
@@ -188,7 +188,7 @@ def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learn
 
 
 def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
-    """Raises Error if the records are of different machines, or GPUs."""
+    """Raises Error if the records are of different kinds of machine, or of GPU."""
     if found := unlike(cases, what):
         field, values = found
         raise Error(
@@ -200,25 +200,25 @@ def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
 
 def medians(case: dict) -> dict[str, float]:
     """Returns the medians of all metrics that have one."""
-    return {name: m["median"] for name, m in content.metrics(case).items() if m["median"] is not None}
+    return {name: m["median"] for name, m in fields.metrics(case).items() if m["median"] is not None}
 
 
 def counts(case: dict) -> bool:
     """Returns whether a record has verified figures of a GPU."""
-    return not case["skipped"] and not content.failure(case) and bool(case["devices"])
+    return not case["skipped"] and not fields.failure(case) and bool(case["devices"])
 
 
 _NUMBERS = ("bytes", "n", "iterations", "blocks")
-_NEEDED = {  # axes, by prefix of a workload's name
+_NEEDED = {  # axes that a workload must have, keyed by the prefix of its name
     "transfer/": ("bytes",), "driver/alloc": ("bytes", "allocator"), "alloc/": ("bytes",),
     "reference/device_copy": ("bytes",), "reference/sgemm": ("n",),
 }  # fmt: skip
 _MOST = {"s": 1e9, "B/s": 1e21, "FLOP/s": 1e24}
-_DIFFERENCES = ("turn_cost",)  # negative if what is subtracted took longer
+_DIFFERENCES = ("turn_cost",)  # metrics that are differences of times, so they may be negative
 
 
 def plausible(case: dict) -> bool:
-    """Returns whether a machine can have given these axes and figures; with others, results would not be finite."""
+    """Returns whether axes and figures are physically possible; otherwise results might not be finite."""
     axes, workload = case["axes"], case["workload"]
     sizes = [axes[name] for name in _NUMBERS if name in axes]
     if not all(isinstance(size, int) and 0 <= size < 1 << 60 for size in sizes):

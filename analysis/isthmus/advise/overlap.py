@@ -1,7 +1,7 @@
-"""Model of a batch of jobs that share a program's threads, the driver and the device: its time in each mode.
+"""Model of the time that a batch of jobs takes in each mode; the jobs share threads, the driver and the device.
 
-Jobs pass through what they share: the threads that allocate, the thread that queues, the device's streams, the thread
-that releases, and the driver, whose calls wait for each other.
+Each job uses, in turn, the threads that allocate, the thread that queues, the device's streams and the thread that
+releases. All threads share the driver, whose calls wait for each other.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import itertools
 import math
 
 MODES = ("overlap_alloc", "overlap_all", "recycled")
-#: Least ratio of predictions that is a reason to overlap.
+#: Smallest predicted speed-up that is a reason to overlap.
 WORTH = 1.05
-#: Depths that advice chooses from; of equally good ones the shallowest is best, since it needs less memory.
+#: Depths among which advice chooses; of equally good depths it chooses the smallest, which needs the least memory.
 DEPTHS = (2, 3, 4, 6, 8)
-#: Words for what is busy for the largest part of a batch; others keep their names.
+#: Displayed names of the parts of a batch that may be busy longest, if they differ from the internal names.
 _BUSIEST = {"in": "copying in", "kernel": "the kernel", "out": "copying out", "submitting": "queueing",
             "stream": "the stream"}  # fmt: skip
-#: Kinds of memory whose calls wait for all work of the device (cudaFree and the like).
+#: Kinds of memory whose driver calls, such as cudaFree, wait for all work of the device.
 SYNCHRONISING = {"device", "managed"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Phases:
-    """Seconds of one job's phases, run alone; `job` is all of it, including waits between the phases."""
+    """Seconds of each phase of a job that runs alone; `job` is the whole job, including waits between phases."""
 
     allocate: float
     submit: float
@@ -38,37 +38,37 @@ class Phases:
     wake: float = 0.0
     #: Seconds to start a thread.
     start: float = 0.0
-    #: Part of `submit` in the driver's calls (None: all of it); the rest is work of the host.
+    #: Seconds of `submit` that are spent in driver calls; the rest is work of the host. None means all of `submit`.
     calls: float | None = None
-    #: Ratio by which a driver's call takes longer if it had to wait for another thread's.
+    #: Factor by which a driver call takes longer if it had to wait for another thread's call.
     contention: float = 1.0
-    #: Copy in, kernel and copy out in memory that an earlier job used (None: as in new memory).
+    #: Seconds of copy in, kernel and copy out in memory that an earlier job used; None if the same as in new memory.
     reused: tuple[float, float, float] | None = None
-    #: Copy in, kernel and copy out of each job, if they differ; every batch repeats them in this order.
+    #: Seconds of copy in, kernel and copy out of each job, if jobs differ; every batch repeats them in this order.
     each: tuple[tuple[float, float, float], ...] = ()
 
     @property
     def waits(self) -> float:
-        """Seconds outside all phases but `submit`: until the device begins, and until the host sees that it is done."""
+        """Seconds outside all phases except `submit`: until the device begins, and until the host sees its end."""
         named = self.allocate + self.copy_in + self.kernel + self.copy_out + self.finish + self.release
         return max(self.job - named, 0.0)
 
     @property
     def lead(self) -> float:
-        """Seconds from the first call that queues until the device begins; calls that follow overlap with this."""
+        """Seconds from the first queueing call until the device begins; later calls overlap with this time."""
         return min(self.waits, self.submit)
 
     @property
     def tail(self) -> float:
-        """Seconds from the last copy's end until the host sees it."""
+        """Seconds from the end of the last copy until the host sees it."""
         return self.waits - self.lead
 
     def on_device(self, index: int, reuses: bool) -> tuple[float, float, float]:
-        """Returns copy in, kernel and copy out of a job, in new memory or in memory that an earlier job used."""
+        """Returns the seconds of a job's copy in, kernel and copy out, in new memory or in that of an earlier job."""
         if self.each:
             return self.each[index % len(self.each)]
         new = (self.copy_in, self.kernel, self.copy_out)
-        # Used memory saves the page faults of new memory, and nothing takes longer in it.
+        # Used memory causes no first page faults, so each phase takes at most as long as in new memory.
         if not (reuses and self.reused):
             return new
         copy_in, kernel, copy_out = map(min, new, self.reused)
@@ -91,9 +91,9 @@ class Prediction:
     busiest: str
 
 
-@functools.lru_cache(maxsize=4096)  # printing, judging and picking ask for the same figures
+@functools.lru_cache(maxsize=4096)  # because printing, judging and picking simulate the same batches
 def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
-    """Returns seconds of a batch in a mode, and what was busy the longest. Raises ValueError for an unknown mode."""
+    """Returns a batch's seconds in a mode, and what was busy the longest. Raises ValueError for an unknown mode."""
     if mode == "serial":
         return Prediction("serial", 1, batch.jobs * phases.job, "everything")
     if mode not in MODES:
@@ -104,22 +104,22 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
 class _Overlapped:
     """Simulation of jobs passing through the allocating threads, the queueing thread, streams and the releasing thread.
 
-    Driver calls take a lock, in the order in which they ask for it.
+    Driver calls take a lock, in the order in which they request it.
     """
 
     def __init__(self, phases: Phases, batch: Batch, mode: str, depth: int):
         self.phases, self.batch, self.mode, self.depth = phases, batch, mode, depth
-        # Chunks stay with the batch, but each job maps and unmaps them.
+        # With chunked allocation the batch keeps its chunks, but each job maps and unmaps them: nothing is recycled.
         self.recycled = mode == "recycled" and batch.allocation != "chunked"
         self.together = mode == "overlap_alloc"
         self.waits_for_all = (batch.allocation in SYNCHRONISING or batch.host == "per-job") and not self.recycled
         self.managed = batch.allocation == "managed"
-        # Memory of many chunks needs so many calls that some always meet those of another thread.
+        # Chunked memory needs so many calls that some always wait for those of another thread.
         self.always_contended = batch.allocation == "chunked"
         begin = phases.start * (batch.threads + 1)
-        self.free = [begin] * batch.threads  # time at which each allocating thread is free
+        self.free = [begin] * batch.threads  # times at which each allocating thread becomes free
         self.submitting = self.releasing = begin
-        self.lock = self.device = 0.0  # times until which the lock is taken, and the device has work
+        self.lock = self.device = 0.0  # times at which the lock is released and the device runs out of work
         self.lanes = {"in": 0.0, "kernel": 0.0, "out": 0.0}
         self.allocated: list[float] = []
         self.ended: list[float] = []
@@ -143,7 +143,7 @@ class _Overlapped:
             self.busy["stream"] = sum(self.busy.pop(lane) for lane in self.lanes)
         return Prediction(self.mode, self.depth, end, max(self.busy, key=self.busy.__getitem__))
 
-    # Each returns the time at which the next job reaches a step, and the step.
+    # Each of these methods returns the time at which the next job reaches a step, and the method for that step.
 
     def next_allocation(self):
         index = len(self.allocated)
@@ -186,19 +186,19 @@ class _Overlapped:
         self.device = max(self.device, at)
 
     def _waits_for(self, lane: str, reuses: bool):
-        """Returns the lanes that must be done before one begins: its own, and those that it cannot overlap with."""
-        # New managed memory faults: the copy that fills it and kernels that fault are served one after the other.
+        """Returns the lanes that must finish before work in `lane` begins: itself, and those it cannot overlap with."""
+        # New managed memory causes page faults: the copy that fills it and kernels that fault run one after the other.
         if self.together or (self.managed and not reuses):
             return self.lanes
-        # Used managed memory is still not filled while a kernel runs.
+        # Even managed memory that was used before cannot be filled while a kernel runs.
         return ("in", "kernel") if self.managed and lane != "out" else (lane,)
 
     def release(self, asked):
         took = 0.0 if self.recycled else self.phases.release
         rests = self.device if self.waits_for_all else 0.0
-        if self.managed:  # it waits for the device before its call, so that others may call meanwhile
+        if self.managed:  # the wait for the device comes before the call, so other threads can call during it
             self.releasing = self._call(max(asked, rests), took)
-        else:  # its call keeps the lock while it waits
+        else:  # the call keeps the lock while it waits for the device
             self.releasing = self._call(asked, took, rests)
         self.busy["releasing"] += self.phases.finish + took
         self.released.append(self.releasing)
@@ -208,7 +208,7 @@ class _Overlapped:
         return self.phases.submit if calls is None else min(calls, self.phases.submit)
 
     def _call(self, asked: float, seconds: float, not_before: float = 0.0) -> float:
-        """Returns the end of a driver's call."""
+        """Makes a driver call and returns the time at which it ends."""
         if seconds == 0:
             return max(asked, not_before)
         if self.lock > asked or self.always_contended:
@@ -228,9 +228,9 @@ class Advice:
 
 
 def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
-    """Returns the mode and depth that are expected to be fastest, and whether they are worth it.
+    """Returns the mode and depth that are expected to be fastest, and whether overlapping is worth it.
 
-    Among equals it is the mode that calls the driver least, at the smallest depth.
+    If several are equally fast (within 2%), chooses the mode with the fewest driver calls and the smallest depth.
     """
     serial = simulate(phases, batch, "serial", 1)
     ways = itertools.product(sorted(modes, key=MODES.index, reverse=True), sorted(depths))
@@ -252,7 +252,7 @@ def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
     largest = max(parts, key=parts.__getitem__)
     share = parts[largest] / phases.job if phases.job else 0.0
     if gain < WORTH:
-        reason = f"{largest} is {share:.0%} of a job, and the rest that it could hide is too little"
+        reason = f"{largest} is {share:.0%} of a job, so too little is left to overlap with it"
     else:
         reason = f"busiest is {_BUSIEST.get(best.busiest, best.busiest)}, and {share:.0%} of a job alone is {largest}"
     return Advice(serial, best, gain >= WORTH, reason)

@@ -1,8 +1,8 @@
-"""Programs as points to test the map of methods on, by what their records count.
+"""Programs as points on which the map of methods is tested, with amounts taken from their records.
 
-A program that was paged counted the pages that arrived. For one that was not, its record in placement pinned gives the
-bytes of the array and how often its kernels read them. Programs that a record cannot describe, or the map does not
-cover, are left out with the reason; counts that no program can have are refused.
+If a program was paged, it counted the pages that arrived. If not, its record in placement pinned contains the size of
+the array and how often its kernels read it. Programs that a record cannot describe or that the map does not cover are
+left out with the reason; impossible counts are refused.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import math
 from collections.abc import Sequence
 
 from isthmus.advise.measured import medians
-from isthmus.advise.ways import Program, ways_of
-from isthmus.groups import grouped
-from isthmus.records import content
+from isthmus.advise.methods import Program, ways_of
+from isthmus.grouping import grouped
+from isthmus.records import fields
 from isthmus.units import byte_text
 
 PREFIX = "apps/"
 #: Method that each placement of a program stands for.
 WAYS = {"pinned": "copy", "streamed": "streamed", "mapped": "mapped", "managed_demand": "managed", "paged": "paged"}
-#: Largest share of results to inputs: only reading is predicted.
+#: Largest ratio of results to inputs of a program that can be predicted, since only reading is predicted.
 RESULTS = 0.05
-#: Most reads of what arrived; above it, kernels read other memory as well, and the record does not say how often.
+#: Maximum number of times that kernels read what arrived. If they read more, they also read other memory, and the
+#: record does not say how often.
 MOST_PASSES = 64
-#: Axes that come with a placement.
+#: Axes that only some placements have.
 _OF_PLACEMENTS = {"page", "frames", "eviction", "transport", "chunks", "queues", "depth"}
-#: Page size of a program whose pages were not counted, and most arrays of one: each may need a page more.
+#: Page size of a program whose pages were not counted, and maximum number of a program's arrays, each of which may need
+#: an extra page.
 _PAGE, _ARRAYS = 4096, 16
 _NO_ROOM = {
     "copy": "its frames have no room for the whole array", "managed": "its frames have no room for the whole array",
@@ -44,18 +46,18 @@ class Point:
     seconds: dict[str, float]
     case: dict = dataclasses.field(compare=False)
     half: int = 0
-    # Programs of methods whose kernels read other amounts.
+    # Program as seen by each method; its kernels may read other amounts than in `program`.
     reads: dict[str, Program] = dataclasses.field(default_factory=dict)
-    left: dict[str, str] = dataclasses.field(default_factory=dict)  # reasons why measured methods do not count
+    left: dict[str, str] = dataclasses.field(default_factory=dict)  # reasons why other measured methods do not count
 
     def of(self, way: str) -> Program:
-        """Returns what the kernels of a method read."""
+        """Returns the program with the amounts that a method's kernels read."""
         return self.reads.get(way, self.program)
 
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """Records of a program that make no point."""
+    """Program whose records cannot be used as a point, with the reason."""
 
     label: str
     why: str
@@ -64,7 +66,7 @@ class Left:
 
 
 class _Unknown(Exception):
-    """Reason why a program's counts are not known."""
+    """Reason why a program's counts are unknown."""
 
 
 class _Impossible(Exception):
@@ -72,13 +74,13 @@ class _Impossible(Exception):
 
 
 def machine_of(case: dict) -> str:
-    """Returns what identifies the GPU of a record."""
+    """Returns a record's GPU as its UUID, or its name if the UUID is unknown."""
     device = case["devices"][0]
     return device.get("uuid") or device["name"]
 
 
 def axes_key(case: dict, without: set[str]) -> str:
-    """Returns the axes, but for those in `without`, as one key."""
+    """Returns all axes except those in `without`, as one key."""
     return json.dumps({name: value for name, value in case["axes"].items() if name not in without}, sort_keys=True)
 
 
@@ -86,19 +88,19 @@ def axes_key(case: dict, without: set[str]) -> str:
 
 
 def _needed(case: dict, name: str) -> float:
-    return content.metrics(case).get(name, {}).get("bytes_needed") or 0.0
+    return fields.metrics(case).get(name, {}).get("bytes_needed") or 0.0
 
 
 def _sum(case: dict, name: str) -> float:
-    """Returns the sum over all kernels."""
+    """Returns the sum of a field over all kernels."""
     return sum(kernel.get(name) or 0.0 for kernel in case["kernels"])
 
 
 def _counted(case: dict, name: str) -> int:
-    """Returns the value of a metric that counts pages. Raises _Impossible if it is no count."""
+    """Returns the value of a metric that counts pages. Raises _Impossible if it is not a valid count."""
     value = medians(case).get(name) or 0
     if not 0 <= value < 1 << 60 or value != int(value):
-        raise _Impossible(f"{name}={value:.6g} is no number of pages")
+        raise _Impossible(f"{name}={value:.6g} is not a number of pages")
     return int(value)
 
 
@@ -111,13 +113,16 @@ def _of_axis(case: dict, name: str, most: int) -> int:
 
 
 def _size(paged: dict | None, copied: dict | None) -> float:
-    """Returns the bytes of the arrays concerned: if they were copied, what was copied in addition to the paged run."""
+    """Returns the size in bytes of the arrays that were paged.
+
+    If the program was also run with copies, these are the bytes that it copied in addition to those of the paged run.
+    """
     if copied is not None:
         size = _needed(copied, "in") - (_needed(paged, "in") if paged else 0)
         if size < 0:
             raise _Impossible("it copied more in where it was paged than where all was copied")
         if size == 0:
-            raise _Unknown("its records tell no bytes of inputs")
+            raise _Unknown("its records do not give the bytes of its inputs")
         return size
     assert paged is not None
     fetches, evictions, frames = _counted(paged, "fetches"), _counted(paged, "evictions"), paged["axes"]["frames"]
@@ -127,20 +132,20 @@ def _size(paged: dict | None, copied: dict | None) -> float:
 
 
 def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program:
-    """Returns the program as if it read whole pages, each once. Raises _Unknown and _Impossible."""
+    """Returns the program as if it read every page once and whole. Raises _Unknown and _Impossible."""
     own = copied or paged
     if own is None:
         raise _Unknown("no record of it copied tells the size of the array")
     page, frames, fetches, evictions = _PAGE, 100, None, 0
     if paged:
         if paged["axes"].get("transport", "pull") != "pull":
-            raise _Unknown("others brought its pages")
+            raise _Unknown("something else moved its pages")
         page, frames = _of_axis(paged, "page", 1 << 40), _of_axis(paged, "frames", 10**6)
         fetches, evictions = _counted(paged, "fetches"), _counted(paged, "evictions")
         if fetches == 0:
             raise _Unknown("it counted no pages")
         if evictions > fetches:
-            raise _Impossible(f"{evictions} pages went and {fetches} came")
+            raise _Impossible(f"{evictions} pages left and {fetches} arrived")
     size, results = _size(paged, copied), _needed(own, "out")
     if results > RESULTS * (_needed(copied, "in") if copied else size):
         raise _Unknown(f"its results are above {RESULTS:.0%} of its inputs, and only reading is predicted")
@@ -152,11 +157,13 @@ def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program
 
 
 def _reading(program: Program, case: dict, seconds_a_byte: float) -> Program:
-    """Returns the program as the kernels of this record read it. Raises _Unknown."""
+    """Returns the program with the passes and bytes per page that this record's kernels read. Raises _Unknown."""
     read, whole = _sum(case, "bytes_read"), program.touched * program.page
     passes = max(round(read / whole), 1)
     if passes > MOST_PASSES:
-        raise _Unknown(f"its kernels read more than {MOST_PASSES} times what came: other memory, too")
+        raise _Unknown(
+            f"its kernels read more than {MOST_PASSES} times what arrived, so they read other memory as well"
+        )
     rate = case["devices"][0].get("fp32_rate") or math.inf
     if _sum(case, "flops") / rate > program.bytes * seconds_a_byte:
         raise _Unknown("it computes, at the GPU's peak, for longer than its bytes need over the link")
@@ -168,7 +175,7 @@ def _reading(program: Program, case: dict, seconds_a_byte: float) -> Program:
 
 
 def _labels(cases: Sequence[dict]) -> list[str]:
-    """Returns a label per record: the program, its size, the axes that differ; for a paged one its page and room."""
+    """Returns a label for each record: program, size and the axes that differ; if paged, also page size and frames."""
 
     def named(case: dict) -> list[str]:
         staging = case["staging"] if case["staging"] != "none" else None
@@ -199,7 +206,7 @@ def _seconds(case: dict) -> float:
 
 
 def _point(label: str, pages: Program, measured: dict[str, dict], case: dict, seconds_a_byte: float) -> Point:
-    """Makes the point of a program from its record in each method. Raises _Unknown."""
+    """Makes the point of a program from its records, one per method. Raises _Unknown."""
     possible = [way for way in ways_of(pages) if way in measured]
     reads = {way: _reading(pages, measured[way], seconds_a_byte) for way in possible}
     left = {way: _NO_ROOM[way] for way in measured if way not in possible}
@@ -207,7 +214,10 @@ def _point(label: str, pages: Program, measured: dict[str, dict], case: dict, se
 
 
 def _roomy(group: list[tuple[str, dict]], paged: list[tuple[str, dict]]) -> list[tuple[str, dict, dict | None]]:
-    """Returns the program with room for everything, if its pages were counted only with less room, or not at all."""
+    """Returns the program with room for all its pages, if they were counted only with less room, or not at all.
+
+    The list has one entry (label, record, paged record or None), or is empty.
+    """
     others = [each for each in group if each[1]["placement"] != "paged"]
     if not others or any(case["axes"].get("frames") == 100 for _, case in paged):
         return []
@@ -215,9 +225,10 @@ def _roomy(group: list[tuple[str, dict]], paged: list[tuple[str, dict]]) -> list
 
 
 def programs_of(cases: Sequence[dict], seconds_a_byte: float) -> tuple[list[Point], list[Left]]:
-    """Returns points and left-out records of each program on each GPU; `seconds_a_byte` is that of the link.
+    """Returns the points of all programs on all GPUs, and the programs that are left out.
 
-    Each record in placement paged makes a point. If none of these has room for everything, there is one more with it.
+    `seconds_a_byte` is the time that the link needs per byte. Each record in placement paged becomes a point. If none
+    of these has room for all pages, a point with room is added.
     """
     placed = [
         case for case in cases
@@ -249,5 +260,5 @@ def programs_of(cases: Sequence[dict], seconds_a_byte: float) -> tuple[list[Poin
             except _Unknown as why:
                 left.append(Left(label, str(why), case))
             except _Impossible as why:
-                left.append(Left(label, f"no program can have its counts: {why}; measure it again", case, True))
+                left.append(Left(label, f"its counts are impossible: {why}; measure it again", case, True))
     return points, left

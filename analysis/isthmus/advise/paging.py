@@ -1,23 +1,24 @@
-"""Ranks the methods by which a large array can reach the GPU: `isthmus advise paging RECORDS…`.
+"""Ranks the methods of getting a large array to the GPU: `isthmus advise paging RECORDS…`.
 
 The methods are copying it whole, streaming it, reading it in place, the driver's page faults, and paging by the GPU.
 Their costs are learnt from paging/pattern records of the machine (docs/paging.md has the sweep). The program is
-declared by what it reads:
+declared by the amounts that it reads:
 
     isthmus advise paging DIR --program bytes=4GiB touched=50000
         [page=4KiB use=128 passes=4 room=1GiB order=in_order fetches=120000]
     isthmus advise paging DIR --check
-        the error: half of the patterns from the other half, and programs
-        (records of apps/* in placements pinned, mapped, paged, …) from all
+        prediction errors: half of the patterns is predicted from the
+        other half, and programs (records of apps/* in placements pinned,
+        mapped, paged, …) from all patterns
 
 bytes    bytes of the array, in host memory
 page     bytes of a page (4KiB)
-touched  pages of which something is read (all)
+touched  number of pages that are read, at least in part (all)
 use      bytes that are read of a touched page (the whole page)
 passes   how often all of this is read (1)
-room     bytes that the device has for it (enough)
+room     bytes of device memory available for the array (enough)
 order    order of the touched pages: scattered, or in_order, which can be streamed if all are touched
-fetches  pages that arrived when it was paged, if they were counted (as few as possible)
+fetches  number of pages that arrived when the program was paged, if counted (the minimum)
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ import math
 
 from isthmus import Error, spelling, units
 from isthmus.advise import measured
+from isthmus.advise.methods import COUNTS, WAYS, Map, Program, impossible
 from isthmus.advise.paging_check import NO_PATTERN, check, learn, multiprocessors_of, points_of, table_of_check
-from isthmus.advise.ways import COUNTS, WAYS, Map, Program, impossible
 from isthmus.tables import output
 
 _KEYS = ("bytes", "page", "touched", "use", "passes", "room", "fetches")
@@ -63,20 +64,20 @@ def declared(words: list[str]) -> Program:
         raise Error(f"touched={touched:g} pages are more than the array's {pages}; declare fewer, or a smaller page")
     passes, fetches = given.get("passes", 1.0), given.get("fetches")
     if passes < 1:
-        raise Error(f"passes is {passes:g}; once is the least")
+        raise Error(f"passes is {passes:g}; the minimum is 1")
     if fetches is not None and fetches < touched:
         raise Error(
             f"fetches={fetches:.15g} are fewer than the {touched:.15g} pages that are touched, and each comes at least "
             "once; declare what was counted, or touched=N"
         )
     room = given.get("room", size)
-    # The whole array cannot be copied, even if what is read fits.
+    # Below 1 if the array does not fit: it cannot be copied whole then, even if all touched pages fit.
     share = 1.0 if room >= size else min(room / (touched * page), 1 - 1e-9)
     return Program(size, page, touched, min(given.get("use", page), page), passes, share, in_order, fetches)
 
 
 def costs_of(machine: Map) -> list[str]:
-    """Returns lines with the cost of one of each amount."""
+    """Returns lines with the cost per unit of each amount."""
     lines = []
     for way, cost in machine.costs.items():
         said = [
@@ -92,7 +93,7 @@ _RANKED = {"way": "VARCHAR", "seconds": "DOUBLE", "largest": "VARCHAR", "of_larg
 
 
 def table_of(machine: Map, program: Program) -> output.Table:
-    """Makes a table of the possible methods, the fastest first; seconds. Raises Error if none was measured."""
+    """Makes a table of the possible methods and their seconds, the fastest first. Raises Error if none was measured."""
     rows, cells = [], []
     for way, seconds in machine.rank(program):
         parts = machine.parts(program, way)
@@ -102,7 +103,7 @@ def table_of(machine: Map, program: Program) -> output.Table:
             [way, units.quantity(seconds, "s"), f"{largest.replace('_', ' ')} {units.quantity(parts[largest], 's')}"]
         )
     if not rows:
-        raise Error("no way that is possible for this program was measured; measure the sweep in docs/paging.md")
+        raise Error("no method that this program can use was measured; measure the sweep in docs/paging.md")
     columns = [output.Column("way"), output.Column("expected"), output.Column("most of it", right=False)]
     lines = output.lay_out(columns, cells)
     ranked, reasons = {row["way"] for row in rows}, impossible(program)
@@ -118,7 +119,7 @@ def table_of(machine: Map, program: Program) -> output.Table:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--program", nargs="+", metavar="KEY=VALUE", help="a declared program")
-    what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
+    what.add_argument("--check", action="store_true", help="compare predictions with measurements")
     measured.add_arguments(parser, "machine, with paging/pattern")
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of the map of methods: each pattern is predicted from the other half, and programs from all patterns."""
+"""Accuracy of the map of methods: each half of the patterns is predicted from the other, and programs from all."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 
 from isthmus import Error, units
 from isthmus.advise.measured import medians
+from isthmus.advise.methods import EITHER, Map, Program, ways_of
 from isthmus.advise.paged_programs import Left, Point, axes_key, programs_of
 from isthmus.advise.placing_check import ERRORS, Miss, line_of_errors
-from isthmus.advise.ways import EITHER, Map, Program, ways_of
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import hardware
 from isthmus.spelling import counted
 from isthmus.tables import output
 
 PATTERN = "paging/pattern"
-NO_PATTERN = "no record of paging/pattern counts in these files; measure the sweep in docs/paging.md"
-#: Largest loss over the best method at which a pick is good.
+NO_PATTERN = "these files have no valid record of paging/pattern; measure the sweep in docs/paging.md"
+#: Largest loss of a good pick, relative to the best method.
 NEAR = 0.10
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """Picks for every point that leaves a choice; programs that leave none are predicted as well."""
+    """Predictions for all patterns and programs, including programs for which only one method was measured."""
 
     patterns: list[Pick]
     programs: list[Pick]
     left: list[Left]
     machines: frozenset[hardware.Machine]  # machines of the patterns
-    alike: dict[hardware.Facts, hardware.Machine]  # machines of all records
+    alike: dict[hardware.Facts, hardware.Machine]  # machine of each record, keyed by the record's facts
 
     def elsewhere(self, case: dict) -> bool:
-        """Returns whether a case was measured on other hardware than all patterns."""
+        """Returns whether a case was measured on hardware on which no pattern was measured."""
         return self.machine(case) not in self.machines
 
     def machine(self, case: dict) -> hardware.Machine:
@@ -45,7 +45,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Pick:
-    """Predictions of a map for a point."""
+    """Predicted seconds of each method for a point; the pick is the fastest."""
 
     point: Point
     predicted: dict[str, float]
@@ -89,8 +89,8 @@ def _pattern(case: dict) -> tuple[Program, str, float] | None:
 def points_of(cases: list[dict]) -> list[Point]:
     """Makes the points of all patterns.
 
-    A hash of the axes, without room and method, assigns a pattern to a half: reading in place takes the same time with
-    any room.
+    A hash of the axes assigns each pattern to a half. Room and method are not hashed, so all points of a pattern are in
+    the same half, since they share the time of reading in place, which does not depend on the room.
     """
     known = [(found, case) for case in cases if (found := _pattern(case)) is not None]
     patterns = grouped((axes_key(case, {"way", "frames"}), (*found, case)) for found, case in known)
@@ -111,7 +111,7 @@ def points_of(cases: list[dict]) -> list[Point]:
 
 
 def learn(points: list[Point], multiprocessors: int) -> Map:
-    """Learns from each method of each point; reading in place counts once."""
+    """Learns a map from each method of each point; reading in place counts once for all rooms of a pattern."""
     measured = {
         (dataclasses.replace(point.program, room=1) if way == "mapped" else point.program, way, seconds)
         for point in points for way, seconds in point.seconds.items()
@@ -120,7 +120,7 @@ def learn(points: list[Point], multiprocessors: int) -> Map:
 
 
 def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
-    """Returns picks of points with at least `fewest` methods that are possible, measured and known."""
+    """Returns the picks of points with at least `fewest` methods that are possible, measured and in the map."""
     found = []
     for point in points:
         predicted = {way: machine.seconds(point.of(way), way) for way in point.seconds if way in machine.costs}
@@ -133,7 +133,7 @@ def picks(points: list[Point], machine: Map, fewest: int = 2) -> list[Pick]:
 
 
 def _facts(case: dict) -> hardware.Facts:
-    """Returns the facts of a case's hardware alone: ReFrame names a system, but a manual run on it has none."""
+    """Returns the facts of a case's hardware without its system, which only records of ReFrame name."""
     return dataclasses.replace(hardware.facts(case), system="")
 
 
@@ -142,7 +142,7 @@ def multiprocessors_of(cases: list[dict]) -> int:
 
 
 def check(cases: list[dict]) -> Check:
-    """Predicts each pattern from the other half, and each program from all patterns. Raises Error for too few."""
+    """Predicts each pattern from the other half, and each program from all patterns. Raises Error if too few exist."""
     points = points_of(cases)
     multiprocessors = multiprocessors_of([point.case for point in points])
     if {point.half for point in points} != {0, 1}:
@@ -169,7 +169,7 @@ def choices(found: list[Pick]) -> list[Pick]:
 
 
 def good_share(found: list[Pick]) -> float:
-    """Returns the share of picks within NEAR of the best."""
+    """Returns the share of picks whose loss is at most NEAR."""
     return sum(pick.loss <= NEAR for pick in found) / len(found)
 
 
@@ -186,7 +186,7 @@ def _said(what: str, found: list[Pick]) -> list[str]:
 
 
 def _errors(head: str, found: list[Pick]) -> list[str]:
-    """Returns a line for each method. The worst case's name is too long for a last column."""
+    """Returns a line for each method. The column with the worst case is left out, since its name is too long."""
     misses: dict[str, list[Miss]] = collections.defaultdict(list)
     for pick in found:
         for way, predicted in pick.predicted.items():
@@ -201,7 +201,7 @@ _OF_PROGRAMS = [output.Column("program"), output.Column("way", right=False), out
 
 def _programs(found: Check) -> list[str]:
     if not found.programs:
-        return output.fold("No program of these records was measured in a way of the map.")
+        return output.fold("These records have no program measured with one of the methods.")
     rows = []
     for pick in found.programs:
         label = pick.point.label + (" *" if found.elsewhere(pick.point.case) else "")
@@ -219,13 +219,13 @@ def _programs(found: Check) -> list[str]:
         titles = hardware.titles([*found.machines, *others])
         lines += output.fold(
             f"* measured on other hardware ({'; '.join(sorted(titles[each] for each in others))}) than the patterns "
-            f"({'; '.join(sorted(titles[each] for each in found.machines))}); its link and driver are taken for alike"
+            f"({'; '.join(sorted(titles[each] for each in found.machines))}); link and driver are assumed to be alike"
         )
     return lines
 
 
 def _left(found: Check) -> list[str]:
-    """Returns lines on each reason for leaving programs out, and on each program that is refused."""
+    """Returns a line for each reason for leaving programs out, and for each program that is refused."""
     why: dict[str, set[str]] = collections.defaultdict(set)
     for left in found.left:
         if not left.refused:
@@ -249,7 +249,7 @@ def _row(found: Check, case: dict, label: str) -> dict[str, Any]:
 
 
 def table_of_check(found: Check) -> output.Table:
-    """Makes a table of prediction errors and the cost of picking by them, with a row per method and point."""
+    """Makes a table of prediction errors and of the time lost by picking by prediction, a row per method and point."""
     rows: list[dict[str, Any]] = []
     for pick in [*found.patterns, *found.programs]:
         point = pick.point

@@ -1,8 +1,8 @@
 """Ranks placements and stagings for a program's buffers by time: `isthmus advise placement RECORDS…`.
 
-The machine is known by its records: copies, prefetches and page faults (transfer/*), allocation (driver/alloc and
+The machine is described by its records: copies, prefetches and page faults (transfer/*), allocation (driver/alloc and
 alloc/*), the best rates of memory and arithmetic (reference/*), and the phases of the microbenchmarks. The program is
-declared, or profiled by one record of it.
+declared, or taken from one of its records.
 
     isthmus advise placement DIR --program in=4GiB out=4GiB flops=2.1e9
         [touched=8GiB flops_per_shared=1 reuse=1 passes=10 allocations=3
@@ -12,17 +12,18 @@ declared, or profiled by one record of it.
     isthmus advise placement DIR --like RECORD.jsonl
         the program of the first record in this file that has phases
     isthmus advise placement DIR --check
-        the error: every microbenchmark predicted from the others
+        prediction errors: every microbenchmark is predicted from the others
 
-in, out          bytes to the GPU and back, each pass
+in, out          bytes to the GPU and back in each pass
 touched          bytes that the kernel reads and writes (in + out)
-flops            floating-point operations of one kernel
+flops            number of floating-point operations of one kernel
 flops_per_shared flops per access to shared memory
-reuse            kernels for each transfer
-passes           transfers for each allocation
-allocations      buffers that are allocated and freed; buffers: their bytes together (in + out)
-blocks           thread blocks of the kernel; 0: as many as fill the device
-order            of the kernel's accesses: sequential, or random within what a tile contains
+reuse            number of kernels for each transfer
+passes           number of transfers for each allocation
+allocations      number of buffers that are allocated and freed
+buffers          total bytes of these buffers (in + out)
+blocks           number of thread blocks of the kernel; 0 means as many as fill the device
+order            order of the kernel's accesses: sequential, or random within a tile
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _best(ranked: list[Prediction]) -> list[Prediction]:
 
 
 def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
-    """Explains what decides the ranking."""
+    """Returns sentences that explain the ranking."""
     best = ranked[0]
     footprint = best.footprint
     parts = {
@@ -85,7 +86,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
             f"those like this one {ratio:.2f}"
         )
     if footprint.buffers > machine.memory:
-        lines.append("the buffers do not fit the device: only placements that need not hold all of it are listed")
+        lines.append("the buffers do not fit in device memory, so only placements that need less are listed")
     return lines
 
 
@@ -104,9 +105,9 @@ def _ranked_row(each: Prediction, found: Check | None) -> dict:
 
 
 def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, head: str = "") -> output.Table:
-    """Makes the table of the ranking, fastest first; seconds. Raises Error if nothing can be predicted."""
+    """Makes the table of the ranking in seconds, the fastest first. Raises Error if nothing can be predicted."""
     if not ranked:
-        raise Error("nothing can be predicted: the records know of no placement how its data moves, or nothing fits")
+        raise Error("nothing can be predicted: the records show for no placement how its data moves, or nothing fits")
     shown = _best(ranked)
     rows = [_ranked_row(each, found) for each in shown]
     columns = [output.Column("placement"), output.Column("staging", right=False), output.Column("total"),
@@ -140,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--program", nargs="+", metavar=("K=V", "…"), help="a declared program, or a TOML file of one")
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
-    what.add_argument("--check", action="store_true", help="hold predictions against what was measured")
+    what.add_argument("--check", action="store_true", help="compare predictions with measurements")
     parser.add_argument("--passes", type=units.times, metavar="N", help="with --like: transfers for each allocation")
     measured.add_arguments(parser, "machine")
 
@@ -166,14 +167,14 @@ def run(asked: argparse.Namespace) -> int:
         if unlike := measured.unlike([*cases, like]):
             field, values = unlike
             raise Error(
-                f"{asked.like}: {field} is not that of the machine ({' and '.join(values[:4])}), so its kernel's time "
-                "is not either; name a record of this machine, or declare the program with --program"
+                f"{asked.like}: {field} differs from that of the machine ({' and '.join(values[:4])}), so its "
+                "kernel's time does not apply; name a record of this machine, or declare the program with --program"
             )
         apart = measured.farthest([*filter(measured.counts, cases), like], {"kernel"})
         if apart and apart.factor >= measured.REFUSED:
             raise Error(
-                f"{asked.like}: {apart.words}, so its kernel's time is not that of the machine; name a record of this "
-                "machine, or declare the program with --program"
+                f"{asked.like}: {apart.words}, so its kernel's time does not apply to this machine; name a record of "
+                "this machine, or declare the program with --program"
             )
         footprint, known = footprint_of(like), medians(like)["kernel"]
         if asked.passes:

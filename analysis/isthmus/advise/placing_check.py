@@ -1,4 +1,4 @@
-"""Accuracy of predicted placements: every program in the records is predicted from the others."""
+"""Accuracy of predicted placements: every program in the records is predicted from the other programs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Miss:
 
 @dataclasses.dataclass
 class Check:
-    """Prediction errors of all programs in the records, each predicted from the others."""
+    """Prediction errors of all programs in the records, each predicted from the other programs."""
 
     misses: list[Miss]
-    losses: dict[str, list[tuple[str, float]]]  # (case, relative loss over the best) by what was picked
+    losses: dict[str, list[tuple[str, float]]]  # (case, time lost relative to the best), keyed by what was picked
 
 
 def _measured(case: dict) -> dict[str, float]:
@@ -46,14 +46,15 @@ def _measured(case: dict) -> dict[str, float]:
 
 
 def _group(case: dict) -> tuple:
-    """Returns the key of records of one program at one size and geometry."""
+    """Returns the key that records of the same program, size and geometry have in common."""
     return (case["workload"], case["size"], case["preset"], tuple(sorted(case["axes"].items())))
 
 
 def check(cases: list[dict]) -> Check:
-    """Predicts every program in the records from the machine without that workload, declared and profiled.
+    """Predicts every program in the records, as declared and as profiled, from the machine without that workload.
 
-    A declared program's kernel time is unknown. A profiled one's is known in direct staging, or in the first there is.
+    The kernel time of a declared program is unknown. That of a profiled program is known in direct staging or, without
+    a record of direct staging, in the staging of its first record.
     """
     groups = collections.defaultdict(list)
     for case in cases:
@@ -72,7 +73,7 @@ def check(cases: list[dict]) -> Check:
                 continue
             kernel = medians(known)["kernel"] * own / other
             profiled = machine.predict(footprint, case["placement"], case["staging"], kernel)
-            assert profiled is not None  # it exists because the declared one does
+            assert profiled is not None  # since `declared` is not None, the placement's copies are known
             predicted.append((case, declared, profiled))
             measured, place = _measured(case), (case["placement"], case["staging"])
             for what, seconds in (
@@ -87,7 +88,7 @@ def check(cases: list[dict]) -> Check:
 
 
 def _lose(result: Check, key: tuple, predicted: list) -> None:
-    """Adds the loss of picking by prediction over the best measured, within one program's records."""
+    """Adds the time lost by picking the best prediction instead of the best measurement, for one program's records."""
     name = f"{key[0].removeprefix(PREFIX)} {key[2] or key[1] or ''}".strip()
     for what, measure, value in (
         ("placement", "paper_total", lambda p: p.paper_total),
@@ -142,9 +143,9 @@ def _checked(found: Check) -> list[str]:
 
 
 def table_of_check(found: Check) -> output.Table:
-    """Makes a table of prediction errors and the cost of picking by them, with a row per prediction."""
+    """Makes a table of prediction errors and of the time lost by picking by prediction, with a row per prediction."""
     if not found.misses:
-        raise Error("no record of a microbenchmark: there is nothing to hold predictions against")
+        raise Error("no record of a microbenchmark, so predictions cannot be checked")
     rows = [
         {"workload": miss.workload, "metric": miss.what, "placement": miss.placement, "staging": miss.staging,
          "size": miss.size, "axes": {}, "unit": "s", "measured": miss.measured, "predicted": miss.predicted,

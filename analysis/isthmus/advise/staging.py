@@ -1,21 +1,21 @@
-"""Tests whether a static look at a kernel tells if asynchronous copies pay: `isthmus advise staging RECORDS…`.
+"""Tests whether static properties of a kernel tell if asynchronous copies pay: `isthmus advise staging RECORDS…`.
 
-Each kernel of at least 20 µs that the records have in direct and in asynchronous staging is one question: do
-asynchronous copies make it shorter by at least 3%? Rules answer it from what is known before that version is written:
-registers, occupancy and launch (from records), flops a byte (declared), and the instructions of the compiled kernel
-(scripts/instruction-mix). A rule learns its thresholds from the other workloads. Its hit rate is over workloads left
-out one by one, each counted once however many records it has.
+Each kernel of at least 20 µs with records in direct and in asynchronous staging poses one question: do asynchronous
+copies make it at least 3% shorter? Rules answer it from what is known before the asynchronous version is written:
+registers, occupancy and launch (from records), flops per byte (declared), and the instructions of the compiled kernel
+(scripts/instruction-mix). A rule learns its thresholds from the other workloads. Its hit rate is the mean over all
+workloads, each left out in turn and counted once regardless of its number of records.
 
     isthmus advise staging DIR
         the rules, their hit rates, and the answer
     isthmus advise staging DIR --format csv
-        with every kernel and its figures
+        the same with every kernel and its figures
     isthmus advise staging DIR --instructions FILE
-        what scripts/instruction-mix wrote, if it is not in DIR
+        the same, with the output of scripts/instruction-mix from FILE
 
-picked           the rule that hit best among the other workloads, applied to the one left out: what following this
-                 table would have been worth
-time lost        kernel time over that of the better staging, mean of the workloads
+picked           for each workload, the rule that hits best among the other workloads: shows what following this table
+                 would have been worth
+time lost        excess of the kernel time over that of the better staging, mean over the workloads
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from isthmus.advise import measured
 from isthmus.tables import output
 
 PAPERS = "flops a shared access, and shared accesses: the paper's"  # name of the paper's rule
-PAYS = 0.97  # largest ratio of asynchronous to direct time that is a reason to write another version
-RELIABLE = 0.8  # least hit rate of a rule to follow, if constant answers hit less often
+PAYS = 0.97  # largest ratio of asynchronous to direct time that justifies writing an asynchronous version
+RELIABLE = 0.8  # minimum hit rate of a reliable rule, which must also be above that of constant answers
 DEFAULT = "instructions.csv"
-#: Placements whose kernels read device memory; the first that was measured in both stagings counts.
+#: Placements whose kernels read device memory; the first of them that was measured in both stagings is used.
 RESIDENT = ("pinned", "pool", "pageable")
 LAUNCH = {
     "registers": "registers a thread",
@@ -62,24 +62,27 @@ _RIDGE = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """Kernel in direct staging: what is known without running it, and the effect of asynchronous copies on it."""
+    """Kernel in direct staging, with its static features and the effect of asynchronous copies on its time."""
 
     workload: str
-    where: str  # size or preset, and what tells it from the workload's other kernels
+    where: str  # size or preset, and the axes that distinguish it from the workload's other kernels
     name: str
     features: dict[str, float]
-    ratio: float  # kernel time, asynchronous over direct
+    ratio: float  # kernel time in asynchronous staging divided by that in direct staging
 
     @property
     def pays(self) -> bool:
         return self.ratio <= PAYS
 
 
-# --- what the records and the machine code say ---
+# --- features from records and machine code ---
 
 
 def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
-    """Loads rows of scripts/instruction-mix by kernel name; arguments are in `arguments`. Raises Error."""
+    """Loads the rows that scripts/instruction-mix wrote, keyed by kernel name; `arguments` are template arguments.
+
+    Raises Error if the file cannot be read or used.
+    """
     path = pathlib.Path(path)
     found: dict[str, list[dict]] = collections.defaultdict(list)
     try:
@@ -104,15 +107,17 @@ def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
 
 
 def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, float] | None:
-    """Returns the mean mix of the compiled variants that a record's kernel in direct staging may be.
+    """Returns the mean instruction mix of the compiled variants that may be a record's kernel in direct staging.
 
-    These have its name, or have it among their arguments; then its registers and its tile, if any of them has these.
+    A variant matches if it has the kernel's name, or has the name among its arguments. Of these, the variants with the
+    same number of registers are used if there are any; of those, the variants with the same tile if there are any.
+    Returns None if no variant matches.
     """
     name = kernel["name"]
     rows = mix.get(name) or mix.get(f"{name}_staged") or [
         row for each in mix.values() for row in each if name.lower() in map(str.lower, row["arguments"])
     ]  # fmt: skip
-    rows = [row for row in rows if row["arguments"][0] == "0"]  # direct is the first of the stagings
+    rows = [row for row in rows if row["arguments"][0] == "0"]  # 0 is direct staging
     for fits in (
         lambda row: row["registers"] == kernel["registers"],
         lambda row: any(re.fullmatch(rf"(Tile)?{re.escape(str(axes.get('tile')))}u?", a) for a in row["arguments"]),
@@ -134,9 +139,9 @@ def mix_of(kernel: dict, axes: dict, mix: dict[str, list[dict]]) -> dict[str, fl
 
 
 def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
-    """Returns the longest kernel of a record, among those in the machine code if any is.
+    """Returns the kernel of a record that takes longest in total, of those in the machine code if there are any.
 
-    None if no compiled one is named. A program's other kernels stage nothing.
+    Returns None if the record has no kernel with registers and occupancy. A program's other kernels do not stage data.
     """
     own = [k for k in case["kernels"] if k["registers"] is not None and k["occupancy"] is not None]
     if mix is not None:
@@ -145,7 +150,7 @@ def main_kernel(case: dict, mix: dict[str, list[dict]] | None) -> dict | None:
 
 
 def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> dict[str, float] | None:
-    """Returns what is known without running it: see LAUNCH and MIX. None if the machine code lacks this kernel."""
+    """Returns a kernel's static features (see LAUNCH and MIX), or None if the machine code lacks this kernel."""
     found = measured.medians(case)
     moved = (kernel.get("bytes_read") or 0) + (kernel.get("bytes_written") or 0)
     intensity = (kernel.get("flops") or 0) / moved if moved else 0.0
@@ -153,7 +158,8 @@ def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> 
         intensity = found.get("kernel_flop_rate", 0.0) / found["kernel_rate"]
     device = case["devices"][0]
     blocks = math.prod(kernel["grid"]) if kernel.get("grid") else case["axes"].get("blocks", 0)
-    share = min(1.0, blocks / (device.get("multiprocessors") or 1)) if blocks else 1.0  # 0: as many as fill it
+    # If blocks is 0, the kernel launches as many blocks as fill the device.
+    share = min(1.0, blocks / (device.get("multiprocessors") or 1)) if blocks else 1.0
     features = {"registers": kernel["registers"], "occupancy": kernel["occupancy"], "blocks": share}
     features["flops_per_byte"] = intensity
     if mix is None:
@@ -163,7 +169,7 @@ def features_of(case: dict, kernel: dict, mix: dict[str, list[dict]] | None) -> 
 
 
 def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[list[Kernel], int]:
-    """Returns every kernel that was measured in both stagings, and how many the machine code lacks."""
+    """Returns all kernels that were measured in both stagings, and the number of those that the machine code lacks."""
     groups: dict[tuple, dict[tuple, list[dict]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for case in cases:
         if case["placement"] in RESIDENT and case["staging"] in ("direct", "async") and not case["fallback"]:
@@ -196,7 +202,7 @@ def kernels_of(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[li
 
 # --- rules ---
 
-#: Result of learning a rule: a function of features that says whether it pays, and words for when.
+#: Learnt rule: a function that decides from features whether asynchronous copies pay, and words for when they do.
 Fitted = tuple[Callable[[dict[str, float]], bool], str]
 
 
@@ -207,19 +213,19 @@ class Rule:
 
 
 def weights(kernels: Sequence[Kernel]) -> np.ndarray:
-    """Returns weights with which each workload counts once."""
+    """Returns weights for the kernels such that each workload has a total weight of 1."""
     count = collections.Counter(each.workload for each in kernels)
     return np.array([1 / count[each.workload] for each in kernels])
 
 
 def _cuts(values: np.ndarray) -> np.ndarray:
-    """Returns cuts below all values and between neighbouring ones."""
+    """Returns candidate thresholds: one below all values and one between any two neighbouring values."""
     there = np.unique(values)
     return np.concatenate([[-math.inf], (there[1:] + there[:-1]) / 2])
 
 
 def _threshold(name: str, words: str) -> Rule:
-    """Makes a rule that it pays above, or below, one value of a feature."""
+    """Makes a rule that asynchronous copies pay above, or below, a threshold of one feature."""
 
     def fit(kernels: Sequence[Kernel]) -> Fitted:
         values = np.array([each.features[name] for each in kernels])
@@ -237,7 +243,7 @@ def _threshold(name: str, words: str) -> Rule:
 
 
 def _both_high(a: str, b: str, name: str) -> Rule:
-    """Makes a rule that it pays where two features are high, as in section 5.1.1 of the paper."""
+    """Makes a rule that asynchronous copies pay if two features are high, as in section 5.1.1 of the paper."""
 
     def fit(kernels: Sequence[Kernel]) -> Fitted:
         first, second = (np.array([each.features[name] for each in kernels]) for name in (a, b))
@@ -283,7 +289,7 @@ NEVER = Rule("never asynchronous", lambda kernels: ((lambda features: False), ""
 
 
 def rules_for(kernels: Sequence[Kernel]) -> list[Rule]:
-    """Returns the rules whose features the kernels have."""
+    """Returns the rules that use only features that the kernels have."""
     there = kernels[0].features
     names = {name: words for name, words in (LAUNCH | MIX).items() if name in there}
     rules = [_threshold(name, words) for name, words in names.items()]
@@ -292,12 +298,12 @@ def rules_for(kernels: Sequence[Kernel]) -> list[Rule]:
     return [*rules, _linear(list(names), "linear model of all these")]
 
 
-# --- how often they hit ---
+# --- hit rates ---
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """Hits and time lost of one rule, means over the workloads."""
+    """Hit rate and time lost of one rule, as means over the workloads."""
 
     name: str
     hits: float
@@ -318,15 +324,15 @@ def _judge(kernels: Sequence[Kernel], says: Callable[[Kernel], bool]) -> tuple[f
 
 
 def left_out(rule: Rule, kernels: Sequence[Kernel]) -> tuple[float, float]:
-    """Returns hits and time lost, with each workload judged by what the others taught."""
+    """Returns a rule's hit rate and time lost when it is applied to each workload after learning from the others."""
     learnt = {name: rule.fit(_without(kernels, name))[0] for name in {each.workload for each in kernels}}
     return _judge(kernels, lambda each: learnt[each.workload](each.features))
 
 
 def picked(kernels: Sequence[Kernel]) -> tuple[float, float]:
-    """Returns the same for the rule that hits best among the other workloads, chosen separately for each workload.
+    """Returns the hit rate and time lost of using, for each workload, the rule that hits best among the others.
 
-    Constant answers are among the choices.
+    Constant answers are among the rules.
     """
     learnt = {}
     for name in {each.workload for each in kernels}:
@@ -338,7 +344,7 @@ def picked(kernels: Sequence[Kernel]) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """Worth of a static look on these records."""
+    """Hit rates of all rules on a machine's records."""
 
     machine: str
     kernels: list[Kernel]
@@ -360,17 +366,17 @@ class Findings:
 
 
 def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings, int]:
-    """Returns the rules' rates, and how many kernels the machine code lacks.
+    """Returns the rules' rates, and the number of kernels that the machine code lacks.
 
-    Raises Error for records of several machines, or of too few workloads.
+    Raises Error if the records are of several kinds of GPU or of too few workloads.
     """
     measured.refuse_several_kinds(cases, "GPU")
     measured.refuse_unlike_places(cases, learnt={"kernel"})
     kernels, lacking = kernels_of(cases, mix)
     if len({each.workload for each in kernels}) < 3:
         raise Error(
-            "fewer than three workloads were measured in direct and in asynchronous staging, so no rule can be tried "
-            "on one that it did not learn from; run 'microbench/*' and 'apps/*' with --mode pm,pm_async"
+            "fewer than three workloads were measured in direct and in asynchronous staging, so no rule can be "
+            "tested on a workload that it was not fitted to; run 'microbench/*' and 'apps/*' with --mode pm,pm_async"
         )
     rates = []
     for rule in (ALWAYS, NEVER, *rules_for(kernels)):
@@ -450,12 +456,12 @@ def run(asked: argparse.Namespace) -> int:
     cases, status = measured.read(asked, measured.counts)
     if not cases:
         raise Error(
-            "no record of one GPU counts in these files, so nothing can be learnt; run 'microbench/*' and 'apps/*' "
+            "these files have no valid record of one GPU, so nothing can be learnt; run 'microbench/*' and 'apps/*' "
             "with --mode pm,pm_async"
         )
     found, lacking = find(cases, mix)
     notes = (
-        [f"{spelling.counted(lacking, 'kernel')} left out: the instruction mix has none of their name"]
+        [f"{spelling.counted(lacking, 'kernel')} left out: the instruction mix has no kernel of that name"]
         if lacking
         else []
     )

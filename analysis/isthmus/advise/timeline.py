@@ -6,9 +6,9 @@ import html
 import math
 
 from isthmus import units
-from isthmus.advise.study import PHASES, label, spans_of
+from isthmus.advise.batches import PHASES, label, spans_of
 
-# Colours differ in lightness, so that they can be told apart in grey and by the colour-blind (Okabe and Ito).
+# Colours that differ in lightness, so that they can be told apart in grey and by the colour-blind (Okabe and Ito).
 _COLOURS = ("#E69F00", "#56B4E9", "#0072B2", "#009E73", "#999999", "#D55E00")
 
 
@@ -22,7 +22,7 @@ def _ticks(longest: float) -> list[float]:
 
 
 def svg(case: dict, modes: list[str]) -> str:
-    """Draws jobs × phases over time, one panel per mode, all on one scale so that lengths compare."""
+    """Draws the phases of all jobs over time, a panel per mode; all have the same scale, so lengths can be compared."""
     panels = [(mode, spans_of(case, mode)) for mode in modes]
     longest = max(end for _, jobs in panels for job in jobs for _, end in job) or 1e-9
     left, right, top, row, gap, wide = 70, 20, 64, 14, 46, 860

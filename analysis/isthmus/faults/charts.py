@@ -1,6 +1,6 @@
-"""Pictures of a trace of page faults, for Plotly (figures/charts.py), and a sketch of them for a terminal.
+"""Pictures of a trace of page faults, for Plotly (figures/charts.py), and a sketch for a terminal.
 
-A picture has at most a few ten thousand cells or points, however many events there are.
+A picture has at most a few tens of thousands of cells or points, regardless of the number of events.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _SPARK = " ▁▂▃▄▅▆▇█"
 
 
 def window(events: Events) -> tuple[int, int, int]:
-    """Returns begin and length (ns) of the time that contains all events but a few strays, and the number of these.
+    """Returns the begin and length (ns) of the period with all events except a few strays, and the number of strays.
 
-    One event in a thousand may be far from the others, for example after a clock jumped: it is named, not drawn.
+    At each end, up to one event in a thousand may be far from the others, for example after a clock jumped. Such events
+    are counted but not drawn.
     """
     times = [signed(each) for each in (events.faults["time"], events.cpu_faults["time"], events.moves["begin"])]
     found = numpy.sort(numpy.concatenate(times))
@@ -44,7 +45,7 @@ def window(events: Events) -> tuple[int, int, int]:
 
 
 def _bins(times: numpy.ndarray, begin: int, length: int, count: int) -> numpy.ndarray:
-    """Returns the bin of each time, or -1."""
+    """Returns the bin of each time, or -1 for times outside the period."""
     since = signed(times) - begin
     place = numpy.minimum(since / (length + 1) * count, count - 1).astype("i8")
     return numpy.where((since >= 0) & (since <= length), place, -1)
@@ -122,7 +123,7 @@ def _busy(batches: Batches, begin: int, length: int) -> numpy.ndarray:
     """Returns the share of each bin in which a batch was in service; simultaneous batches of two GPUs count twice."""
     edges = begin + numpy.arange(_BINS + 1) * (length / _BINS)
     until = numpy.zeros(_BINS + 1)
-    for sign, ends in ((1, batches.begin), (-1, batches.replay)):  # time since begin, less time since end
+    for sign, ends in ((1, batches.begin), (-1, batches.replay)):  # time since begin minus time since end
         found = numpy.sort(ends[batches.timed]).astype("f8")
         before = numpy.searchsorted(found, edges)
         total = numpy.concatenate([[0], numpy.cumsum(found - begin)])
@@ -143,14 +144,14 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
             "text": [f"{count} faults in {block} blocks" for count, block in zip(sizes.tolist(), blocks.tolist())],
             "hovertemplate": "%{x:.4~g} s: %{text}",
         }]  # fmt: skip
-        return figure("Faults a batch, over time", "A dot a batch.", data, xaxis=x_axis, yaxis=y_axis)
+        return figure("Faults a batch, over time", "One dot per batch.", data, xaxis=x_axis, yaxis=y_axis)
     bins = _bins(batches.begin[order], begin, length, _BINS)
     filled, first = numpy.unique(bins, return_index=True)
     parts = numpy.split(sizes, first[1:])
     x = _round((numpy.arange(_BINS) + 0.5) * length / _BINS * 1e-9)
     data = []
     for name, of, fill in (("least", numpy.min, None), ("most", numpy.max, "tonexty"), ("median", numpy.median, None)):
-        values: list[float | None] = [None if name == "median" else 0.0] * _BINS  # no line where there was no batch
+        values: list[float | None] = [None if name == "median" else 0.0] * _BINS  # bins without a batch get no line
         for place, part in zip(filled.tolist(), parts):
             values[place] = float(of(part))
         data.append({
@@ -163,7 +164,7 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
 
 
 def _by_blocks(blocks: numpy.ndarray, size: int) -> dict:
-    """Returns markers coloured by the number of blocks, on a logarithmic scale."""
+    """Returns Plotly markers that are coloured by the number of blocks, on a logarithmic scale."""
     most = max(int(blocks.max(initial=1)), 2)
     ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= most]
     return {
@@ -178,13 +179,13 @@ def _by_blocks(blocks: numpy.ndarray, size: int) -> dict:
 
 
 class _Grid:
-    """Grid with rows of touched addresses, without gaps, and columns of time."""
+    """Grid of touched addresses (rows, without the gaps between them) and time (columns)."""
 
     def __init__(self, events: Events, spans: Spans, rows: int, columns: int):
         self.first, self.blocks = spans.first, spans.blocks
         self.begin, self.length, _ = window(events)
         total = int(self.blocks.sum())
-        self.shift = BLOCK  # a few blocks are shown in smaller pieces
+        self.shift = BLOCK  # size of a unit of address as a power of two; smaller than a block if there are few blocks
         while self.shift > 12 and total << (BLOCK - self.shift + 1) <= rows:
             self.shift -= 1
         self.units = total << (BLOCK - self.shift)
@@ -198,7 +199,7 @@ class _Grid:
         return numpy.clip(inside * self.rows // self.units, 0, self.rows - 1)
 
     def sum(self, addresses, times, weights=None) -> numpy.ndarray:
-        """Returns sums of events or weights, (rows, columns)."""
+        """Returns the number of events, or the sum of their weights, in each cell (rows, columns)."""
         column = _bins(times, self.begin, self.length, self.columns)
         ok = column >= 0
         cell = self.row(addresses[ok]) * self.columns + column[ok]
@@ -206,7 +207,7 @@ class _Grid:
         return found.reshape(self.rows, self.columns)
 
     def axis(self) -> dict:
-        """Returns an axis on which each range that is tall enough has its first address."""
+        """Returns an axis that is labelled with the first address of each range that is tall enough for a label."""
         rows = self.before * self.rows / self.units
         heights = numpy.diff(numpy.append(rows, self.rows))
         named = [i for i in range(len(rows)) if heights[i] >= self.rows / 24][:24]
@@ -243,7 +244,7 @@ def _fault_picture(grid: _Grid, events: Events) -> dict:
     most = max(int(counts.max(initial=1)), 2)
     ticks = [10**power for power in range(8) if 10**power <= most]
     texts = [[f"{count} faults" if count else "" for count in line] for line in counts.tolist()]
-    # The scale begins just below one fault, so that a cell with one fault is not empty.
+    # Values are slightly above 0 for a single fault, so that such a cell is not drawn as empty.
     values = numpy.where(counts > 0, numpy.log10(numpy.maximum(counts, 1)) + 1e-6, 0)
     return _picture(
         grid, "Faults of GPUs: address × time", "", values, texts,
@@ -264,7 +265,7 @@ def _move_picture(grid: _Grid, events: Events) -> dict:
         [f"{a:.4g} MiB to GPUs, {b:.4g} MiB to the host" if a or b else "" for a, b in zip(one, other)]
         for one, other in zip(there.tolist(), back.tolist())
     ]
-    # A cell with both directions shows the larger; their difference would hide what goes to and fro.
+    # A cell with moves in both directions shows the larger amount; the difference would hide moves to and fro.
     values = numpy.where(there >= back, there, -back)
     most = float(numpy.abs(values).max(initial=1e-9))
     return _picture(
@@ -310,7 +311,10 @@ def _causes(events: Events) -> dict:
 
 
 def _costs(events: Events, batches: Batches) -> dict | None:
-    """Draws the service time of batches by bytes moved, and the share of it in transfers; None if nothing moved."""
+    """Draws each batch's service time and the share of it spent on transfers, over the bytes moved.
+
+    Returns None if no batch moved anything.
+    """
     moves = events.moves
     until = numpy.where(batches.timed, batches.replay, 0)
     of_move = batch_of_moves(moves, batches.gpu, batches.begin, until)
@@ -336,7 +340,7 @@ def _costs(events: Events, batches: Batches) -> dict | None:
         {"type": "scatter", "mode": "markers", "x": x, "y": _round(transfer[shown] / service), "text": texts,
          "marker": {"size": 5, "color": "#0072B2"}, "yaxis": "y2", "hovertemplate": "%{x} MiB: %{y:.0%}, %{text}"},
     ]  # fmt: skip
-    note = f"A dot a batch{f', {len(shown)} of {len(chosen)}' if len(shown) < len(chosen) else ''}. "
+    note = f"One dot per batch{f', {len(shown)} of {len(chosen)}' if len(shown) < len(chosen) else ''}. "
     note += (
         "Above: first fault to replay. Below: its moves' time on the GPU's clock over that; moves at once count twice."
     )
@@ -350,7 +354,7 @@ def _costs(events: Events, batches: Batches) -> dict | None:
 
 
 def all_of(events: Events, batches: Batches, spans: Spans, *, times: bool) -> list[dict]:
-    """Returns all pictures that have content; without `times`, only those that need none."""
+    """Returns all pictures that have content; without `times`, only those that need no times."""
     found: list[dict | None] = []
     if times and len(spans.first):
         found.append(_timeline(events, batches))
@@ -371,7 +375,7 @@ def all_of(events: Events, batches: Batches, spans: Spans, *, times: bool) -> li
 
 
 def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> list[str]:
-    """Returns faults, moves and addresses over time, drawn with characters."""
+    """Returns lines of text that draw faults, moves and addresses over time."""
     begin, length, strays = window(events)
     lines = [f"{units.quantity(length * 1e-9, 's')} from left to right; each line by its own largest value"]
     moves = events.moves
@@ -386,7 +390,7 @@ def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> li
     if len(spans.first) and len(events.faults):
         grid = _Grid(events, spans, height, width)
         counts = grid.sum(events.faults["address"], events.faults["time"])
-        most = max(int(counts.max()), 1)  # it is 0 if all faults are strays
+        most = max(int(counts.max()), 1)  # counts are 0 if all faults are strays
         levels = numpy.ceil(numpy.log1p(counts) / numpy.log1p(most) * (len(_SHADES) - 1)).astype("i8")
         lines += ["", "faults of GPUs by address (downwards, gaps left out) and time"]
         lines += [f"{'':<18} {''.join(_SHADES[level] for level in line)}".rstrip() for line in levels]

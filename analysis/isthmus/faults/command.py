@@ -1,7 +1,7 @@
 """Records and shows page faults of any CUDA program, as the NVIDIA driver reports them.
 
-run     runs a program with libisthmus-uvm.so preloaded: each process leaves PREFIX.<pid>.uvm
-report  shows what happened, where and why, and what to do about it: as text, or as one page
+run     runs a program with libisthmus-uvm.so preloaded: each process writes PREFIX.<pid>.uvm
+report  shows what happened, where and why, and what to do about it, as text or as one page
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import isthmus
 from isthmus import Error, exits, plugins, spelling, units
 from isthmus.faults import processes, report, tracefile
 
-#: Variable with the process whose children alone the library watches, if it is set.
+#: Variable with a process number; if it is set, the library watches only children of that process.
 _ONLY_OF = "ISTHMUS_UVM_PARENT"
 _LIBRARY = "libisthmus-uvm.so"
-_SHOWN = 20  # most files and processes that are listed
-_MOST_BYTES = 64_000_000  # most bytes of files that are read for the summary
+_SHOWN = 20  # maximum number of files, and of processes, that are listed
+_MOST_BYTES = 64_000_000  # maximum number of bytes of files that are read for the summary
 
 
 def _library(asked: pathlib.Path | None) -> pathlib.Path:
-    """Returns the library to preload: the one asked for, or the one built or installed with this or isthmus-bench."""
+    """Returns the library to preload: the requested one, or the one that was built or installed with isthmus-bench."""
     given = asked or os.environ.get("ISTHMUS_UVM_LIBRARY")
     if given:
         if not pathlib.Path(given).is_file():
@@ -43,28 +43,28 @@ def _built_library() -> pathlib.Path:
     tree = pathlib.Path(isthmus.__file__).resolve().parents[2]
     named = os.environ.get("ISTHMUS_BENCH")
     if named and not shutil.which(named):
-        raise Error(f"ISTHMUS_BENCH is {named}, which is no program; correct or unset it, or use --library")
+        raise Error(f"ISTHMUS_BENCH is {named}, which is not a program; correct or unset it, or use --library")
     benches = [shutil.which(name) for name in (named, "isthmus-bench") if name]
-    beside = [pathlib.Path(bench).resolve().parent for bench in benches if bench]
-    beside.append(pathlib.Path(sys.prefix) / "bin")
-    near = [place for folder in beside for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
+    folders = [pathlib.Path(bench).resolve().parent for bench in benches if bench]
+    folders.append(pathlib.Path(sys.prefix) / "bin")
+    near = [place for folder in folders for place in (folder / _LIBRARY, folder.parent / "lib" / _LIBRARY)]
     if found := next((place for place in near if place.is_file()), None):
         return found.resolve()
-    # Builds of this command's tree and of the current folder. The library is the same for each backend, so the newest
-    # counts.
+    # Search the builds of this command's tree and of the current folder. The library is the same for each backend, so
+    # the newest one is used.
     built = [path for root in (tree, pathlib.Path.cwd()) for path in root.glob(f"build/*/bin/{_LIBRARY}")]
     if built:
         return max(built, key=lambda path: path.stat().st_mtime).resolve()
     script = tree / "scripts/build"
     how = f"{script} --target isthmus-uvm" if script.is_file() else "building isthmus-bench"
     raise Error(
-        f"{_LIBRARY} is neither beside an isthmus-bench ($ISTHMUS_BENCH, $PATH) nor in {tree}/build/*/bin; "
+        f"{_LIBRARY} is neither next to an isthmus-bench ($ISTHMUS_BENCH, $PATH) nor in {tree}/build/*/bin; "
         f"`{how}` makes it, --library names it"
     )
 
 
 def _program(words: list[str], children: bool) -> str:
-    """Returns the program's path. Raises Error if neither it nor what it starts can be watched."""
+    """Returns the program's path. Raises Error if neither the program nor the processes it starts can be watched."""
     if not words:
         raise Error("no program is named; write `isthmus faults run -- ./program its arguments`")
     where = shutil.which(words[0])
@@ -81,7 +81,10 @@ def _program(words: list[str], children: bool) -> str:
 
 
 def _prefix(asked: str) -> pathlib.Path:
-    """Returns the absolute prefix of the files, because a program may change its folder. Raises Error."""
+    """Returns the prefix of the files as an absolute path, because a program may change its working directory.
+
+    Raises Error if its folder is missing or cannot be written.
+    """
     prefix = pathlib.Path(os.path.abspath(asked))
     if not prefix.parent.is_dir():
         raise Error(f"{prefix.parent}: no such folder; make it, or name another one by --output")
@@ -98,7 +101,7 @@ def record(asked) -> int:
     preload = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD")]))
     environment = {**os.environ, "LD_PRELOAD": preload, "ISTHMUS_UVM_TRACE": str(prefix)}
     environment.pop(_ONLY_OF, None)
-    if not asked.children:  # makes the library ignore processes that another one started
+    if not asked.children:  # then the library ignores all processes except the direct child
         environment[_ONLY_OF] = str(os.getpid())
     done = processes.run(words, where, environment, library)
     left = [path for path in _traces(prefix) if path not in before]
@@ -133,7 +136,7 @@ def _listed(names) -> str:
 
 
 class _Line(NamedTuple):
-    """Line of the summary, for one file or all."""
+    """Line of the summary, for one file or for all files together."""
 
     path: pathlib.Path
     faults: int = 0
@@ -141,7 +144,7 @@ class _Line(NamedTuple):
     moved: int = 0
     about: str = ""
     is_read: bool = True
-    is_short: bool = False  # true if the trace shows that it lacks some of what the process did
+    is_short: bool = False  # true if the trace shows that it lacks some events of the process
 
     def figures(self) -> str:
         if not self.is_read:
@@ -167,10 +170,10 @@ def _line(path: pathlib.Path) -> _Line:
 
 
 def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
-    """Prints a line per file, the one with most faults first, and their sum; returns whether one of them is short."""
+    """Prints a line per file, those with most faults first, and their sum; returns whether any file lacks events."""
     if not left:
         who = f"{program} and what it started" if children else program
-        more = "" if children else "; without --no-children what it starts is watched, too"
+        more = "" if children else "; without --no-children what it starts is watched as well"
         _say(f"{who} used no unified memory that could be watched{more}")
         return False
     _say(f"{spelling.counted(len(left), 'file')} of page faults; `isthmus faults report FILE` shows one")
@@ -196,7 +199,7 @@ def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
 
 
 def _tell_unwatched(done: processes.Run, left: list[pathlib.Path], prefix: pathlib.Path) -> list[processes.Process]:
-    """Reports what was not watched; returns the processes that used unified memory but have no file."""
+    """Reports processes that were not watched; returns those that used unified memory but have no file."""
     numbers = {path.name[len(prefix.name) + 1 :].removesuffix(".uvm").partition("-")[0] for path in left}
     unseen = [
         each for each in done.processes
@@ -223,7 +226,7 @@ def _add_run(parts) -> None:
     running = parts.add_parser(
         "run", help="run a program and record its page faults",
         epilog="example: isthmus faults run -o solver -- ./solver --steps 10\n\n"
-        "What the program starts is watched, too: each process has a file of its own.\n"
+        "What the program starts is watched as well: each process has a file of its own.\n"
         "Ends with the program's exit code; 3 where that is 0 and nothing was recorded, a process used unified\n"
         "memory and was not watched, the driver dropped events, or a file lacks its end.",
     )  # fmt: skip

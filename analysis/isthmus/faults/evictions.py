@@ -1,4 +1,4 @@
-"""Evictions from a GPU short of memory: how much, in which order, what came back, what was not written back."""
+"""Evictions from GPUs that ran out of memory: amount, order, pages that came back, pages that were not written back."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ _PAGES = 1 << (BLOCK - PAGE)
 
 @dataclasses.dataclass
 class Evictions:
-    """Totals of evictions; a block counts as evicted once, however many moves that takes."""
+    """Totals of evictions. Evicting a block counts once, even if it takes several moves."""
 
     blocks: int = 0
     bytes: int = 0
-    # Mean share of the GPU's other blocks that had arrived earlier; 0: the oldest is evicted first.
+    # Mean share of the GPU's other blocks that had arrived earlier than the evicted block; 0 if the oldest block is
+    # always evicted.
     age: float | None = None
     returned: int = 0  # number of blocks that arrived again
     returned_bytes: int = 0
-    away: float | None = None  # median time until they arrived again, in seconds
-    dropped_bytes: int = 0  # bytes that arrived again without having left: they were dropped without being written back
+    away: float | None = None  # median seconds until an evicted block arrived again
+    dropped_bytes: int = 0  # bytes that arrived again without having left, so they were dropped, not written back
 
 
 class _Gpu:
-    """Contents of one GPU, as far as moves show them."""
+    """Contents of one GPU's memory, as far as moves show them."""
 
     def __init__(self) -> None:
-        self.pages: dict[int, int] = {}  # bit mask of pages, by block
+        self.pages: dict[int, int] = {}  # bit mask of each block's pages that are on the GPU
         self.arrived: dict[int, int] = {}
         self.order: list[tuple[int, int]] = []  # (time of arrival, block), sorted
-        self.evicted: dict[int, int] = {}  # time of eviction, by block
-        self.gone: dict[int, int] = {}  # bit mask of evicted pages that have not come back, by block
+        self.evicted: dict[int, int] = {}  # time at which each block was evicted
+        self.gone: dict[int, int] = {}  # bit mask of each block's evicted pages that have not come back
 
     def leave(self, block: int) -> tuple[int, int] | None:
         """Removes a block.
 
-        Returns its former place in the order and the number of the others, or None if it was not there.
+        Returns the block's former rank by arrival and the number of remaining blocks, or None if it was not on the GPU.
         """
         if block not in self.arrived:
             return None
@@ -67,8 +68,8 @@ def _parts(address: int, size: int):
 def evictions_of(events: tracefile.Events) -> Evictions:
     """Returns the totals of a trace's evictions.
 
-    A host access to a block may end copies on a GPU without a move (read-mostly), so what arrives after it counts as
-    new.
+    A host access to a block may invalidate its read-mostly copies on GPUs without a move, so pages that arrive after it
+    count as new.
     """
     found = Evictions()
     moves = events.moves

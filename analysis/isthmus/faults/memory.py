@@ -1,4 +1,4 @@
-"""Memory limit for traces of page faults: half of what is free for this process, at most MOST_BYTES."""
+"""Memory limit for traces of page faults: half of the memory available to this process, at most MOST_BYTES."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import resource
 
 MOST_BYTES = 16 << 30
-#: Bytes needed to read, decode and draw an event, if each is in a range of its own.
+#: Bytes needed to read, decode and draw an event in the worst case, in which each event is in a different range.
 EVENT_BYTES = 512
 
 
@@ -19,7 +19,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _free_of_groups(root: pathlib.Path) -> list[int]:
-    """Returns the bytes that each control group above this process leaves to it."""
+    """Returns the bytes that are still free in each control group that contains this process."""
     found = re.search(r"^0::(/.*)$", _read(root / "proc/self/cgroup"), re.MULTILINE)
     folder = root / "sys/fs/cgroup" / (found[1].lstrip("/") if found else "")
     free = []
@@ -32,7 +32,7 @@ def _free_of_groups(root: pathlib.Path) -> list[int]:
 
 
 def free(root: pathlib.Path = pathlib.Path("/")) -> int:
-    """Returns the bytes still available to this process: of the machine, its control groups and its own limit."""
+    """Returns the bytes still available to this process, given the machine, its control groups and its own limit."""
     available = re.search(r"^MemAvailable:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
     limits = [int(available[1]) << 10] if available else []
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -41,5 +41,5 @@ def free(root: pathlib.Path = pathlib.Path("/")) -> int:
 
 
 def most_events() -> int:
-    """Returns how many events of traces may be in memory at once."""
+    """Returns the maximum number of trace events that may be in memory at once."""
     return min(free() // 2, MOST_BYTES) // EVENT_BYTES

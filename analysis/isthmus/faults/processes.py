@@ -1,7 +1,7 @@
-"""Runs a program and watches its processes: which of them have the preloaded library, and why others have not.
+"""Runs a program and finds out which of its processes loaded the preloaded library, and why others did not.
 
-A look is a walk through /proc. It misses processes that live for less than two looks, which are some hundredths of a
-second; making a CUDA context takes longer. Linux makes this process the parent of the program's orphans, so none is
+A look is a walk through /proc. Looks miss processes that live for less than two looks, a few hundredths of a second;
+creating a CUDA context takes longer than that. Linux makes this process the parent of the program's orphans, so none is
 lost.
 """
 
@@ -20,15 +20,16 @@ from typing import NamedTuple
 
 MEMORY_NODE = "/dev/nvidia-uvm"
 _EVERY = 0.02  # seconds between looks
-_SHARE = 0.2  # share of a core that looking may use
+_SHARE = 0.2  # maximum share of a core that looks may use
 _ELF_ENTRY = 56  # bytes of a 64-bit program header
-_ELF_MOST = 1 << 16  # most bytes of all program headers that Linux accepts
+_ELF_MOST = 1 << 16  # maximum total bytes of program headers that Linux accepts
 _ELF_INTERPRETER = 3  # PT_INTERP
 _SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
-# Largest si_code of a signal sent by kill(); the terminal's is larger, and reaches the program on its own.
+# Largest si_code of a signal sent by kill(). Signals from the terminal have a larger si_code, and need not be passed
+# on, because the terminal also sends them to the program.
 _FROM_A_PROGRAM = 0
 
-#: Programs that work through processes not below them: on other nodes, or started by a daemon.
+#: Programs whose work is done by processes that are not their descendants: on other nodes, or started by a daemon.
 ELSEWHERE = frozenset(
     ("srun", "ssh", "rsh", "qrsh", "blaunch", "jsrun", "lrun", "aprun", "pbsdsh", "pdsh", "flux", "docker",
      "systemd-run")
@@ -36,17 +37,17 @@ ELSEWHERE = frozenset(
 
 
 def is_static(program: str | pathlib.Path) -> bool:
-    """Returns whether the kernel starts a program without a loader, which is what preloads.
+    """Returns whether the kernel starts a program without a dynamic loader, so that nothing can be preloaded.
 
-    False for files that the kernel does not start as a 64-bit program: a script, whose interpreter has a loader, an
-    object file, or a truncated file. Raises OSError.
+    Returns false for files that the kernel does not start as a 64-bit program: a script, whose interpreter has a
+    loader, an object file, or a truncated file. Raises OSError.
     """
     with open(program, "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
             return False
         (at,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
-        # These are the kernel's own conditions; they bound what is read here.
+        # The kernel checks the same conditions. They limit how much is read here.
         if (
             size != _ELF_ENTRY
             or not 0 < size * count <= _ELF_MOST
@@ -60,7 +61,7 @@ def is_static(program: str | pathlib.Path) -> bool:
 
 
 def has_privileges(program: str | pathlib.Path) -> bool:
-    """Returns whether a program runs as another user, group or with capabilities: its loader then preloads nothing."""
+    """Returns whether a program runs as another user or group, or with capabilities, so that nothing is preloaded."""
     facts = os.stat(program)
     if facts.st_mode & stat.S_ISUID and facts.st_uid != os.geteuid():
         return True
@@ -68,23 +69,23 @@ def has_privileges(program: str | pathlib.Path) -> bool:
         return True
     try:
         return os.geteuid() != 0 and bool(os.getxattr(program, "security.capability"))
-    except OSError:  # it has no such attribute
+    except OSError:  # the file has no such attribute
         return False
 
 
 @dataclasses.dataclass
 class Process:
-    """Process while it runs one program."""
+    """Process during the time that it runs one program, that is, until it calls exec."""
 
     pid: int
-    inner: int  # its number within its container
+    inner: int  # number of the process within its container
     name: str
     command: str
     looks: int = 0
     is_watched: bool = False
-    reason: str = ""  # reason why it is not watched
-    uses_memory: bool = False  # true if it has the driver's node open, hence uses CUDA's memory
-    inherits_memory: bool = False  # true if it was forked from such a process, so that no open node is its own
+    reason: str = ""  # reason why the process is not watched
+    uses_memory: bool = False  # true if the process has the driver's node open, so it uses CUDA's memory
+    inherits_memory: bool = False  # true if forked from a process with that node open, so an open node may be inherited
 
 
 @dataclasses.dataclass
@@ -94,11 +95,11 @@ class Run:
     code: int  # exit code as in subprocess: negative for a signal
     interrupted_by: str = ""  # name of a signal
     processes: list[Process] = dataclasses.field(default_factory=list)
-    left: list[int] = dataclasses.field(default_factory=list)  # processes that still run
+    left: list[int] = dataclasses.field(default_factory=list)  # processes that are still running
     seen_all: bool = True  # false if /proc does not show other processes
 
     def unwatched(self) -> list[Process]:
-        """Returns processes without the library for a known reason; one that is just ending has none."""
+        """Returns processes that lack the library for a known reason. A process that is about to end has no reason."""
         return [each for each in self.processes if not each.is_watched and each.reason and each.looks > 1]
 
     def elsewhere(self) -> list[str]:
@@ -106,14 +107,14 @@ class Run:
 
 
 class _Looker:
-    """Finder of the processes below this one."""
+    """Finder of all descendants of this process."""
 
     def __init__(self, library: str):
         self.library = library
         self.found: dict[tuple, Process] = {}
 
     def look(self) -> list[int]:
-        """Looks at every process once; returns the numbers of those that run."""
+        """Looks at every descendant once; returns the numbers of those that are running."""
         stats = _stats()
         below: set[int] = set()
         more = {os.getpid()}
@@ -130,12 +131,12 @@ class _Looker:
                     self.found[key] = _process(pid)
                     self.found[key].inherits_memory = self._is_forked_from_user(stats, pid)
                 self._look_at(self.found[key])
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
         return sorted(below)
 
     def _is_forked_from_user(self, stats: dict[int, _Stat], pid: int) -> bool:
-        """Returns whether a process runs the same program as its parent, which has used memory."""
+        """Returns whether a process was forked, without exec, from a parent that used CUDA's memory."""
         above = stats.get(stats[pid].parent)
         if above is None or above.stack != stats[pid].stack:
             return False
@@ -151,7 +152,7 @@ class _Looker:
 
 
 class _Stat(NamedTuple):
-    """Summary of a process; the address of the stack distinguishes a program from the one before exec."""
+    """Summary of a process. The stack's address distinguishes the current program from the one before exec."""
 
     parent: int
     begin: str
@@ -170,7 +171,7 @@ def _stats() -> dict[int, _Stat]:
             continue
         try:
             fields = os.read(file, 4096).rpartition(b")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         finally:
             os.close(file)
@@ -188,7 +189,7 @@ def _process(pid: int) -> Process:
 
 
 def _watched(pid: int, library: str) -> tuple[bool, str]:
-    """Returns whether a process has the library, and if not, why."""
+    """Returns whether a process has loaded the library, and if not, why."""
     exe = f"/proc/{pid}/exe"
     try:
         if os.path.basename(library) in pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace"):
@@ -202,7 +203,7 @@ def _watched(pid: int, library: str) -> tuple[bool, str]:
             return False, "was started without LD_PRELOAD in its environment"
         if not os.path.exists(f"/proc/{pid}/root{library}"):
             return False, f"runs in a container without {library}: bind its folder"
-        return False, "did not take the library: its loader or its word size is another one"
+        return False, "did not load the library: its loader or its word size differs"
     except PermissionError:
         return False, "runs as another user, so nothing is preloaded"
 
@@ -223,7 +224,7 @@ def _link(path: str) -> str:
 
 
 def _reap(program: subprocess.Popen) -> None:
-    """Reaps orphans that this process inherited; the program's exit code is left to `program`."""
+    """Reaps orphans that this process inherited, and the program by `program.poll()`, which keeps its exit code."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -247,15 +248,15 @@ def _has_terminal() -> bool:
 
 
 def run(words: list[str], where: str, environment: dict[str, str], library: str) -> Run:
-    """Runs a program to its end; signals that ask this process to end are left to the program, which decides.
+    """Runs a program to its end. Signals that request this process to end are passed to the program, which decides.
 
-    Raises OSError if it cannot be started.
+    Raises OSError if the program cannot be started.
     """
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     asks = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*asks, signal.SIGCHLD})
-    # A library's thread may get a signal that is blocked here. Its sender is unknown then, but the program must end
-    # anyway.
+    # Signals are blocked here, but a library's thread may receive one. Then the sender is unknown, but the program must
+    # still be ended.
     stray: list[int] = []
     handlers = {ask: signal.signal(ask, lambda number, _: stray.append(number)) for ask in asks}
     looker = _Looker(library)
@@ -284,12 +285,13 @@ def run(words: list[str], where: str, environment: dict[str, str], library: str)
             begin = time.monotonic()
             running = looker.look()
             pause = max(_EVERY, (time.monotonic() - begin) / _SHARE)
-            # A process whose first thread has ended is a zombie until all other threads have ended.
+            # The program may be absent from `running` although it exists: if its first thread has ended, it is a zombie
+            # until all other threads have ended.
             there = program.pid in running or os.path.exists(f"/proc/{program.pid}") or program.poll() is not None
             done.seen_all = done.seen_all and there
         done.code = program.returncode
         done.left = looker.look()
-        while (came := signal.sigtimedwait(asks, 0)) is not None:  # it came with the program's end
+        while (came := signal.sigtimedwait(asks, 0)) is not None:  # signals that arrived while the program ended
             done.interrupted_by = signal.Signals(came.si_signo).name
     finally:
         for ask, handler in handlers.items():

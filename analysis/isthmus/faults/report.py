@@ -1,7 +1,7 @@
-"""Shows what happened in a program's page faults: figures, the busiest ranges, advice, and pictures.
+"""Shows a program's page faults: figures, the busiest ranges, advice, and pictures.
 
-Advice follows only from the rules in docs/uvm.md. The driver's events have addresses but no allocations, so a range is
-touched blocks of 2 MiB that are close together, with gaps of at most 8 MiB.
+Advice follows only from the rules in docs/uvm.md. The driver's events contain addresses but no allocations, so a range
+consists of touched blocks of 2 MiB that are close together, with gaps of at most 8 MiB.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from isthmus.figures import pages
 from isthmus.statistics import series
 from isthmus.tables import output
 
-_RANGES, _MOST_RANGES = 10, 1000  # most ranges that are shown to people, and that are examined
+_RANGES, _MOST_RANGES = 10, 1000  # maximum numbers of ranges that are shown to people, and that are examined
 _ADVICE = 12
-_LARGE = 16 << 20  # bytes below which no advice is worth a line
+_LARGE = 16 << 20  # minimum number of bytes for which advice is given
 _DENSE, _SPARSE, _SPARSE_BLOCKS = 0.8, 0.25, 16
 
-#: Reason for each piece of advice.
+#: Condition of each rule, which is shown as the reason for its advice.
 RULES = {
     "read-mostly": "at least 16 MiB arrived, and twice its bytes, some went back, and every fault of it was a read",
     "to-and-fro": "at least 16 MiB arrived at a GPU, and twice its bytes, and as much as it has went back or on to "
@@ -41,7 +41,7 @@ RULES = {
 
 @dataclasses.dataclass
 class Range:
-    """Touched blocks that are close together."""
+    """Range of addresses whose touched blocks are close together."""
 
     base: int
     bytes: int
@@ -50,19 +50,19 @@ class Range:
     cpu_faults: int = 0
     batches: int = 0
     distinct: int = 0  # bytes that arrived at a GPU, each counted once
-    faulted: int = 0  # bytes of pages named by a GPU's fault, each counted once
+    faulted: int = 0  # bytes of pages on which a GPU faulted, each counted once
     to_gpu: int = 0
     to_gpu_by_fault: int = 0
     to_host: int = 0
     to_host_by_fault: int = 0
-    between: int = 0  # bytes from GPU to GPU
+    between: int = 0  # bytes moved from GPU to GPU
     evicted: int = 0
-    gpu: int = 0  # GPU that faulted most, by the driver's number
+    gpu: int = 0  # driver's number of the GPU with the most faults
     thrashings: int = 0
     throttlings: int = 0
     remote_maps: int = 0
     only_read: bool = False
-    seconds: float | None = None  # its part of the time in service
+    seconds: float | None = None  # part of the service time that is due to this range
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class Range:
 
 @dataclasses.dataclass
 class Content:
-    """All content that is shown of one trace."""
+    """Content of the report on one trace."""
 
     path: str
     trace: tracefile.Trace
@@ -88,7 +88,7 @@ class Content:
 
 
 def _distinct(place: numpy.ndarray, address: numpy.ndarray, size: numpy.ndarray, count: int) -> numpy.ndarray:
-    """Returns the bytes covered by any interval, by the range that contains it."""
+    """Returns, for each range, the bytes that are covered by at least one of its intervals."""
     if not len(address):
         return numpy.zeros(count, "i8")
     order = numpy.argsort(address, kind="stable")
@@ -99,7 +99,7 @@ def _distinct(place: numpy.ndarray, address: numpy.ndarray, size: numpy.ndarray,
 
 
 def ranges_of(events: tracefile.Events, batches: tracefile.Batches, times: bool) -> list[Range]:
-    """Returns ranges, the busiest first: by time in service, or by faults without times; then by bytes."""
+    """Returns the ranges, the busiest first: by time in service if `times`, then by faults, then by bytes moved."""
     first, blocks, touched = tracefile.spans_of(events)
     count = len(first)
     if not count:
@@ -157,7 +157,7 @@ def _commonest(where: numpy.ndarray, values: numpy.ndarray, count: int) -> numpy
 
 
 def _seconds(batches: tracefile.Batches, first: numpy.ndarray, count: int) -> numpy.ndarray:
-    """Returns the service time of each batch, split over ranges by faults."""
+    """Returns the service time of each range; a batch's time is split over its ranges in proportion to their faults."""
     service = numpy.where(batches.timed, batches.replay - batches.begin, 0) * 1e-9
     part = batches.block_faults / batches.faults[batches.block_batch] * service[batches.block_batch]
     where = numpy.clip(numpy.searchsorted(first, batches.block.astype("i8"), side="right") - 1, 0, count - 1)
@@ -181,7 +181,7 @@ def _arrives_again(each: Range) -> bool:
 
 
 def _of_moving(each: Range) -> tuple[str, str] | None:
-    """Returns rule and sentence if a range moves too often, or None."""
+    """Returns (rule, sentence) if a range moves too often, or None."""
     back = each.to_host - each.evicted
     if _arrives_again(each) and back > 0 and each.only_read and each.evicted < _LARGE:
         return "read-mostly", (
@@ -205,14 +205,14 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
 
 def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
     used = max(each.distinct, each.faulted)
-    # The driver makes pages in GPU memory if nothing moved and the host touched nothing, together with adjacent
-    # pages that have no event. Reading in place moves nothing either.
+    # If nothing moved and the host touched nothing, the driver created the pages in GPU memory, together with adjacent
+    # pages that have no event. Reading in place also moves nothing, so ranges with remote maps are excluded.
     if each.faults and each.to_gpu + each.to_host == 0:
         if each.touched < _LARGE or each.cpu_faults or each.remote_maps:
             return None
         return "first-touch", (
             f"{each.name} is touched by {gpu} first, and nothing of it ever moved: {_cost(each)} made its pages there; "
-            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or take cudaMalloc where the host "
+            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or use cudaMalloc where the host "
             "needs none of it"
         )
     if each.faults and each.touched >= _SPARSE_BLOCKS * BLOCK_BYTES and used < _SPARSE * each.touched:
@@ -233,7 +233,7 @@ def advice_of(found: list[Range]) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     alone = len({each.gpu for each in found if each.faults}) < 2
     for each in found:
-        # The driver's numbers of GPUs differ from CUDA's.
+        # The driver numbers GPUs differently from CUDA.
         gpu = "the GPU" if alone else f"the GPU that the driver calls {each.gpu}"
         first = _of_moving(each) or _of_arriving(each, gpu)
         if first:
@@ -259,7 +259,7 @@ def content(path: str, trace: tracefile.Trace) -> Content:
     found = ranges_of(events, batches, figures.has_times)
     problems = [trace.problem] if trace.problem else []
     if trace.dropped:
-        problems.append(f"the driver dropped {trace.dropped} events, so no count is whole; record a shorter run")
+        problems.append(f"the driver dropped {trace.dropped} events, so no count is complete; record a shorter run")
     if branch := tracefile.branch_problem(trace.facts):
         problems.append(branch)
     problems += figures.problems
@@ -276,7 +276,7 @@ _TIMES = (("service", "service"), ("latency p50", "latency_p50"), ("latency p95"
 def _eviction_lines(found: evictions.Evictions) -> list[str]:
     if not found.bytes:
         return []
-    order = "" if found.age is None else f", age {found.age:.2f} (0: the oldest first, 0.5: in no order)"
+    order = "" if found.age is None else f", age {found.age:.2f} (0: the oldest first, 0.5: unordered)"
     lines = [f"evicted: {found.blocks} blocks, {_bytes(found.bytes)}{order}"]
     if found.returned:
         after = units.quantity(found.away, "s")
@@ -307,7 +307,7 @@ def _spread(name: str, spread: tracefile.Spread | None) -> str:
 
 
 def names_of(paths: list[str]) -> list[str]:
-    """Returns the shortest ending of each path that no other path has, and the whole path where two are equal."""
+    """Returns each path's shortest ending that no other path has, or the whole path if no such ending exists."""
     parts = [pathlib.PurePath(path).parts for path in paths]
     names = []
     for path, own in zip(paths, parts):
@@ -318,7 +318,7 @@ def names_of(paths: list[str]) -> list[str]:
 
 
 def texts(found: list[Content]) -> str:
-    """Returns the reports for a terminal; where there are several, each begins with the name of its file."""
+    """Returns the reports for a terminal. If there are several, each begins with the name of its file."""
     names = names_of([each.path for each in found])
     heads = [f"file     {spelling.printable(name)}\n" if len(found) > 1 else "" for name in names]
     return "\n\n".join(head + text(each) for head, each in zip(heads, found))
@@ -327,7 +327,7 @@ def texts(found: list[Content]) -> str:
 def text(found: Content) -> str:
     """Returns the report of one trace for a terminal."""
     figures = found.figures
-    # The trace's own problem is missing here, because run() prints it on stderr.
+    # The reader's problem with the file is not repeated here, because run() prints it on stderr.
     said = [problem for problem in found.problems if problem != found.trace.problem]
     lines = [line for problem in said for line in output.fold(problem)]
     lines += [f"{name:<8} {spelling.printable(value)}" for name, value in found.trace.facts.items()]
@@ -358,7 +358,7 @@ def text(found: Content) -> str:
     return "\n".join(lines)
 
 
-_DROP = (0, 0, 0, 2, 3, 0, 0, 1, 4)  # order in which columns are dropped on a narrow terminal; 0: never
+_DROP = (0, 0, 0, 2, 3, 0, 0, 1, 4)  # order in which columns are dropped on a narrow terminal; 0 means never
 
 # --- for programs ---
 
@@ -397,7 +397,7 @@ def _rows(found: Content) -> list[dict]:
 
 
 def _section(found: Content, title: str) -> dict:
-    """Returns the values that the template shows of one trace."""
+    """Returns the template's values for one trace."""
     figures = found.figures
     by_cause = {name: size for name, size in figures.moved.items() if size}
     return {
@@ -452,7 +452,7 @@ def run(asked) -> int:
             held = sum(len(each.trace.entries) for each in found)
             found.append(content(str(path), tracefile.read(path, most - held)))
         except MemoryError:
-            raise Error(f"{path} holds more events than there is memory for; record a shorter run") from None
+            raise Error(f"{path} has more events than fit in memory; record a shorter run") from None
     for problem in (problem for each in found for problem in each.problems):
         if kind != "text" or any(problem == each.trace.problem for each in found):
             print(f"isthmus faults: {spelling.printable(problem)}", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Reader of libisthmus-uvm.so's files: the driver's events as arrays, their batches, and figures of them.
+"""Reader of libisthmus-uvm.so's files: returns the driver's events as arrays, their batches, and their figures.
 
-docs/uvm.md explains each figure. The order of entries means nothing; only their times do. Files are not trusted:
+docs/uvm.md explains each figure. The order of entries has no meaning; only their times do. Files are not trusted:
 impossible entries are counted and left out.
 """
 
@@ -24,24 +24,24 @@ _HEAD, _CHUNK = struct.Struct("<16sII"), struct.Struct("<IIIIQQ")
 _MARK, _END = 0x434D5655, 0x454D5655
 _MOST_OF_CHUNK, _MOST_FACTS = 1 << 18, 1 << 20
 _ENTRY_BYTES = 64
-_MOST_PACKED = 2 * _MOST_OF_CHUNK * _ENTRY_BYTES  # incompressible data grows hardly at all
+_MOST_PACKED = 2 * _MOST_OF_CHUNK * _ENTRY_BYTES  # generous, since incompressible data hardly grows
 PAGE, BLOCK = 12, 21  # page and block size as powers of two
 BLOCK_BYTES = 1 << BLOCK
-_LONGEST = 60_000_000_000  # nanoseconds; only a clock that jumped shows more
-# Limits beyond any machine's addresses, sizes and times; sums of 10^6 such values fit in 63 bits.
+_LONGEST = 60_000_000_000  # longest possible duration in nanoseconds; anything longer means that a clock jumped
+# Limits that no machine's addresses, sizes and times reach; sums of 10^6 sizes below the limit fit in 63 bits.
 _MOST_ADDRESS, _MOST_BYTES, _MOST_TIME = 1 << 57, 1 << 40, 1 << 62
 _CPU_FAULT, _MIGRATION, _GPU_FAULT, _REPLAY, _THRASHING, _THROTTLING, _REMOTE = 1, 2, 3, 4, 10, 11, 13
 _HUB = 2
-READ = 1  # a kind of access
+READ = 1  # code of a read access
 FAULT, PREFETCH, EVICTION = 2, 3, 4  # causes of moves
-BY_FAULT = (FAULT, PREFETCH)  # the prefetcher moves what is next to a fault
+BY_FAULT = (FAULT, PREFETCH)  # causes that follow from a fault, since the prefetcher moves neighbours of a fault
 CAUSES = {1: "asked", 2: "fault", 3: "prefetcher", 4: "eviction", 5: "access counter"}
 #: Driver branches whose events were examined; src/trace/uvm/driver.cpp has the same list.
 KNOWN_BRANCHES = (515, 520, 525, 530, 535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)
 
 
 def _layout(**fields: tuple[str, int]) -> numpy.dtype:
-    """Makes an entry's layout from the type and offset of each field."""
+    """Makes the layout of an entry from the type and offset of each field."""
     return numpy.dtype(
         {
             "names": list(fields),
@@ -75,7 +75,7 @@ _LIMITS = {
 
 @dataclasses.dataclass
 class Trace:
-    """Trace of a process; `problem` says why it may be incomplete."""
+    """Trace of a process; `problem` states why it may be incomplete."""
 
     facts: dict[str, str]
     entries: numpy.ndarray  # rows of 64 bytes
@@ -87,7 +87,7 @@ class Trace:
 def read(path: pathlib.Path, most: int | None = None) -> Trace:
     """Reads a file of libisthmus-uvm.so, up to `most` events; by default as many as memory allows (memory.py).
 
-    If the file is truncated, corrupt or larger, its intact part is returned. Raises Error for any other file.
+    If the file is truncated, corrupt or has more events, returns its intact part. Raises Error if it is not a trace.
     """
     pieces: list[bytes] = []
     try:
@@ -98,17 +98,17 @@ def read(path: pathlib.Path, most: int | None = None) -> Trace:
         raise Error(f"{path} cannot be read ({failure.strerror}); name a trace") from None
     trace.entries = _rows(b"".join(pieces))
     if why:
-        trace.problem = f"{path} {why}; {len(trace.entries)} events before that are whole"
+        trace.problem = f"{path} {why}; {len(trace.entries)} events before that are complete"
     return trace
 
 
 def _facts(file, path: pathlib.Path) -> dict[str, str]:
-    """Reads the facts of the process from the head of a trace. Raises Error for any other file."""
+    """Reads the facts of the process from the head of a trace. Raises Error if the file is not a trace."""
     head = file.read(_HEAD.size)
     magic, size, total = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0, 0)
     text = file.read(size) if magic == _MAGIC and size <= _MOST_FACTS else b""
     if magic != _MAGIC or len(text) != size or zlib.crc32(text) != total:
-        raise Error(f"{path} is no trace of page faults, or its head is cut short; record it anew")
+        raise Error(f"{path} is not a trace of page faults, or its head is cut short; record it again")
     lines = text.decode(errors="replace").splitlines()
     return {name: value for name, sign, value in (line.partition("=") for line in lines) if sign}
 
@@ -125,9 +125,9 @@ def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
             return "is cut short"
         mark, count, size, total, dropped, foreign = _CHUNK.unpack(head)
         if mark == _END:
-            return "goes on behind its end" if file.read(1) else ""
+            return "continues past its end" if file.read(1) else ""
         if mark != _MARK or count > _MOST_OF_CHUNK or size > _MOST_PACKED:
-            return "is spoilt"
+            return "is corrupt"
         if count > left:
             return f"has more events than the {most} that half of the free memory holds, so record a shorter run"
         packed = file.read(size)
@@ -135,7 +135,7 @@ def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
             return "is cut short"
         data = _unpacked(packed, count, total)
         if data is None:
-            return "is spoilt"
+            return "is corrupt"
         pieces.append(data)
         left -= count
         trace.dropped += dropped
@@ -144,7 +144,7 @@ def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
 
 
 def _unpacked(packed: bytes, count: int, total: int) -> bytes | None:
-    """Decompresses the entries of a chunk; None if their number or checksum is wrong."""
+    """Decompresses the entries of a chunk; returns None if their number or checksum is wrong."""
     try:
         data = zlib.decompressobj().decompress(packed, count * _ENTRY_BYTES + 1)
     except zlib.error:
@@ -164,8 +164,8 @@ def branch_problem(facts: dict[str, str]) -> str:
         return ""
     name = f"driver branch {found[1]}" if found else f"a driver of unknown version ('{driver[:40]}')"
     return (
-        f"the events of {name} were not examined, so they may mean something else: hold the bytes that moved "
-        "against those that the program has before believing them"
+        f"the events of {name} were not examined, so they may mean something else: compare the bytes that moved "
+        "with those of the program before trusting them"
     )
 
 
@@ -174,7 +174,7 @@ def branch_problem(facts: dict[str, str]) -> str:
 
 @dataclasses.dataclass
 class Events:
-    """Entries by kind; `strange` counts those that no driver writes, which are left out."""
+    """Entries of a trace, one array per kind; `strange` counts impossible entries, which are left out."""
 
     strange: int
     cpu_faults: numpy.ndarray
@@ -202,7 +202,7 @@ def decode(entries: numpy.ndarray) -> Events:
 
 
 def distinct(values: numpy.ndarray) -> numpy.ndarray:
-    """Returns each value once, sorted; numpy.unique() uses a hash, which is ten times as slow on page addresses."""
+    """Returns the distinct values, sorted. numpy.unique() uses a hash, which is ten times as slow on page addresses."""
     found = numpy.sort(values)
     return found[numpy.append(True, found[1:] != found[:-1])[: len(found)]]
 
@@ -214,40 +214,40 @@ def signed(times: numpy.ndarray) -> numpy.ndarray:
 
 @dataclasses.dataclass
 class Batches:
-    """Batches with faults of this process, a row each, sorted by number; times are nanoseconds."""
+    """Batches that contain faults of this process, one row each, sorted by _keys(); times are in nanoseconds."""
 
     gpu: numpy.ndarray
-    hub: numpy.ndarray  # true if its faults are of copy engines
+    hub: numpy.ndarray  # true if the batch's faults come from copy engines
     number: numpy.ndarray
     faults: numpy.ndarray
     pages: numpy.ndarray
     blocks: numpy.ndarray
     begin: numpy.ndarray
     last: numpy.ndarray
-    replay: numpy.ndarray  # 0 without a replay
+    replay: numpy.ndarray  # time of the batch's last replay; 0 without a replay
     gpu_replay: numpy.ndarray
-    timed: numpy.ndarray  # true if it has a replay at a possible time
+    timed: numpy.ndarray  # true if the batch has a replay at a possible time
     wrong: int  # number of replays at impossible times
     replays: int
     of_fault: numpy.ndarray  # row of each fault's batch
-    block_faults: numpy.ndarray  # number of faults of each block in each batch
-    block_batch: numpy.ndarray  # row of the batch of each such block
-    block: numpy.ndarray  # index of each such block: its address in blocks
+    block_faults: numpy.ndarray  # number of faults for each pair of a batch and a block
+    block_batch: numpy.ndarray  # row of the batch in each of these pairs
+    block: numpy.ndarray  # index of the block in each of these pairs: its address divided by the block size
 
     @property
     def service(self) -> numpy.ndarray:
-        """Nanoseconds from the first fault to the replay, for timed batches."""
+        """Nanoseconds from the first fault to the replay of each timed batch."""
         return (self.replay - self.begin)[self.timed]
 
 
 def _keys(events: numpy.ndarray) -> numpy.ndarray:
-    """Returns a number for each batch, from the GPU, the kind of client and the driver's number."""
+    """Returns a number that identifies each event's batch, from its GPU, kind of client and the driver's number."""
     hub = (events["kind"] == _HUB).astype("u8")
     return (events["gpu"].astype("u8") << numpy.uint64(40)) | (hub << numpy.uint64(32)) | events["batch"]
 
 
 def pairs(first: numpy.ndarray, second: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Returns each pair that occurs, and how often."""
+    """Returns the distinct pairs of values (two arrays), and how often each pair occurs."""
     names, place = numpy.unique(second, return_inverse=True)
     width = max(len(names), 1)
     found, counts = numpy.unique(first.astype("i8") * width + place, return_counts=True)
@@ -284,9 +284,9 @@ def batches_of(events: Events) -> Batches:
 
 
 def transfers(moves: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Returns nanoseconds of moves on the GPU's clock, and a mask of moves that have them.
+    """Returns the durations of moves (nanoseconds of the GPU's clock), and a mask of the moves that have one.
 
-    The others have none, because nobody waited for their ends.
+    Other moves have no duration, because the driver did not wait for their end.
     """
     begin, end = signed(moves["gpu_begin"]), signed(moves["gpu_end"])
     has = (begin != 0) & (end != 0)
@@ -296,8 +296,9 @@ def transfers(moves: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
 def batch_of_moves(moves, gpu, begin, until) -> numpy.ndarray:
     """Returns, for each move, the row of the batch during whose service it was queued, or -1.
 
-    A GPU has one batch in service at a time; what it fetches and evicts meanwhile is the work of that batch. `moves`
-    has cause, source, destination and begin; `gpu`, `begin` and `until` are the batches' GPUs and times of service.
+    A GPU has one batch in service at a time; moves to it and evictions from it during that time belong to that batch.
+    `moves` contains cause, source, destination and begin; `gpu`, `begin` and `until` are the GPU of each batch and the
+    begin and end of its service.
     """
     found = numpy.full(len(moves["begin"]), -1)
     evicted = moves["cause"] == EVICTION
@@ -324,7 +325,7 @@ def blocks_of(addresses: numpy.ndarray) -> numpy.ndarray:
 
 
 class Spans(NamedTuple):
-    """Ranges, sorted by address; one value for each."""
+    """Ranges of blocks, sorted by address; each array has one value per range."""
 
     first: numpy.ndarray  # first block
     blocks: numpy.ndarray  # number of blocks from first to last
@@ -334,7 +335,7 @@ class Spans(NamedTuple):
 def spans_of(events: Events) -> Spans:
     touched = [blocks_of(each["address"]) for each in (events.faults, events.cpu_faults, events.moves)]
     ends = events.moves["address"] + numpy.maximum(events.moves["bytes"], numpy.uint64(1)) - numpy.uint64(1)
-    small = events.moves["bytes"] <= BLOCK_BYTES  # all moves of a driver are
+    small = events.moves["bytes"] <= BLOCK_BYTES  # moves of more than a block are not from a driver
     found = distinct(numpy.concatenate([*touched, blocks_of(ends[small])]))
     starts = numpy.flatnonzero(numpy.diff(found, prepend=-_GAP - 2) > _GAP + 1)
     ends = numpy.append(starts[1:], len(found))[: len(starts)]
@@ -346,7 +347,7 @@ def spans_of(events: Events) -> Spans:
 
 @dataclasses.dataclass
 class Spread:
-    """Distribution of counts; the deviation is the population's."""
+    """Distribution of counts; `deviation` is the population's standard deviation."""
 
     mean: float
     deviation: float
@@ -372,11 +373,11 @@ class Figures:
     throttlings: int
     thrashings: int
     remote_maps: int
-    moved: dict[str, int]  # bytes by cause
+    moved: dict[str, int]  # bytes moved for each cause
     batch_faults: Spread | None
     batch_blocks: Spread | None
     block_faults: Spread | None
-    service: float | None  # seconds; None if a clock jumped
+    service: float | None  # total seconds in service; None if a clock jumped
     latency_p50: float | None
     latency_p95: float | None
     problems: list[str]
@@ -402,8 +403,7 @@ def figures_of(events: Events, batches: Batches) -> Figures:
     )  # fmt: skip
     if events.strange:
         found.problems.append(
-            f"{events.strange} events hold an address, size or time that no machine has and are left out, so no count "
-            "is whole"
+            f"{events.strange} events have an impossible address, size or time and are left out, so no count is whole"
         )
     _add_times(found, events, batches)
     return found
@@ -426,9 +426,7 @@ def _add_times(found: Figures, events: Events, batches: Batches) -> None:
     for count, of, what in jumps:
         if count:
             found.has_times = False
-            found.problems.append(
-                f"{count} of {of} {what} at a time that cannot be: a clock jumped, so no time is shown"
-            )
+            found.problems.append(f"{count} of {of} {what} at impossible times: a clock jumped, so no time is shown")
     if not found.has_times:
         return
     found.service = float(batches.service.sum()) * 1e-9

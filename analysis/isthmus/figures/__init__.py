@@ -8,9 +8,9 @@ import tempfile
 
 
 def _give_matplotlib_a_home() -> None:
-    """Sets MPLCONFIGDIR for a user with neither a name nor $HOME, as in containers.
+    """Sets MPLCONFIGDIR if the user has neither a name nor $HOME, as in containers.
 
-    matplotlib cannot be imported otherwise.
+    Without it, matplotlib could not be imported.
     """
     try:
         pathlib.Path.home()

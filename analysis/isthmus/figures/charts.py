@@ -1,8 +1,7 @@
 """Plots of the report for Plotly: each has a title, a note on what it leaves out, traces and a layout.
 
-No bar or dot stands for two series, since its name contains everything in which its series differs from the others.
-Where a plot shows fewer than there are, its note says how many. Whiskers are the intervals of
-isthmus.statistics.spread.
+Each bar or dot shows exactly one series: its name contains everything in which the series differs from the others. If a
+plot shows only some of the series, its note says how many. Whiskers are the intervals of isthmus.statistics.spread.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from isthmus.statistics import series, spread
 from isthmus.tables import matrix
 
 _PHASES = ("in", "kernel", "out")
-_LINES, _DOTS, _BARS = 24, 60, 90  # largest numbers of each that are shown
-_PAGE = 930  # pixels; a higher plot would be squeezed on paper, so it is split
-_MOST_OF_LINEAR = 20  # largest ratio of largest to smallest value on a linear axis
+_LINES, _DOTS, _BARS = 24, 60, 90  # maximum numbers of lines, dots and bars that are shown
+_PAGE = 930  # maximum height of a plot in pixels; a higher plot would be squeezed on paper, so it is split
+_MOST_OF_LINEAR = 20  # maximum ratio of the largest to the smallest value on a linear axis
 _ROW = 18  # pixels per line of text
-_LINE, _NARROW = 14, 50  # pixels per line of small text, and letters of it that fit on a telephone
-#: Fields, besides axes, that tell series of one workload apart.
+_LINE, _NARROW = 14, 50  # pixels per line of small text, and letters of small text that fit on a telephone
+#: Fields, besides axes, that distinguish series of one workload.
 VARIANT = ("version", "placement", "staging", "size", "preset")
 
 
 def label(text) -> str:
-    """Returns text for a plot, escaped, since Plotly interprets some tags and records may contain them."""
+    """Returns a plot's text, escaped because Plotly interprets some tags, which records may contain."""
     return html.escape(spelling.printable(text))
 
 
@@ -37,14 +36,14 @@ def figure(title: str, note: str, data: list[dict], **layout) -> dict:
 
 
 def cut(shown: int, of: int, what: str) -> str:
-    """Returns a sentence on what is not shown; empty where everything is."""
+    """Returns a sentence that states how many are shown, or an empty string if all are."""
     return f"{shown} of {of} {what} are shown; `isthmus table` has all." if shown < of else ""
 
 
 def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
-    """Returns the rows at the commonest value of everything but the size, and a note that says so.
+    """Returns the rows that have the commonest value of everything except the size, and a note that names these values.
 
-    Each value is chosen among the rows that earlier choices left, so that some rows always remain. Each route and size
+    Each value is chosen among the rows that earlier choices kept, so that some rows always remain. Each route and size
     then has at most one row.
     """
     names = sorted({axis for row in rows for axis in row["axes"]} - {"bytes"})
@@ -85,7 +84,7 @@ def routes(rows: list[dict]) -> dict[tuple[str, str, str, str], list[dict]]:
 
 
 def by_size(rows: list[dict]) -> list[dict]:
-    """Returns a plot of rates or latencies over the size for each family and initiator with at least three sizes."""
+    """Returns plots of rates or latencies over size, one for each family and initiator with at least three sizes."""
     plots = []
     for (family, initiator, metric, unit), members in sorted(routes(rows).items()):
         members, note = at_commonest([row for row in members if "bytes" in row["axes"] and row["value"] > 0])
@@ -115,7 +114,7 @@ def by_size(rows: list[dict]) -> list[dict]:
 def _decades(values: list[float], unit: str) -> dict:
     """Returns a logarithmic axis for values above 0, with ticks at 1, 2 and 5 of each decade.
 
-    Where there are five decades or more, only their 1 has a tick.
+    If there are five decades or more, each has only the tick at 1.
     """
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if high - low < 5 else (1,)
@@ -124,7 +123,7 @@ def _decades(values: list[float], unit: str) -> dict:
 
 
 def _sizes(found: list[int]) -> dict:
-    """Returns the ticks of an axis in bytes."""
+    """Returns the ticks of an axis of sizes in bytes."""
     chosen = sorted(set(found))
     chosen = chosen[:: math.ceil(len(chosen) / 12)]
     return {"tickvals": chosen, "ticktext": [units.byte_text(size) for size in chosen]}
@@ -150,7 +149,7 @@ def _mode(row: dict) -> str:
 
 
 def modes(rows: list[dict]) -> list[dict]:
-    """Returns plots of copies in, kernel and copies out at each size, with a panel and axis per workload."""
+    """Returns plots of copy in, kernel and copy out for each size; each workload has a panel with its own axes."""
     sizes: dict[str, dict[tuple, dict[str, dict]]] = collections.defaultdict(lambda: collections.defaultdict(dict))
     presets: collections.Counter = collections.Counter()
     for row in rows:
@@ -182,7 +181,7 @@ def _part(number: int, of: int) -> str:
 
 
 def _pages(keys: list[tuple]) -> list[list[tuple]]:
-    """Groups the bars into pages of whole workloads, as many as fit on each."""
+    """Groups the bars into pages; each page has as many whole workloads as fit on it."""
     pages: list[list[tuple]] = []
     for workload in dict.fromkeys(key[0] for key in keys):
         own = [key for key in keys if key[0] == workload]
@@ -200,7 +199,7 @@ def _height(keys: Iterable[tuple]) -> int:
 
 
 def _bar_names(keys: list[tuple]) -> dict[tuple, str]:
-    """Returns the names of bars: the mode, and of version and axes whatever tells alike bars apart."""
+    """Returns the names of bars: the mode, and the version and axes in which bars of the same mode differ."""
     names = {}
     for key in keys:
         alike = [other for other in keys if other[:2] == key[:2]]
@@ -215,7 +214,7 @@ def _bar_names(keys: list[tuple]) -> dict[tuple, str]:
 
 
 def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
-    """Returns traces and layout of panels, one below the other, for each workload."""
+    """Returns the traces and layout of one panel per workload, one below the other."""
     names = _bar_names(list(bars))
     workloads = list(dict.fromkeys(key[0] for key in bars))
     counts = [sum(key[0] == workload for key in bars) for workload in workloads]
@@ -256,9 +255,9 @@ def _panels(bars: dict[tuple, dict[str, dict]]) -> tuple[list[dict], dict]:
 
 
 def limits(rows: list[dict]) -> list[dict]:
-    """Returns plots of each rate's share of its limit, one dot per series at its best size.
+    """Returns plots of each rate's share of its limit, with one dot per series at its best size.
 
-    Low and doubtful figures come first, then those furthest from their limits.
+    Low and doubtful figures come first, then those farthest from their limits.
     """
     best: dict[tuple, dict] = {}
     for row in rows:
@@ -284,9 +283,9 @@ def limits(rows: list[dict]) -> list[dict]:
 
 
 def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> dict:
-    """Returns a plot of the series' shares, the first on top.
+    """Returns a plot of the shares of the series, the first on top.
 
-    Names are above the dots, since a telephone has no room next to them.
+    Names are above the dots, since a telephone's screen has no room next to them.
     """
     whiskers = [each["share"] * (spread.relative(each["value"], each["spread"]) or 0) for each in shown]
     texts = [
@@ -322,13 +321,13 @@ def _dots(shown: list[dict], names: list[list[str]], note: str, part: str) -> di
 
 
 def labels(rows: list[dict]) -> list[str]:
-    """Returns names with everything in which these rows differ from each other, and no more."""
+    """Returns names of the rows that contain only what distinguishes them from each other."""
     found = series.labels([series.Series(row["key"], None, row["mode"], {}) for row in rows])
     return [found[row["key"]] for row in rows]
 
 
 def _arithmetic(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """Returns the rates of bytes and of operations by case, for cases that have both."""
+    """Returns the rates of bytes and of operations of each case that has both."""
     rates: dict[tuple, dict[str, dict]] = collections.defaultdict(dict)
     for row in rows:
         if row["metric"] in ("kernel_rate", "kernel_flop_rate") and row["value"] > 0:
@@ -351,7 +350,10 @@ def _kernels(size: str, found: list[dict[str, dict]]) -> dict:
 
 
 def roofline(rows: list[dict], memory: float | None, arithmetic: float | None) -> list[dict]:
-    """Returns a plot of kernels by operations per byte, below the limits of memory (B/s) and arithmetic (FLOP/s)."""
+    """Returns a roofline plot: kernels' FLOP/s over FLOP/byte, with the limits of memory (B/s) and arithmetic (FLOP/s).
+
+    Returns an empty list if no kernel has both rates, or a limit is unknown.
+    """
     points = _arithmetic(rows)
     if not points or not memory or not arithmetic:
         return []

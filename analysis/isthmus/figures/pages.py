@@ -1,7 +1,7 @@
-"""Self-contained HTML pages, which include the plotting library and forbid themselves to load anything.
+"""Self-contained HTML pages, which include the plotting library and forbid the browser to load anything else.
 
-A page extends figures/page.html.jinja, which has style and script: light or dark like the system, light on paper, and
-plots drawn when they come into view. Everything that is inserted into a page is escaped.
+A page extends figures/page.html.jinja, which contains style and script: pages are light or dark like the system, light
+on paper, and plots are drawn when they come into view. Everything that is inserted into a page is escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _text(package: str, name: str) -> str:
 
 
 def render(template: str, plots: list[dict], **values) -> str:
-    """Returns a page as text. Each plot gets an `id`, which is that of an element of class `plot` in the template."""
+    """Returns a page as text. Each plot gets the `id` of an element of class `plot` in the template."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(functools.partial(_text, "isthmus")),
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,

@@ -1,8 +1,8 @@
-"""Plots for notebooks, by matplotlib: curves, bars, stacked bars, boxes and matrices of figures with their units.
+"""Plots for notebooks with matplotlib: curves, bars, stacked bars, boxes and matrices of figures with their units.
 
 Every function draws into given axes, accepts plain dictionaries, and adds a legend if there is more than one series.
-Values with an interval (isthmus.tables.readings.Value) get whiskers; plain numbers get none. Colours are Okabe and
-Ito's, which colour-blind people can tell apart.
+Values with an interval (isthmus.tables.readings.Value) get whiskers; plain numbers do not. Colours are Okabe and Ito's,
+which colour-blind people can tell apart.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ def _quantities(axis, unit: str, minor: bool = False) -> None:
 
 
 _QUANTITY = {"B/s": "rate", "s": "time", "1/s": "rate", "B": "bytes"}
-_LABELLED = 16  # largest number of bars that are still labelled
-_LETTER = 0.008  # inches of width per letter and point of font size
+_LABELLED = 16  # maximum number of bars that are labelled with their values
+_LETTER = 0.008  # width of a letter in inches, per point of font size
 
 
 def _values_axis(axes, unit: str) -> None:
-    """Sets up the y axis: ticks with prefixes and unit, and the quantity's name; the title names bare numbers."""
+    """Sets up the y axis: ticks with SI prefixes and unit, and the quantity's name, if the unit has one."""
     _quantities(axes.yaxis, unit)
     axes.set_ylabel(_QUANTITY.get(unit, ""))
 
 
 def _fits(axes, texts, places: float, size: float) -> bool:
-    """Returns whether texts of a font size fit next to each other at this many places."""
+    """Returns whether texts of a font size fit next to each other at `places` positions along the x axis."""
     inches = axes.figure.get_figwidth() * axes.get_position().width
     return max(map(len, texts), default=0) * _LETTER * size <= inches / max(places, 1)
 
 
 def _name_groups(axes, names) -> None:
-    """Labels each group with its name, slanted where names would touch."""
+    """Labels each group with its name; names are slanted if they would otherwise touch."""
     lying = _fits(axes, [max(name.split("\n"), key=len) for name in names], len(names), 9)
     axes.set_xticks(range(len(names)), list(names), **({} if lying else {"rotation": 30, "ha": "right"}))
 
 
 def _powers_axis(axis, values, of_bytes: bool) -> None:
-    """Labels a logarithmic axis of sizes or counts, with a tick for each value if they are few."""
+    """Labels a logarithmic axis of sizes or counts, with a tick for each value, or for some of many values."""
     chosen = sorted(set(values))
     chosen = chosen[:: math.ceil(len(chosen) / 8)] if chosen else []
     axis.set_ticks(chosen, [units.byte_text(int(value)) if of_bytes else f"{value:g}" for value in chosen])
@@ -84,7 +84,7 @@ def _powers_axis(axis, values, of_bytes: bool) -> None:
 
 
 def whiskers(values) -> list[list[float]]:
-    """Returns the lengths below and above each value, in matplotlib's form; zero where no interval is known."""
+    """Returns the lengths of the whiskers below and above each value for matplotlib; 0 if a value has no interval."""
     ends = [readings.ends(value) for value in values]
     return [
         [max(float(v) - low, 0) for v, (low, _) in zip(values, ends, strict=True)],
@@ -96,7 +96,7 @@ _WHISKERS = {"elinewidth": 0.8, "capsize": 2, "ecolor": "#333333"}
 
 
 def stated(axes, points: dict[float, tuple[float, float]], *, label: str = "the paper") -> None:
-    """Draws a paper's figures, by place on the x axis: a hollow diamond, and a line for a range."""
+    """Draws a paper's figures at their x positions, each as a hollow diamond, with a line if the figure is a range."""
     for index, (x, (low, high)) in enumerate(points.items()):
         axes.plot([x, x], [low, high], color="black", linewidth=3, alpha=0.4)
         axes.plot(
@@ -107,13 +107,14 @@ def stated(axes, points: dict[float, tuple[float, float]], *, label: str = "the 
         axes.legend()
 
 
-_BESIDE = "ours over the paper's figure; blue: holds, orange: does not, hollow: not judged, grey: the paper's range"
+_COMPARISON = "ours over the paper's figure; blue: holds, orange: does not, hollow: not judged, grey: the paper's range"
 
 
-def beside(axes, rows, *, title: str = _BESIDE) -> None:
-    """Draws a line for each compared figure (published.Row): ours, with its whisker, relative to the paper's at 1.
+def comparison(axes, rows, *, title: str = _COMPARISON) -> None:
+    """Draws a line for each compared figure (published.Row): our figure and its whisker, divided by the paper's figure.
 
-    The paper's range is grey. A hollow marker is not judged, because the figure belongs to the paper's hardware alone.
+    The paper's range is grey. A hollow marker means that the figure is not judged, because it is specific to the
+    paper's hardware.
     """
     shown = [row for row in rows if row.ours is not None and row.theirs.low is not None and row.theirs.low > 0]
     shown = [row for row in shown if float(row.ours) > 0][::-1]
@@ -150,7 +151,7 @@ def _legend(axes, count: int) -> None:
 def curves(
     axes, lines: dict[str, dict[float, float]], unit: str, *, title: str = "", log: bool = False, x: str = "bytes"
 ) -> None:
-    """Draws a line per name over sizes in bytes, or over counts of whatever `x` says."""
+    """Draws a line per name over sizes in bytes, or over counts of the things that `x` names."""
     for index, (name, points) in enumerate(lines.items()):
         axes.errorbar(
             list(points), [float(value) for value in points.values()], yerr=whiskers(list(points.values())), label=name,
@@ -170,7 +171,7 @@ def curves(
 
 
 def _of_bar(value: float) -> str:
-    """Returns a bare number as a bar's label: 0.93, 2.1, 114."""
+    """Returns the label of a bar for a value without a unit: 0.93, 2.1, 114."""
     return f"{value:.2g}" if abs(value) < 99.5 else f"{value:.0f}"
 
 
@@ -183,7 +184,7 @@ def bars(
     log: bool = False,
     line: float | None = None,
 ) -> None:
-    """Draws a group of bars per name, with one bar per key; `line` is a horizontal line across all."""
+    """Draws a group of bars per name, with one bar per key; `line` is the y value of a horizontal line across all."""
     names = _names(groups)
     labels = {
         key: {name: _of_bar(of[key]) if unit == "1" else units.quantity(of[key], unit)
@@ -218,7 +219,7 @@ def bars(
 
 
 def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = "", legend: bool = True) -> None:
-    """Draws a bar per name, made of parts, the first of them at the bottom."""
+    """Draws a stacked bar per name, with the first part at the bottom."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     bottoms = [0.0] * len(rows)
     for index, part in enumerate(parts):
@@ -238,7 +239,7 @@ def stacked(axes, rows: dict[str, dict[str, float]], unit: str, *, title: str = 
 
 def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "") -> None:
     """Draws a box per name: median, quartiles, and every sample beyond the whiskers."""
-    positions = list(range(1, len(samples) + 1))  # older matplotlib has no tick_labels
+    positions = list(range(1, len(samples) + 1))  # older versions of matplotlib lack tick_labels
     axes.boxplot(
         list(samples.values()), positions=positions, widths=0.6, flierprops={"markersize": 3},
         medianprops={"color": COLOURS[3]},
@@ -249,7 +250,7 @@ def boxes(axes, samples: dict[str, list[float]], unit: str, *, title: str = "") 
 
 
 def ratios(axes, found: dict[str, float], *, title: str = "") -> None:
-    """Draws a bar per name from 1 to its ratio, the largest on top; the colour tells whether it is above or below 1."""
+    """Draws a bar per name from 1 to its ratio, the largest on top; the colour shows whether it is above or below 1."""
     ordered = sorted(found.items(), key=lambda item: item[1])
     axes.barh(
         range(len(ordered)), [float(value) - 1 for _, value in ordered], left=1,
@@ -279,7 +280,7 @@ def _grouped(groups: dict[str, dict[str, float]]):
 
 
 def lying(axes, groups: dict[str, dict[str, float]], *, title: str = "") -> None:
-    """Draws horizontal groups of bars, one bar per key; the last group is on top. Names may be long."""
+    """Draws groups of horizontal bars, one bar per key, so that names may be long; the last group is on top."""
     for name, places, values, width, colour in _grouped(groups):
         axes.barh(
             places, [float(v) for v in values], width, label=name, color=colour, xerr=whiskers(values),
@@ -297,7 +298,7 @@ def _lines_of_text(axes, names: list[str], title: str) -> None:
 
 
 def heat(axes, cells: dict[tuple[str, str], float], unit: str, *, title: str = "", corner: str = "from \\ to") -> None:
-    """Draws a matrix of figures by (row, column)."""
+    """Draws a matrix of figures; the keys of `cells` are (row, column)."""
     if not cells:
         return
     rows, columns = matrix.sides(cells)

@@ -1,7 +1,7 @@
 """Writes all records to one self-contained HTML page: answer, effect of a change, limits, matrices, modes, provenance.
 
-The page needs no network: it includes the plotting library and forbids itself to load anything. Everything that comes
-from a record is escaped. Without a page only the summary is shown, as text or for programs.
+The page needs no network: it includes the plotting library and forbids the browser to load anything else. Everything
+that comes from a record is escaped. Without a page only the summary is shown, as text or in a format for programs.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import statistics
 
 from isthmus import Error, exits, options, spelling, streams, units
 from isthmus.figures import charts, pages
-from isthmus.records import content, doubts, hardware, measurements, selection, store
+from isthmus.records import doubts, fields, hardware, measurements, selection, store
 from isthmus.statistics import series, spread
 from isthmus.tables import matrix, output
-from isthmus.verdicts import absent, judging, nodes, two_sides, wording
+from isthmus.verdicts import comparison, comparison_text, judging, missing, nodes
 
 WANTED = (
-    *two_sides.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
+    *comparison.WANTED, *hardware.WANTED, "share", "limit_value", "limit_source", "memory_bandwidth", "fp32_rate",
     "warnings", "ranks", "mad", "within_low", "within_high", "n_samples", "n_invalid", "gpus", "doubts", "moved",
-    "spoilt",
+    "invalid",
 )  # fmt: skip
-_CASES, _COLUMNS = 150, 6  # largest numbers in one table
-# Metrics of a family that say the most, in that order.
+_CASES, _COLUMNS = 150, 6  # maximum numbers of cases (rows) and of columns in one table
+# Most informative metrics of a family, the best first.
 _TELLING = (
     "rate", "kernel_flop_rate", "kernel_rate", "latency", "alloc", "touch", "free", "time", "p50", "p95", "p99",
     "cpu_rate", "gpu_rate", "cpu_relative", "gpu_relative", "overlap_all_speedup", "recycled_speedup",
@@ -31,7 +31,7 @@ _TELLING = (
 
 
 def _machines(opened: store.Store) -> list[dict]:
-    """Returns an entry for each machine with what was measured on it, the one with the most records first."""
+    """Returns an entry for each machine that summarises its records; the machine with the most records comes first."""
     found = hardware.name_machines(opened)
     titles = hardware.titles(found)
     rows = opened.rows(
@@ -39,7 +39,7 @@ def _machines(opened: store.Store) -> list[dict]:
         "count(DISTINCT job) AS jobs, count(DISTINCT node) AS nodes, min(time) AS first, max(time) AS last, "
         f"count(*) FILTER (metric_index = 0 AND {series.FAILED}) AS failed, "
         "count(*) FILTER (metric_index = 0 AND skipped IS NOT NULL) AS skipped, "
-        "sum(n_samples) AS samples, sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END) AS invalid, "
+        "sum(n_samples) AS samples, sum(CASE WHEN invalid THEN n_samples ELSE n_invalid END) AS invalid, "
         "list_sort(list_distinct(list(driver) FILTER (driver <> ''))) AS drivers, "
         "max(memory_bandwidth) AS memory_bandwidth, max(fp32_rate) AS fp32_rate "
         "FROM measured GROUP BY machine ORDER BY records DESC, machine"
@@ -49,9 +49,9 @@ def _machines(opened: store.Store) -> list[dict]:
 
 
 def readings(opened: store.Store) -> dict[int, list[dict]]:
-    """Returns, by machine, the median over jobs of every series, with its share of the limit, interval and doubts.
+    """Returns each machine's series, with their medians over jobs, shares of the limit, intervals and doubts.
 
-    Reads the view that _machines() makes.
+    Reads the view that _machines() creates.
     """
     names = measurements.SERIES_COLUMNS
     rows = opened.rows(
@@ -76,7 +76,7 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
         row["low"] = min((each.low for each in found if each.low), key=lambda low: low.part, default=None)
         row["doubt"] = doubts.say(found)
         row["axes"] = series.axes_of(row["axes"])
-        if row["ranks"]:  # several processes' measurements are kept apart by their number
+        if row["ranks"]:  # measurements of several processes are distinguished by the number of processes
             row["axes"]["ranks"] = row["ranks"]
         result[row["machine"]].append(row)
     for members in result.values():
@@ -89,7 +89,10 @@ def readings(opened: store.Store) -> dict[int, list[dict]]:
 
 
 def matrices(rows: list[dict]) -> list[dict]:
-    """Returns a table from × to for each family, initiator and metric (rate, latency), at the largest size."""
+    """Returns a matrix of sources and destinations for each family, initiator and metric (rate, latency).
+
+    Its figures are those of the largest size.
+    """
     result = []
     for (family, initiator, metric, unit), members in charts.routes(rows).items():
         members, note = charts.at_commonest(members)
@@ -118,7 +121,7 @@ def matrices(rows: list[dict]) -> list[dict]:
 
 
 def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
-    """Returns metrics by family and case, for workloads that have neither routes nor phases."""
+    """Returns the metrics of each case of each family, for workloads without routes and phases."""
     groups: dict[str, dict[tuple, dict]] = collections.defaultdict(lambda: collections.defaultdict(dict))
     for row in rows:
         if not matrix.route(row["workload"]) and not row["placement"]:
@@ -129,7 +132,7 @@ def _cases(rows: list[dict]) -> dict[str, dict[tuple, dict[str, dict]]]:
 
 
 def families(rows: list[dict]) -> list[dict]:
-    """Returns a table for each of these families: a line per case, a column per telling metric."""
+    """Returns a table for each family without routes and phases: a line per case, a column per informative metric."""
     result = []
     for family, cases in sorted(_cases(rows).items()):
         counts = collections.Counter(metric for found in cases.values() for metric in found)
@@ -141,14 +144,14 @@ def families(rows: list[dict]) -> list[dict]:
             for found in cases.values()
         ]
         notes = [charts.cut(min(len(lines), _CASES), len(lines), "cases")]
-        notes += [f"Measured, too: {', '.join(names[_COLUMNS:])}."] if names[_COLUMNS:] else []
+        notes += [f"Also measured: {', '.join(names[_COLUMNS:])}."] if names[_COLUMNS:] else []
         result.append({"title": family, "columns": columns, "rows": lines[:_CASES], "count": len(lines),
                        "note": " ".join(filter(None, notes))})  # fmt: skip
     return result
 
 
 def _case_name(found: dict[str, dict]) -> str:
-    """Returns the part of the names of a case's series that they share: all but the metric."""
+    """Returns the part that the names of a case's series have in common: everything except the metric."""
     metric, row = next(iter(found.items()))
     return row["label"].removesuffix(f" {metric}")
 
@@ -175,33 +178,34 @@ def _warnings(opened: store.Store) -> list[dict]:
     )
 
 
-_RESULTS = 200  # largest number of changes that the page lists
+_RESULTS = 200  # maximum number of changes that the page lists
 
 
 def _changes(outcome: judging.Outcome | None) -> tuple[list[dict], int]:
-    """Returns what the comparison found, cut to _RESULTS, and how much that is in all."""
+    """Returns the changes that the comparison found, at most _RESULTS of them, and their total number."""
     changes = [result for result in outcome.results if result.verdict != "equivalent"] if outcome else []
     shown = [
-        {"verdict": each.verdict, "label": each.label, "text": " ".join(wording.lines_of(each)[1:]).strip()}
+        {"verdict": each.verdict, "label": each.label, "text": " ".join(comparison_text.lines_of(each)[1:]).strip()}
         for each in changes[:_RESULTS]
     ]
     return shown, len(changes)
 
 
-def _spoilt(opened: store.Store) -> dict[str, int]:
-    """Returns the number of records left out because of their warnings, by the warnings' words."""
+def _invalid(opened: store.Store) -> dict[str, int]:
+    """Returns, for each invalidating warning, its text and the number of records that were left out because of it."""
     rows = opened.rows(
         "SELECT code, count(*) AS records FROM (SELECT unnest(warnings) AS code FROM measurements "
-        f"WHERE metric_index = 0 AND spoilt) WHERE code IN {content.SPOILING} GROUP BY code ORDER BY records DESC, code"
+        f"WHERE metric_index = 0 AND invalid) WHERE code IN {fields.INVALIDATING} GROUP BY code "
+        "ORDER BY records DESC, code"
     )
     return {doubts.say([doubts.Doubt((row["code"],))]): row["records"] for row in rows}
 
 
-_NAMED = 5  # largest number of low figures, and of slow nodes, that the answer names
+_NAMED = 5  # maximum number of low figures, and of slow nodes, that the answer names
 
 
 def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome | None) -> list[str]:
-    """Returns the conclusions from the records in a few sentences, the worst first."""
+    """Returns a few sentences with the conclusions from the records, the worst first."""
     said = []
     if outcome:
         counts = collections.Counter(result.verdict for result in outcome.results)
@@ -210,8 +214,8 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
     cases = sum(machine["records"] for machine in machines)
     if failed := sum(machine["failed"] for machine in machines):
         said.append(f"{failed} of {spelling.counted(cases, 'record')} failed or are wrong.")
-    for words, count in _spoilt(opened).items():
-        said.append(f"{spelling.counted(count, 'record', 'are')} spoilt and left out: {words}.")
+    for words, count in _invalid(opened).items():
+        said.append(f"{spelling.counted(count, 'record', 'are')} invalid and left out: {words}.")
     if opened.skipped:
         said.append(f"{spelling.counted(len(opened.skipped), 'file')} could not be read.")
     rows = [row for machine in machines for row in machine["rows"]]
@@ -223,13 +227,13 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
         ]
     if slow := list({each.node: each for each in reversed(nodes.slow(opened))}.values())[::-1]:
         said.append(f"{spelling.counted(len(slow), 'node', 'are')} far off equals (`isthmus nodes` says more):")
-        said += [f"- {absent.in_words((each.node, each.gpus))} is {each.words}" for each in slow[:_NAMED]]
+        said += [f"- {missing.in_words((each.node, each.gpus))} is {each.words}" for each in slow[:_NAMED]]
     others = collections.Counter(row["doubt"] for row in rows if row["doubt"] and not row["low"])
     if others:
         most = ", ".join(f"{words} ({count})" for words, count in others.most_common(3))
         more = ", …" if len(others) > 3 else ""
         figures = spelling.counted(len(rows), "figure")
-        said.append(f"{others.total()} of {figures} are in doubt, said next to each: {most}{more}.")
+        said.append(f"{others.total()} of {figures} are in doubt, as noted next to each: {most}{more}.")
     return said or [f"Nothing failed, and nothing casts doubt on {spelling.counted(len(rows), 'figure')}."]
 
 
@@ -277,9 +281,9 @@ _SUMMARY = {
 
 
 def summary(found: dict) -> output.Table:
-    """Returns a table with a row for each machine: what was measured, and how near to the limits.
+    """Returns a table with a row for each machine: what was measured, and how near its rates are to their limits.
 
-    Warnings become its notes.
+    Warnings become notes of the table.
     """
     rows = []
     for machine in found["machines"]:
@@ -324,8 +328,8 @@ def run(asked) -> int:
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:
-            sides = two_sides.sides(series.condition(asked.a), series.condition(asked.b))
-            outcome = two_sides.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
+            sides = comparison.sides(series.condition(asked.a), series.condition(asked.b))
+            outcome = comparison.outcome(opened, sides, asked=f"{asked.a},{asked.b}")
         found = everything(opened, outcome)
     if not is_page:
         output.write(asked, summary(found))

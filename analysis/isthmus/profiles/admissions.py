@@ -1,7 +1,7 @@
-"""Admissions of a profiler, in its output or its log, that events are missing from its figures.
+"""Statements of a profiler, in its output or log, that events are missing from its figures.
 
-Every reader passes the tool's own sentences to say(), so that no loss ends up as a mere note. A feature that the
-machine lacks is no loss, because then there is no figure. Lost events make a figure too low.
+Every reader passes the tool's own sentences to say(), so that losses are never reported as mere notes. A feature that
+the machine lacks is not a loss, because then there is no figure. Lost events make a figure too low.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOSS = (
     r"overwritten|overwrote|truncat\w+|incomplete\w*|missed|missing|skipp(?:ed|ing)|corrupt\w*)"
 )
 _NOT_DONE = r"(?:profiled|collected|recorded|captured|traced|counted|processed|written|flushed|saved)"
-_ADMITS_ANYWHERE = re.compile(rf"\b(?:{_LOSS}|not all)\b", re.IGNORECASE)  # counts in mere information as well
+_ADMITS_ANYWHERE = re.compile(rf"\b(?:{_LOSS}|not all)\b", re.IGNORECASE)  # applies even to messages of low severity
 _ADMITS = re.compile(
     rf"\b{_LOSS}\b|\b(?:not all|only (?:a )?part|partial(?:ly)?|ran out of|out of memory|no space|disk full|"
     rf"buffers? full|exhausted|ignored|prematurely|(?:stopped|ended|exited) (?:early|before)|only the (?:first|last)|"
@@ -27,13 +27,13 @@ _ADMITS = re.compile(
     rf"(?:\bnot|n't)(?: be| been)?(?: \w+)? {_NOT_DONE}\b",
     re.IGNORECASE,
 )
-#: Phrases that say that nothing was lost: "0 events were dropped", "Lost records: 0".
+#: Phrases that state that nothing was lost: "0 events were dropped", "Lost records: 0".
 _NOTHING_LOST = re.compile(
     rf"\b(?:no|none|0|zero|without(?: any)?)(?: \w+)?(?: \w+)?(?: (?:was|were|are|been))* {_LOSS}\b|"
     rf"\b{_LOSS}(?: \w+)?(?: \w+)? ?[:=] ?0\b(?!\.\d*[1-9])",
     re.IGNORECASE,
 )
-#: Subjects without any figure here; they do not matter unless the sentence names one of _HERE.
+#: Subjects for which profiles have no figures. Sentences about them are ignored unless they also match _HERE.
 _ELSEWHERE = re.compile(
     r"\b(?:IP|backtraces?|call ?chains?|stacks?|sampl(?:es?|ing)|context[- ]switch\w*|schedul\w+|OS runtime|OSRT|"
     r"Vulkan|OpenGL|DirectX|cuBLAS|cuDNN|network|NIC|InfiniBand|GPU metrics|ftrace|perf_event_paranoid|python|power)\b",
@@ -45,7 +45,7 @@ _ADVICE = "profile it again, shorter or with fewer kinds of events"
 
 
 def admits(text: str, severity: str = "") -> bool:
-    """Returns whether a profiler's sentence says that events are missing; any error about a figure here counts."""
+    """Returns whether a profiler's sentence states that events are missing, or is an error about one of our figures."""
     text = _NOTHING_LOST.sub("", text)
     is_elsewhere = _ELSEWHERE.search(text) and not _HERE.search(text)
     if is_elsewhere or "does the process use" in text.lower():
@@ -55,9 +55,9 @@ def admits(text: str, severity: str = "") -> bool:
 
 
 def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, note: str | None = None) -> None:
-    """Files a profiler's sentence in `path`: as missing if it admits a loss, as a note otherwise.
+    """Adds a profiler's sentence from `path` to the profile, as missing if it admits a loss, otherwise as a note.
 
-    Mere information that admits nothing is dropped.
+    Messages of low severity that do not admit a loss are dropped.
     """
     text = spelling.shorten(" ".join(text.split()), 200)
     label = f"({severity}) " if severity and not text.startswith("==") else ""
@@ -67,11 +67,11 @@ def say(profile: Profile, path: pathlib.Path, text: str, severity: str = "", *, 
         profile.note(note or f"{profile.tool} says {label}".rstrip() + f": {text}")
 
 
-# --- what a profiler printed while it ran ---
+# --- logs ---
 
-LOG = "log"  # name in reframe/isthmus_reframe/profilers.py; one is next to the output of each rank
-_LONGEST_LOG = 16 * inputs.MIB  # bytes at the end of a log that are read
-#: Start of lines of a log that are the profiler's own and not its program's; the first group, if any, is the severity.
+LOG = "log"  # name of the log next to each rank's output, as in reframe/isthmus_reframe/profilers.py
+_LONGEST_LOG = 16 * inputs.MIB  # maximum number of bytes that are read, at the end of a log
+#: Beginning of log lines that the profiler wrote, not its program; the first group, if there is one, is the severity.
 _OWN = {
     "ncu": re.compile(r"==(WARNING|ERROR)== "),
     "nsys": re.compile(r"(?:nsys|Nsight Systems|\[nsys\])?:? ?(WARNING|ERROR)(?=: )", re.IGNORECASE),
@@ -81,9 +81,9 @@ _LETTERS = {"W": "Warning", "E": "Error", "F": "Error"}
 
 
 def read_log(profile: Profile, path: pathlib.Path) -> None:
-    """Adds to a profile the losses that its tool admits in a log; other lines are the program's.
+    """Adds the losses that a profiler admits in its log to a profile; lines that the program wrote are ignored.
 
-    An unreadable log may admit anything, so it counts as missing.
+    An unreadable log may admit any loss, so it is added as missing.
     """
     own = _OWN.get(profile.tool)
     if own is None:
@@ -96,7 +96,7 @@ def read_log(profile: Profile, path: pathlib.Path) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         profile.lack(
-            f"{path.name} cannot be read ({why}), so nobody knows what {profile.tool} admits in it; make it readable"
+            f"{path.name} cannot be read ({why}), so the warnings of {profile.tool} in it are unknown; make it readable"
         )
         return
     for line in lines:

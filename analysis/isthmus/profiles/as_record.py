@@ -1,4 +1,4 @@
-"""Conversion of a profile to a record: metrics, and the field `profile`; docs/profiling.md says where each is from."""
+"""Conversion of a profile to metrics and the field `profile` of a record; docs/profiling.md states their sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from isthmus.profiles.profile import FURTHER, PROFILED, Moved, Profile, busy
 
 
 def overlap(profile: Profile) -> float | None:
-    """Returns how much of the time that could overlap did: 0 none, 1 all but the longest kind; None if unknown."""
+    """Returns the time that overlapped as a share of the time that could overlap; None if unknown.
+
+    0 means that nothing overlapped; 1 means that everything overlapped with the kind of work that took longest.
+    """
     parts = [*profile.busy, *([busy(profile.spans)] if profile.spans else [])]
     hidden = sum(added - any_ for any_, added, _ in parts)
     could = sum(added - longest for _, added, longest in parts)
@@ -17,7 +20,10 @@ def overlap(profile: Profile) -> float | None:
 
 
 def figures(profile: Profile) -> dict[str, tuple[float, str]]:
-    """Returns the figures that become metrics, as (value, unit) by name without prefix; counts have the unit 1 or B."""
+    """Returns the figures that become metrics, as (value, unit) keyed by name without prefix.
+
+    Counts have the unit 1 or B.
+    """
     registers = [kernel.registers for kernel in profile.kernels.values() if kernel.registers is not None]
     seconds = sum(kernel.seconds for kernel in profile.kernels.values()) or None
     graphs = profile.counters.get("graph_seconds")
@@ -41,7 +47,7 @@ def figures(profile: Profile) -> dict[str, tuple[float, str]]:
 
 
 def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tuple[float | None, str]]:
-    """Returns counters and ratios of them; `seconds` are those of all kernels."""
+    """Returns counters and ratios of counters; `seconds` is the time of all kernels."""
     found: dict[str, tuple[float | None, str]] = {
         name: (counters[name], "B" if name.endswith("_bytes") else "1") for name in COUNTED if name in counters
     }
@@ -58,19 +64,19 @@ def _counted(counters: dict[str, float], seconds: float | None) -> dict[str, tup
     return found
 
 
-#: Counters that a record has unchanged.
+#: Counters that are copied unchanged into a record.
 COUNTED = (
     "instructions", "control_instructions", "memory_instructions", "arithmetic_instructions", "fp32_instructions",
     "fp64_instructions", "integer_instructions", "flops", "shared_accesses", "global_load_bytes", "global_store_bytes",
     "dram_read_bytes", "dram_write_bytes", "l2_sectors", "tlb_misses", "llc_misses", "cpu_minor_faults",
     "cpu_major_faults", "graph_launches",
 )  # fmt: skip
-#: Figures of a profile that depend on time or on what else ran, and so have no reference.
+#: Figures of a profile that depend on time or on other load, and therefore have no reference.
 _UNHELD = ("overlap", "shared_accesses_per_cycle", "cost")
 
 
 def is_held(name: str, unit: str) -> bool:
-    """Returns whether a metric of a profiled run may have a reference: counts, and ratios of counts."""
+    """Returns whether a metric of a profiled run may have a reference, because it is a count or a ratio of counts."""
     plain = name.removeprefix(PROFILED)
     counted = unit in ("1", "B") and not plain.startswith("stall_") and plain not in _UNHELD
     return name.startswith(PROFILED) and counted
@@ -81,7 +87,7 @@ def _rounded(seconds: float) -> float:
 
 
 def longest(phases: dict[str, Moved], most: int) -> dict[str, Moved]:
-    """Returns the longest phases; all others are added up as FURTHER."""
+    """Returns the `most` longest phases; all others are added up as FURTHER."""
     in_order = sorted(phases.items(), key=lambda item: (item[0] == FURTHER, -item[1].seconds, item[0]))
     found = dict(in_order[:most])
     for _, moved in in_order[most:]:
@@ -130,7 +136,7 @@ def summary(profile: Profile, *, ratio: float | None, scope: str) -> dict:
 
 
 def _shortened(profile: Profile) -> list[str]:
-    """Returns a note on each field of which a record lacks some names."""
+    """Returns a note for each field of which a record contains only some names."""
     names = {
         "kernels": (len(profile.kernels), KERNELS),
         "phases": (len(profile.phases), NAMES),
@@ -144,16 +150,16 @@ def _shortened(profile: Profile) -> list[str]:
     ]
 
 
-KERNELS = 50  # most kernels in a record, by time
-NAMES = 200  # most phases, calls and counters in a record, each
+KERNELS = 50  # maximum number of kernels in a record; those that take longest are kept
+NAMES = 200  # maximum number of phases, of calls and of counters in a record
 
 
 def amend(cases: list[dict], profile: Profile, *, unprofiled: list[dict]) -> list[dict]:
-    """Returns records of a profiled run with what the profiler saw.
+    """Returns the records of a profiled run, with the profiler's figures added.
 
-    `unprofiled` are records of the same run without it. A profiler sees a whole run. If the run is one case, the
-    figures are metrics of that case, called profiled_…, and may have references. If it is several, they are only in
-    `profile` of each, with the scope `run`.
+    `unprofiled` contains records of the same run without the profiler. A profiler measures a whole run. If the run has
+    one case, its figures become metrics of that case, called profiled_…, and may have references. If the run has
+    several cases, figures are only in the field `profile` of each, with the scope `run`.
     """
 
     def walls(records_):

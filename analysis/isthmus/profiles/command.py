@@ -1,11 +1,11 @@
 """Reads the output of profilers in one form: kernels, copies, migrations, page faults, API calls, counters.
 
-`isthmus profile TOOL FOLDER` prints the output of a profiler for any run, including what `-S profiler=TOOL` left next
-to a record. docs/profiling.md says where each figure comes from.
+`isthmus profile TOOL FOLDER` prints the output of a profiler for any run, including output that `-S profiler=TOOL` left
+next to a record. docs/profiling.md states the source of each figure.
 """
-# read(tool, folder) reads one set of files per rank into a Profile, and as_record.amend(records, profile) writes that
-# into the records of the run. Sources: NVIDIA's export schema of Nsight Systems, the raw page of Nsight Compute,
-# rocprofv3's csv, json and rocpd outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
+# read(tool, folder) reads one set of files per rank into a Profile, and as_record.amend(records, profile) adds the
+# profile to the records of the run. Sources of the formats: NVIDIA's export schema of Nsight Systems, the raw page of
+# Nsight Compute, rocprofv3's csv, json and rocpd outputs, perf-stat(1)'s CSV, and src/trace/cupti_counts.cpp.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from isthmus import exits, inputs, spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.profiles import admissions, as_record, coverage, cupti, ncu, nsys, passes, perf, ranks, rocprofv3
 from isthmus.profiles.profile import FURTHER, Kernel, Moved, Profile, ProfileError, Ranks, added
 from isthmus.records import load
@@ -34,20 +34,21 @@ _READERS: dict[str, tuple[Callable[[pathlib.Path], Profile], tuple[str, ...]]] =
     "perf": (perf.read, (".perf",)),
 }
 TOOLS = tuple(_READERS)
-#: Reports that can be read only after the tool has converted them, and the command for it.
+#: Endings of reports that can be read only after the tool has converted them, and the command that converts them.
 _REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
     "nsys": ((".nsys-rep", ".qdrep", ".qdstrm"), "nsys export --type=sqlite"),
     "ncu": ((".ncu-rep", ".nsight-cuprof-report"), "ncu --import FILE --csv --page raw"),
     "rocprofv3": ((".pftrace", ".otf2"), "rocprofv3 with --output-format rocpd or json"),
 }
-#: Tools that convert reports to what is read here; rocprofv3 writes all its formats in one run, in any order.
+#: Tools whose reports are converted to the files that are read here. rocprofv3 writes all its formats in one run, in
+#: any order.
 _EXPORTERS = ("nsys", "ncu")
-_COPIED_S = 2.0  # seconds by which a report may be newer than its export: copies need not keep times
-_NAMED = 6  # most files of one kind that are named
+_COPIED_S = 2.0  # seconds by which a report may be newer than its export, since copying may change their times
+_NAMED = 6  # maximum number of files of one kind that a message names
 
 
 def _stem(path: pathlib.Path) -> pathlib.Path:
-    """Returns the path that outputs of one process share: the folder, and the name without a tool's additions."""
+    """Returns the path that the outputs of one process share: the folder, and the name without the tool's endings."""
     added = [f"_{ending}" for ending in rocprofv3.CSV] + list(rocprofv3.CSV)
     ending = next(filter(path.name.endswith, added), path.suffix)
     return path.with_name(path.name.removesuffix(ending).removesuffix("_results").rstrip("_") or "results")
@@ -55,7 +56,7 @@ def _stem(path: pathlib.Path) -> pathlib.Path:
 
 @dataclasses.dataclass
 class _Below:
-    """Folders and files below a folder, following links, and what cannot be examined."""
+    """Folders and files below a folder, including those that links lead to, and those that cannot be examined."""
 
     folder: pathlib.Path
     folders: list[pathlib.Path] = dataclasses.field(default_factory=list)
@@ -67,7 +68,7 @@ class _Below:
 
 
 def _look_below(folder: pathlib.Path) -> _Below:
-    """Lists a folder; a folder that several links lead to is listed once."""
+    """Lists everything below a folder; a folder that several links lead to is listed once."""
     below = _Below(folder)
     for place, names in load.walk(folder, below.unseen, compacted=True):
         below.folders.append(pathlib.Path(place))
@@ -75,9 +76,9 @@ def _look_below(folder: pathlib.Path) -> _Below:
             try:
                 below.files += [path] if stat.S_ISREG(os.stat(path).st_mode) else []
             except OSError as error:
-                why = load.DANGLING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+                why = inputs.DANGLING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
                 below.unseen.append(load.Skipped(str(path), why))
-    del below.folders[:1]  # drops the folder itself
+    del below.folders[:1]  # removes the folder itself
     below.files.sort()
     return below
 
@@ -87,7 +88,7 @@ def _real(path: pathlib.Path) -> str:
 
 
 def _once(folder: pathlib.Path, paths: list[pathlib.Path]) -> list[pathlib.Path]:
-    """Returns paths without duplicates through links, keeping a file's own name where it is among them."""
+    """Returns one path for each file, preferably its real path, even if several of the paths lead to it."""
     top = _real(folder)
     own_first = sorted(paths, key=lambda path: os.path.join(top, path.relative_to(folder)) != _real(path))
     first = {_real(path): path for path in reversed(own_first)}
@@ -95,9 +96,9 @@ def _once(folder: pathlib.Path, paths: list[pathlib.Path]) -> list[pathlib.Path]
 
 
 def _outputs(tool: str, below: _Below) -> list[pathlib.Path]:
-    """Returns the files to read, under each of their names.
+    """Returns the files to read, under every name that links give them.
 
-    rocprofv3's formats contain the same, so only the fullest of each process is returned.
+    All formats of rocprofv3 contain the same events, so only the fullest format of each process is returned.
     """
     found = below.ending_in(_READERS[tool][1])
     if tool != "rocprofv3":
@@ -114,12 +115,12 @@ def files(tool: str, folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def read(tool: str, folder: pathlib.Path) -> Profile:
-    """Adds up all that a profiler left in a folder; `missing` says why that is not the whole run.
+    """Adds up all output of a profiler in a folder; `missing` lists the reasons why it does not cover the whole run.
 
     Raises ProfileError if nothing can be read.
     """
     if tool not in TOOLS:
-        raise ProfileError(f"{tool!r} is no profiler that is known; choose from {', '.join(TOOLS)}")
+        raise ProfileError(f"{tool!r} is not a known profiler; choose from {', '.join(TOOLS)}")
     below = _look_below(folder)
     every = _outputs(tool, below)
     stale = _stale(tool, below)
@@ -133,7 +134,7 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
     if not found:
         if not stale and tool == "nsys" and unconverted and all(path.suffix == ".qdstrm" for path in unconverted):
             raise ProfileError(
-                "nsys left a *.qdstrm only, since it found no importer; use an Nsight Systems that was installed whole"
+                "nsys left a *.qdstrm only, since it found no importer; use a complete installation of Nsight Systems"
             )
         endings = " nor ".join(f"*{ending}" for ending in _READERS[tool][1][:3])
         raise ProfileError("; ".join([f"{tool} left no {endings}{' of its last run' if stale else ''}", *reasons]))
@@ -145,7 +146,7 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
         empty |= {_real(path)} if seen.empty() else set()
         of_ranks[_real(path)] = seen.ranks
         seen.missing = [_in_folder(folder, path, sentence) for sentence in seen.missing]
-        process = _stem(path) if tool == "rocprofv3" else path  # only rocprofv3 writes several files for one
+        process = _stem(path) if tool == "rocprofv3" else path  # only rocprofv3 writes several files per process
         parts.setdefault(process, []).append((path, added(Profile(tool), seen)))
     whole = passes.united(folder, [_process(folder, found) for found in parts.values()])
     _read_logs(whole, below)
@@ -171,12 +172,12 @@ def _process(folder: pathlib.Path, outputs: list[tuple[pathlib.Path, Profile]]) 
 
 
 def _in_folder(folder: pathlib.Path, path: pathlib.Path, sentence: str) -> str:
-    """Replaces a file's name in a sentence with one that tells it from those of other ranks."""
+    """Replaces a file's name in a sentence with its path, which distinguishes it from other ranks' files."""
     return sentence.replace(path.name, _names(folder, [path]), 1)
 
 
 def _read_logs(whole: Profile, below: _Below) -> None:
-    """Adds the losses that the profiler admits in the logs next to its output."""
+    """Adds the losses that the profiler admits in the logs next to its output to `whole`."""
     for path in below.files:
         if path.name == admissions.LOG:
             log = Profile(whole.tool)
@@ -203,10 +204,10 @@ def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path]) -> li
 
 
 def _stale(tool: str, below: _Below) -> dict[pathlib.Path, pathlib.Path]:
-    """Returns exports that are older than the report of the same name, with these reports."""
+    """Returns the exports that are older than the report of the same name, each with its report."""
     if tool not in _EXPORTERS:
         return {}
-    # The last one, the newest, is kept.
+    # If several reports have the same stem, the last one, which is the newest, is kept.
     reports = {_stem(path): path for path in sorted(below.ending_in(_REPORTS[tool][0]), key=_changed)}
     exports = {path: reports.get(_stem(path)) for path in _outputs(tool, below)}
     return {
@@ -217,7 +218,7 @@ def _stale(tool: str, below: _Below) -> dict[pathlib.Path, pathlib.Path]:
 
 
 def _changed(path: pathlib.Path) -> float:
-    """Returns when a file was last written, in seconds; 0 if it is gone."""
+    """Returns the time when a file was last written, in seconds; 0 if it is gone."""
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -225,13 +226,13 @@ def _changed(path: pathlib.Path) -> float:
 
 
 def _current(outputs: list[pathlib.Path], stale: dict[pathlib.Path, pathlib.Path]) -> list[pathlib.Path]:
-    """Returns outputs without stale exports, under any name that a link gives them."""
+    """Returns all outputs except stale exports and links to them."""
     old = {_real(path) for path in stale}
     return [path for path in outputs if _real(path) not in old]
 
 
 def _convert_again(tool: str, folder: pathlib.Path, stale: dict[pathlib.Path, pathlib.Path]) -> list[str]:
-    """Returns a clause that names reports with stale exports and what to do; empty if there are none."""
+    """Returns a clause that names stale exports and their reports, and what to do; empty if there are none."""
     if not stale:
         return []
     exports, reports = _names(folder, list(stale)), _names(folder, list(stale.values()))
@@ -244,7 +245,7 @@ def _convert_again(tool: str, folder: pathlib.Path, stale: dict[pathlib.Path, pa
 
 
 def _unseen(below: _Below) -> list[str]:
-    """Returns a clause for each reason why something cannot be examined."""
+    """Returns a clause for each reason why files or folders cannot be examined."""
     reasons = grouped((each.why, pathlib.Path(each.path)) for each in below.unseen)
     return [
         f"{_names(below.folder, paths)}: {why}" + ("" if ";" in why else f"; {_ADVICE.get(why, _READABLE)}")
@@ -252,12 +253,12 @@ def _unseen(below: _Below) -> list[str]:
     ]
 
 
-_ADVICE = {load.DANGLING: "restore the target, or remove the link"}
+_ADVICE = {inputs.DANGLING: "restore the target, or remove the link"}
 _READABLE = "make it readable, or move it away"
 
 
 def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str]:
-    """Returns a clause for each reason why files that seem to be outputs are not read under their names."""
+    """Returns a clause for each reason why files that seem to be outputs are not read because of their names."""
     read = _READERS[tool][1]
     reports = _REPORTS[tool][0] if tool in _REPORTS else ()
     converted = set(map(_stem, outputs))
@@ -270,7 +271,8 @@ def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str
         name = _up_to_ending(path.name, (*read, *reports))
         if name and name.lower().endswith(reports) and _stem(path.with_name(name)) in converted:
             continue
-        # Names of rocprofv3 have numbers of processes, which _silent() compares.
+        # rocprofv3's names contain process numbers, so names that differ only in numbers are normal; _silent() reports
+        # folders without figures.
         if not name and (tool == "rocprofv3" or not _is_sibling(path, known, alike)):
             continue
         wanted = next((end for end in (*read, *reports) if name and name.lower().endswith(end)), read[0])
@@ -279,9 +281,9 @@ def _misnamed(tool: str, below: _Below, outputs: list[pathlib.Path]) -> list[str
 
 
 def _up_to_ending(name: str, endings: tuple[str, ...]) -> str | None:
-    """Returns a name up to the first of these endings, in any case: stat.perf for stat.perf.gz.
+    """Returns a name up to the first of these endings, in upper or lower case: stat.perf for stat.perf.gz.
 
-    None if it has none, and for files that SQLite writes next to a database.
+    Returns None if the name contains no such ending, and for files that SQLite writes next to a database.
     """
     if name.endswith(("-journal", "-wal", "-shm")):
         return None
@@ -290,12 +292,15 @@ def _up_to_ending(name: str, endings: tuple[str, ...]) -> str | None:
 
 
 def _is_packed_twin(path: pathlib.Path, below: _Below) -> bool:
-    """Returns whether the unpacked file exists next to a packed one, as after `gzip --keep`."""
+    """Returns whether a file is compressed and its uncompressed original exists next to it, as after `gzip --keep`."""
     return inputs.packer(path.name) is not None and path.with_suffix("") in below.files
 
 
 def _is_sibling(path: pathlib.Path, known: set[pathlib.Path], alike: set[pathlib.Path]) -> bool:
-    """Returns whether a name, up to one of its dots, differs only in numbers from what was read and is not `known`."""
+    """Returns whether a name, cut at one of its dots, differs only in numbers from one that was read.
+
+    Returns false for names that are `known`, that is, read or reported elsewhere.
+    """
     parts = path.name.split(".")
     names = [path.with_name(".".join(parts[:end])) for end in range(1, len(parts) + 1) if parts[0]]
     return not known & set(names) and any(_numberless(name) in alike for name in names)
@@ -314,9 +319,9 @@ def _names(folder: pathlib.Path, paths: list[pathlib.Path]) -> str:
 def _silent(
     tool: str, below: _Below, outputs: list[pathlib.Path], with_figures: list[pathlib.Path], known: list[pathlib.Path]
 ) -> list[pathlib.Path]:
-    """Returns folders and files without a figure where others, with names that differ in a number, have some.
+    """Returns folders and files without figures if others, whose names differ only in numbers, have figures.
 
-    Such names are those of ranks and nodes. Places in which some file is `known` to be missing are left out.
+    Names of ranks and nodes differ in this way. Folders with a file that is `known` to be missing are left out.
     """
     speaking = {place for path in with_figures for place in (path, *path.parents)}
     places = [*below.folders]
@@ -330,7 +335,7 @@ def _silent(
 
 
 def _lacking(tool: str, below: _Below, outputs: list[pathlib.Path], seen: dict[pathlib.Path, Ranks]) -> list[str]:
-    """Returns sentences on ranks without any output; unreadable output is reported elsewhere."""
+    """Returns sentences that name the ranks without any output; unreadable output is reported elsewhere."""
     reports = below.ending_in(_REPORTS[tool][0]) if tool in _REPORTS else []
     unseen = [pathlib.Path(each.path) for each in below.unseen]
     files = [(path, _stem(path)) for path in [*outputs, *reports]]
@@ -340,7 +345,7 @@ def _lacking(tool: str, below: _Below, outputs: list[pathlib.Path], seen: dict[p
 
 
 def _say_formats(whole: Profile, below: _Below, found: list[pathlib.Path]) -> None:
-    """Notes which output of rocprofv3 was not read, and which may have been read twice."""
+    """Adds notes on output of rocprofv3 that was not read, and on output that may have been read twice."""
     folder = below.folder
     held = [_stem(path) for path in found if path.suffix != ".csv"]  # these formats contain everything
     read_here = {_real(path) for path in found}
@@ -364,7 +369,8 @@ _COLUMNS = {
 
 
 def table(seen: Profile) -> output.Table:
-    """Makes a table of figures, kernels and named phases, the longest first; the text has the first of each."""
+    """Makes a table of figures, counters, kernels and named phases. Kernels and phases are sorted, the longest first.
+    The text shows all figures, but only the first several of the others."""
     figure_rows: list[dict[str, Any]] = [
         {"kind": "figure", "name": n, "value": v, "unit": u} for n, (v, u) in as_record.figures(seen).items()
     ]
@@ -427,7 +433,7 @@ def _seconds(kernel: Kernel) -> str:
 
 
 def _named(head: str, name: str) -> list[str]:
-    """Returns lines that end in a name; a long name continues below."""
+    """Returns lines that end in a name; a long name continues on further lines."""
     text = spelling.printable(spelling.shorten(name, 160))
     room = output.WIDTH - len(head) - 2
     first, *more = textwrap.wrap(text, room, break_on_hyphens=False) or [""]

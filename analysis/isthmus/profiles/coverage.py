@@ -1,4 +1,4 @@
-"""Coverage of a run: figures that only some ranks or processes have are withheld, and a sentence says who lacks it."""
+"""Coverage of a run: withholds figures that only some ranks or processes have, and names those that lack them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from isthmus import spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.profiles.profile import Figure, Profile, added
 
-_NAMED = 6  # most lacking things that are named
+_NAMED = 6  # maximum number of parts, and of figures, that a sentence names
 
 
 def together(parts: Sequence[tuple[str, Profile]]) -> Profile:
-    """Adds up the named parts of a run; reports what only some of them have, and marks it as withheld."""
+    """Adds up the named parts of a run. Reports figures that only some parts have, and marks them as withheld."""
     whole = functools.reduce(added, (part for _, part in parts))
     lacking = [(name, _lacking(part, whole)) for name, part in parts]
     for _, figures in lacking:
@@ -26,7 +26,7 @@ def together(parts: Sequence[tuple[str, Profile]]) -> Profile:
 
 
 def _sum_of(parts: Sequence[tuple[str, Profile]]) -> str:
-    """Describes how many parts were added, and the kernel time of the fastest and the slowest."""
+    """Returns a sentence on the number of added parts and on the kernel times of the fastest and the slowest part."""
     said = f"figures are the sum of {spelling.counted(len(parts), 'part')}: {', '.join(n for n, _ in parts[:_NAMED])}"
     said += ", …" if len(parts) > _NAMED else ""
     seconds = sorted((sum(kernel.seconds for kernel in part.kernels.values()), name) for name, part in parts)
@@ -35,16 +35,19 @@ def _sum_of(parts: Sequence[tuple[str, Profile]]) -> str:
 
 
 def _lacking(part: Profile, whole: Profile) -> dict[str, Figure]:
-    """Returns what a part lacks of all that was measured in the run, with the figures that depend on it."""
-    # A process of rocprofv3 may have no kernels, so it has no times of any. Other tools measure the same in each
-    # process.
+    """Returns everything that was measured in the run but not in this part, with the figures that depend on it."""
+    # A process under rocprofv3 that launched no kernels has no kernel times. Other tools measure the same things in
+    # each process.
     concerned = part.kernels or part.counters or part.tool != "rocprofv3"
     found = {what: figure for what, figure in sorted(whole.measured.items()) if what not in part.measured}
     return (found if concerned else {}) | dict(_without_sizes(part, whole))
 
 
 def _without_sizes(part: Profile, whole: Profile) -> Iterator[tuple[str, Figure]]:
-    """Yields kinds of copies that have sizes in the run but not in this part, unless a part of it reported that."""
+    """Yields kinds of copies and migrations that have sizes in the run but not in this part.
+
+    Leaves out those that are already withheld in this part, because they were reported then.
+    """
     for field in ("copies", "migrations"):
         for kind, moved in sorted(getattr(part, field).items()):
             figure = (field, f"{kind} bytes")
@@ -67,7 +70,7 @@ def withhold(whole: Profile) -> None:
         if field == "kernels" and key:
             for kernel in whole.kernels.values():
                 setattr(kernel, key, 0.0 if key == "seconds" else None)
-        elif key:  # bytes of copies have no key: Moved knows whether all have a size
+        elif key:  # does nothing for bytes of copies, which have no such key: Moved.whole_bytes omits them
             getattr(whole, field).pop(key, None)
         else:
             getattr(whole, field).clear()

@@ -1,4 +1,4 @@
-"""Reader of the output of libisthmus-cupti (src/trace/cupti_counts.cpp) for a process."""
+"""Reader of the output that libisthmus-cupti (src/trace/cupti_counts.cpp) writes for a process."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 
-#: Events that every process counts, even if there are none, with the figure of a profile for each.
+#: Events that every process counts, even if none occur, with the profile's figure for each.
 _MEASURED = {
     "kernels": ("kernels", ""), "copies": ("copies", ""), "copies between devices": ("copies", "p2p"),
     "runtime calls": ("api_calls", ""), "page faults": ("page_faults", ""), "migrations": ("migrations", ""),
 }  # fmt: skip
 _OF_MEMORY = {"page faults", "migrations"}
-#: Events that are not counted if CUPTI refused a call; any other refused call stands for itself.
+#: Events that are not counted if CUPTI refused a call, keyed by the call. Other refused calls affect only themselves.
 _NEEDS = {
     "cuptiSubscribe": {"runtime calls", *_OF_MEMORY},
-    "contexts": _OF_MEMORY,  # their creation asks for unified memory
+    "contexts": _OF_MEMORY,  # counting of unified memory is enabled when a context is created
     "cuptiActivityRegisterCallbacks": _MEASURED.keys() - {"runtime calls"},
 }
-_MOST = 16 * inputs.MIB  # it has counts by name rather than an entry for each event
+_MOST = 16 * inputs.MIB  # maximum size of a file, which is small because it contains counts rather than events
 
 
 def read(path: pathlib.Path) -> Profile:
-    """Reads the output of libisthmus-cupti for one process. Raises ProfileError for anything else."""
+    """Reads the output of libisthmus-cupti for one process. Raises ProfileError if the file is anything else."""
     profile = Profile("cupti")
     try:
         content = json.loads(text_of(path, _MOST))
@@ -75,10 +75,10 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _add_errors(profile: Profile, where: str, errors: list[str]) -> None:
-    """Notes what CUPTI refused to count, and what it did count.
+    """Adds what CUPTI refused to count as missing or as a note, and sets `measured` to what it counted.
 
-    If unified memory was refused, its zeros are no figures. A machine without such counters is no loss, since then
-    there is no figure.
+    If counting of unified memory was refused, its zeros are not figures. If the machine does not support it, that is
+    not a loss, since there is no figure.
     """
     refused: set[str] = set()
     for error in errors:

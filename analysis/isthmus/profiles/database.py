@@ -14,29 +14,29 @@ from isthmus import inputs
 from isthmus.profiles.profile import ProfileError
 from isthmus.tables import output
 
-#: End of a table's name that identifies its process: rocpd_string_00006409_00d1_70d1_a5cb_b5ab88214544.
+#: Ending of a table's name that identifies its process: rocpd_string_00006409_00d1_70d1_a5cb_b5ab88214544.
 _SUFFIX = re.compile(r"_[0-9a-f_]{8,}$")
 
 
-_ROW = 6  # fewest bytes of a row: a cell and the pointer to it
-_RECENT = 256  # most recent texts that are kept as strings
-_STEPS = 1_000_000  # SQLite instructions between two checks of their number
+_ROW = 6  # minimum number of bytes of a row: a cell and the pointer to it
+_RECENT = 256  # maximum number of recently used texts that are cached as strings
+_STEPS = 1_000_000  # number of SQLite instructions between two calls of _goes_on_too_long()
 
 
 def _locked(error: Exception) -> str | None:
-    """Explains an error that another program's lock causes; None for other errors."""
+    """Returns an explanation of an error that another program's lock caused; None for other errors."""
     if isinstance(error, sqlite3.OperationalError) and "is locked" in str(error):
         return "another program writes in it, as the profiler does until it ends; wait for that, or copy the file"
     return None
 
 
 class Texts:
-    """Texts by number, stored contiguously: a dict of a million short ones would take many times their file's size."""
+    """Texts keyed by number, stored contiguously: a dict of a million short texts would take many times the space."""
 
     def __init__(self, numbered: Iterable[tuple[object, object]]):
         self._text = bytearray()
         self._numbers, self._ends = array.array("q"), array.array("q")
-        self._recent: dict[object, str] = {}  # a trace names few things many times
+        self._recent: dict[object, str] = {}  # cache, since a trace uses few names many times
         for number, text in numbered:
             if isinstance(number, int) and text is not None:
                 self._text += str(text).encode()
@@ -51,7 +51,7 @@ class Texts:
         return len(self._numbers)
 
     def get(self, number: object, otherwise: str = "") -> str:
-        """Returns the text of a number; the last if several have it, `otherwise` if none has."""
+        """Returns the text with a number (the last one if there are several), or `otherwise` if there is none."""
         if number not in self._recent:
             text = self._find(number) if isinstance(number, int) else None
             if text is None:
@@ -70,27 +70,27 @@ class Texts:
 
 
 class Database:
-    """Tables of an SQLite file, which may be absent or lack columns; values are returned as they are stored.
+    """Tables of an SQLite file. Tables and columns may be missing; values are returned as they are stored.
 
-    Some tools write each table once per process, with the process at the end of its name: `suffixes` lists these ends,
-    and "" for tables without one. A view that joins such tables is not read in addition.
+    Some tools write a table for each process, with the process at the end of its name: `suffixes` lists these endings,
+    and "" for tables without an ending. A view that joins such tables is not read in addition.
 
-    Reading ends whatever the file contains. Views and virtual tables, which compute their rows, are never queried, and
-    neither the rows of a table nor its texts may exceed what the file's size allows.
+    Reading always ends, whatever the file contains: views and virtual tables, which compute their rows, are never
+    queried, and a table's rows and texts may not exceed what the file's size allows.
     """
 
     def __init__(self, path: pathlib.Path):
         self.path = path
-        self._steps = 0  # millions of instructions of the current statement
+        self._steps = 0  # number of instructions of the current statement, in millions
         try:
             inputs.open_file(path).close()  # SQLite would wait for a FIFO
             real = path.resolve()
-            parts = (real, real.with_name(f"{real.name}-wal"))  # the WAL has what was written last
+            parts = (real, real.with_name(f"{real.name}-wal"))  # the WAL contains the latest changes
             self._size = sum(part.stat().st_size for part in parts if part.exists())
             self.connection = sqlite3.connect(f"{real.as_uri()}?mode=ro", uri=True)
             self.connection.set_progress_handler(self._goes_on_too_long, _STEPS)
             self.connection.execute("PRAGMA query_only = 1")
-            # SQLite refuses a schema whose type and name are not those in the SQL.
+            # Type and name can be trusted, since SQLite refuses a schema in which they differ from those in the SQL.
             found = self.connection.execute(
                 "SELECT name, type = 'table' AND sql LIKE 'CREATE TABLE%' FROM sqlite_master "
                 "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
@@ -100,7 +100,7 @@ class Database:
             raise ProfileError(f"{path}: {error.strerror}") from None
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise ProfileError(
-                f"{path.name}: {_locked(error) or f'no SQLite database, or cut short ({error})'}"
+                f"{path.name}: {_locked(error) or f'not an SQLite database, or cut short ({error})'}"
             ) from None
         self.tables = [name for name, is_table in are_tables.items() if is_table]
         ends = {name: match[0] for name in self.tables if (match := _SUFFIX.search(name))}
@@ -115,7 +115,7 @@ class Database:
         self.connection.close()
 
     def unread(self, known, ignored) -> dict[str, int]:
-        """Returns rows by table, of tables that are neither known, nor begin as one without events, nor are empty."""
+        """Returns the number of rows of each nonempty table that is not `known` and has no prefix in `ignored`."""
         found: dict[str, int] = {}
         for table in self.tables:
             plain = _SUFFIX.sub("", table)
@@ -126,7 +126,7 @@ class Database:
         return found
 
     def has(self, table: str) -> bool:
-        """Returns whether there is such a table. Raises ProfileError for a view or a virtual table of this name."""
+        """Returns whether a table exists. Raises ProfileError if a view or a virtual table has its name."""
         if table in self._computed:
             raise ProfileError(
                 f"{self.path.name}: {table} is a view or a virtual table, so not what the profiler writes"
@@ -134,7 +134,7 @@ class Database:
         return table in self.tables
 
     def count(self, table: str) -> int:
-        """Returns the number of rows of a table; 0 if there is no such table."""
+        """Returns the number of rows of a table; 0 if it does not exist."""
         if not self.has(table):
             return 0
         with self._readable(table):
@@ -144,9 +144,9 @@ class Database:
         return rows
 
     def rows(self, table: str, columns) -> Iterator[dict]:
-        """Yields rows with the given columns, None for those the table lacks; nothing if there is no such table.
+        """Yields rows with the given columns; columns that the table lacks are None. A missing table has no rows.
 
-        Rows come one at a time, so that memory does not grow with the table.
+        Rows are read one at a time, so that memory does not grow with the table.
         """
         if not self.has(table):
             return
@@ -162,7 +162,7 @@ class Database:
                 yield dict(zip(columns, row))
 
     def texts(self, table: str, number: str, text: str) -> Texts:
-        """Returns the texts of a table by their number."""
+        """Returns the texts of a table, keyed by number; `number` and `text` are names of columns."""
         return Texts((row[number], row[text]) for row in self.rows(table, (number, text)))
 
     def _most_rows(self) -> int:
@@ -178,9 +178,9 @@ class Database:
         return self.connection.execute(statement)
 
     def _goes_on_too_long(self) -> bool:
-        """Counts millions of instructions of one statement, and returns whether they are too many.
+        """Counts the instructions of one statement in millions, and returns whether there are too many.
 
-        A row takes fewer than 50.
+        A row needs fewer than 50 instructions.
         """
         self._steps += 1
         return self._steps > 10 + 50 * self._most_rows() // _STEPS

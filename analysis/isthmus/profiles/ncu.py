@@ -12,8 +12,8 @@ from isthmus.profiles import admissions
 from isthmus.profiles.numerals import Numerals
 from isthmus.profiles.profile import Profile, ProfileError, lines_of, whole
 
-LAUNCHES = 200  # most launches that are counted; each is run again and again
-# Metrics to request, with their names here. Their names in Nsight Compute are from its table of nvprof's metrics.
+LAUNCHES = 200  # maximum number of launches that are profiled, since ncu repeats each many times
+# Metrics to request, with our names for them. Nsight Compute's names are from its table of nvprof's metrics.
 _FLOPS = {
     **{f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": times
        for op, times in (("fadd", 1), ("fmul", 1), ("ffma", 2), ("dadd", 1), ("dmul", 1), ("dfma", 2))}
@@ -46,14 +46,14 @@ _UNITS = {
     "byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "inst": 1, "cycle": 1, "sector": 1,
     "register/thread": 1, "byte/block": 1, "Kbyte/block": 1e3, "warp": 1, "request": 1, "inst/warp": 1,
 }  # fmt: skip
-# Units of values without fractions.
+# Units in which values are whole numbers.
 _COUNTED = ("inst", "cycle", "sector", "register/thread", "byte", "byte/block", "request")
 
 
 def read(path: pathlib.Path) -> Profile:
-    """Reads the raw page of Nsight Compute: `ncu --import FILE --csv --page raw`. Skips other lines before it.
+    """Reads the raw page of Nsight Compute (`ncu --import FILE --csv --page raw`); lines before the page are skipped.
 
-    The file is read twice, so that memory does not grow with it: the first pass learns how its numbers are written.
+    The file is read twice, so that memory does not grow with it; the first time shows how its numbers are written.
     """
     profile = Profile("ncu")
     page = _Page(path, profile)
@@ -85,7 +85,7 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _measure(profile: Profile, metrics: list[str]) -> None:
-    """Notes the metrics that every launch has."""
+    """Marks the metrics that every launch has as measured."""
     for metric in metrics:
         called = METRICS[metric]
         of_kernels = called in ("registers", "shared_bytes", "seconds")
@@ -93,7 +93,7 @@ def _measure(profile: Profile, metrics: list[str]) -> None:
 
 
 class _Page:
-    """Table of a file: names of columns, their units, and rows that are read again each time."""
+    """Table of a file: names of columns, their units, and rows, which are read from the file at each use."""
 
     def __init__(self, path: pathlib.Path, profile: Profile):
         self.path, self.profile, self.start = path, profile, 0
@@ -109,7 +109,7 @@ class _Page:
         table = self._table()
         self.header, self.units = next(table, []), next(table, [])
         if not self.units:
-            raise ProfileError(f"{path.name}: cut short, or no CSV (no line of units)")
+            raise ProfileError(f"{path.name}: cut short, or not CSV (no line of units)")
 
     def _lines(self) -> Iterator[str]:
         for line in lines_of(self.path):
@@ -125,10 +125,10 @@ class _Page:
         try:
             yield from csv.reader(itertools.islice(self._lines(), self.start, None), strict=True)
         except csv.Error as error:
-            raise ProfileError(f"{self.path.name}: cut short, or no CSV ({error})") from None
+            raise ProfileError(f"{self.path.name}: cut short, or not CSV ({error})") from None
 
     def rows(self) -> Iterator[list[str]]:
-        """Yields one row per launch, without messages of ncu, up to a second table."""
+        """Yields one row per launch, without ncu's messages, and stops at a second table."""
         for row in itertools.islice(self._table(), 2, None):
             if "ID" in row and "Kernel Name" in row:
                 self.profile.lack(
@@ -141,7 +141,7 @@ class _Page:
 
 
 def _leave_out(profile: Profile, header: list[str]) -> None:
-    """Notes the metrics that no figure comes from."""
+    """Counts the metrics that are not used for any figure, for a note."""
     for name in header:
         if "__" in name and name not in METRICS:
             profile.leave_out(name)
@@ -150,7 +150,7 @@ def _leave_out(profile: Profile, header: list[str]) -> None:
 def _values(
     profile: Profile, row: dict[str, str], units: dict[str, str], numerals: Numerals, where: str, unread: set[str]
 ) -> dict[str, float]:
-    """Returns the metrics of a launch in base units; unreadable ones are left out and counted for a note."""
+    """Returns the metrics of a launch in base units; unreadable metrics are left out and counted for a note."""
     values = {}
     for metric in METRICS:
         text = row.get(metric, "").strip()
@@ -191,7 +191,7 @@ def _add_kernel(profile: Profile, name: str, values: dict, weighted: dict[str, f
             kernel.shared_bytes = round(value)
         elif called == "seconds":
             kernel.seconds += value
-        elif called.startswith("stall_"):  # ratios are averaged by cycles
+        elif called.startswith("stall_"):  # ratios are averaged, weighted by cycles
             weighted[called] = weighted.get(called, 0.0) + value * cycles
         else:
             factor = _FLOPS.get(metric, 1)

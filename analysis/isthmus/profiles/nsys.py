@@ -17,7 +17,7 @@ _READ = frozenset(
      "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "NVTX_EVENTS",
      "DIAGNOSTIC_EVENT", "MPI_RANKS", "MPI_COMMUNICATORS")
 )  # fmt: skip
-#: Prefixes of tables that list no events: names, the machine, what nsys did.
+#: Prefixes of tables without events; they contain names, facts of the machine, and nsys's own actions.
 _NO_EVENTS = (
     "ENUM_", "META_DATA", "TARGET_INFO", "EXPORT_META", "ANALYSIS_", "ProcessStreams", "PROCESSES", "ThreadNames",
     "UnionValue", "PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
@@ -54,7 +54,7 @@ def read(path: pathlib.Path) -> Profile:
 
 
 def _ranks(database: Database) -> Ranks:
-    """Returns the ranks that were seen and the size of the largest communicator, if MPI was traced."""
+    """Returns the ranks that were traced and the size of the largest communicator, if MPI was traced."""
     numbers = {row["rank"] for table in ("MPI_RANKS", "MPI_COMMUNICATORS") for row in database.rows(table, ("rank",))}
     sizes = {row["size"] for row in database.rows("MPI_COMMUNICATORS", ("size",))}
 
@@ -65,7 +65,7 @@ def _ranks(database: Database) -> Ranks:
 
 
 def _diagnostics(profile: Profile, database: Database) -> None:
-    """Notes what nsys reported: lost events, or a warning."""
+    """Adds nsys's own messages, such as lost events and warnings, to the profile."""
     labels = {row["id"]: str(row["label"]) for row in database.rows("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", ("id", "label"))}
     for row in database.rows("DIAGNOSTIC_EVENT", ("severity", "text")):
         admissions.say(profile, database.path, str(row["text"]), labels.get(row["severity"], ""))

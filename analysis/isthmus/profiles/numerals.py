@@ -1,4 +1,4 @@
-"""Numbers as tools write them in the user's locale: 1,234.5 and 1.234,5 are the same amount."""
+"""Parsing of numbers that tools write in the user's locale: 1,234.5 and 1.234,5 are the same number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POINT = {",": ".", ".": ","}
 
 
 def _decimal_sign(text: str) -> str | None:
-    """Returns the decimal sign that a number reveals on its own; None if it reveals none."""
+    """Returns the decimal sign of a number if the number alone reveals it, otherwise None."""
     signs = re.findall("[.,]", text)
     if not signs or not re.fullmatch(r"[+-]?[\d.,]+", text):
         return None
@@ -26,16 +26,16 @@ def _decimal_sign(text: str) -> str | None:
 
 
 class Numerals:
-    """Reader of the numbers of one file. Numbers that reveal the file's decimal sign decide about the others."""
+    """Parser of the numbers of one file. Numbers that reveal the file's decimal sign decide how others are parsed."""
 
     def __init__(self, texts):
         signs = {sign for text in texts if (sign := _decimal_sign(_plain(text)))}
         self.sign = signs.pop() if len(signs) == 1 else None
 
     def number(self, text: str, where: str, *, whole: bool = False) -> float:
-        """Returns the amount; `whole` says that it has no fraction, so that a sign in it groups thousands.
+        """Parses a number; `whole` means that it has no fraction, so that a sign in it groups thousands.
 
-        Raises ProfileError for text that is no number, or can be read as two.
+        Raises ProfileError for text that is not a number, or that may be either of two numbers.
         """
         plain = _plain(text)
         sign = _decimal_sign(plain)
@@ -45,11 +45,11 @@ class Numerals:
             return real(plain, where)
         integer, _, fraction = plain.partition(sign) if plain.count(sign) == 1 else (plain, "", "")
         if re.search("[.,]", integer) and not _GROUPED.fullmatch(integer.lstrip("+-")):
-            raise ProfileError(f"{where}: {spelling.shorten(repr(text), 40)} is no number")
+            raise ProfileError(f"{where}: {spelling.shorten(repr(text), 40)} is not a number")
         return real(f"{re.sub('[.,]', '', integer)}.{fraction or 0}", where)
 
     def _sign_of_ambiguous(self, plain: str, where: str, whole: bool) -> str:
-        """Returns the decimal sign of a number with one sign and three digits behind it."""
+        """Returns the decimal sign of a number such as 1,234, in which the sign may group thousands or be decimal."""
         seen = re.findall("[.,]", plain)[0]
         if whole and self.sign == seen:
             raise ProfileError(f"{where}: a count of {plain!r} has a fraction, or its thousands are grouped by the "
@@ -63,6 +63,6 @@ class Numerals:
 
 
 def _plain(text: str) -> str:
-    """Removes blanks that group thousands; other blanks stay, and make the text no number."""
+    """Removes blanks that group thousands. Other blanks remain; text with such blanks is not a number."""
     text = text.strip()
     return re.sub(f"(?<=\\d)[{_BLANKS}](?=\\d{{3}}(?!\\d))", "", text)

@@ -1,6 +1,6 @@
 """Passes of rocprofv3, which runs a program once for each set of counters and writes each run to pmc_1, pmc_2, ….
 
-All runs are of the same program, so a profile has the counters of all passes, and everything else once.
+All passes run the same program, so a profile contains the counters of all passes, and everything else of one pass.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from isthmus import spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.profiles.coverage import together
 from isthmus.profiles.profile import Profile
 
@@ -22,7 +22,7 @@ _SAME = ("copies", "migrations", "page_faults", "api_calls", "phases", "busy")  
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Output of one process: a file of it, the names of all its files, and its profile."""
+    """Output of one process: the path of one of its files, the names of all its files, and its profile."""
 
     path: pathlib.Path
     name: str
@@ -30,7 +30,7 @@ class Part:
 
 
 def united(folder: pathlib.Path, parts: Sequence[Part]) -> Profile:
-    """Combines the parts of a run: processes are added, and passes of one run are overlaid."""
+    """Combines the parts of a run: adds up its processes, and merges the passes of one run."""
     runs: dict[tuple, dict[int, list[Part]]] = collections.defaultdict(dict)
     for part in parts:
         run, number = _place(folder, part.path) if part.profile.tool == "rocprofv3" else ((), 0)
@@ -44,7 +44,10 @@ def _name(folder: pathlib.Path, place: pathlib.Path) -> str:
 
 
 def _place(folder: pathlib.Path, path: pathlib.Path) -> tuple[tuple[str, ...], int]:
-    """Returns the folder of a run's passes, as parts of its path, and the pass of a file; 0 if it has none."""
+    """Returns the folder that contains a run's passes, as parts of its path, and the number of the file's pass.
+
+    The number is 0 if the file is not in a pass.
+    """
     parts = path.relative_to(folder).parts[:-1]
     for depth, part in enumerate(parts):
         if match := _PASS.fullmatch(part):
@@ -85,7 +88,7 @@ def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
 
 
 def _lay_over(result: Profile, each: Profile) -> None:
-    """Adds the counters of a pass, and what only that pass knows of kernels."""
+    """Adds the counters of a pass to the result, and kernels and registers that the result lacks."""
     for field, add in (("counters", result.add_counter), ("counted", result.count_launch),
                        ("left_out", result.leave_out)):  # fmt: skip
         for name in [name for name in getattr(each, field) if name not in getattr(result, field)]:
@@ -99,7 +102,7 @@ def _lay_over(result: Profile, each: Profile) -> None:
 
 
 def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, dict[int, int]]:
-    """Returns amounts, by pass, that should be equal in all passes of a program but are not."""
+    """Returns the amounts in each pass that should be equal in all passes of a program but are not."""
     counts = {
         "processes": {number: len(processes) for number, processes in sorted(passes.items())},
         "kernels": {number: len(each.kernels) for number, each in of.items()},
@@ -108,7 +111,7 @@ def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, 
     }
     found = {}
     for what, amounts in counts.items():
-        # Passes may be told to trace nothing, but each has counters.
+        # A pass may have been run without tracing, so zeros do not count, except for counters, which every pass has.
         seen = grouped((n, number) for number, n in amounts.items() if n or what == "launches with counters")
         if len(seen) > 1:
             found[f"unlike numbers of {what}"] = {numbers[0]: n for n, numbers in sorted(seen.items())}

@@ -1,4 +1,4 @@
-"""Reader of perf stat's CSV, as perf-stat(1) describes it."""
+"""Reader of perf stat's CSV, which perf-stat(1) describes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _LETTERS = "[ukhGHIpPSDWebR]+"  # perf-list(1), "Event modifiers"
 #: Events with modifiers: cycles:u and cpu_core/cycles:u/, as well as cpu_core/cycles/u.
 _MODIFIER = re.compile(rf"(?P<name>.+):(?P<letters>{_LETTERS})(?P<end>/?)")
 _MODIFIER_OF_UNIT = re.compile(rf"(?P<name>[^/]+/.*)(?P<end>/)(?P<letters>{_LETTERS})")
-#: Modifiers that restrict counting to a part; without any, everything is counted.
+#: Modifiers that restrict counting to a mode; without any of them, all modes are counted.
 _MODES = {"u": "in user mode", "k": "in the kernel", "h": "in the hypervisor", "G": "in guests", "H": "on the host"}
 _BEGIN = "# started on"  # first line that perf writes for each run
 _UNITS = {"": 1, "msec": 1e-3, "sec": 1, "usec": 1e-6, "ns": 1e-9}
 
 
 def read(path: pathlib.Path) -> Profile:
-    """Reads the CSV of `perf stat -x ';'`: value; unit; event; time it was counted; share of the time; …
+    """Reads the CSV of `perf stat -x ';'`: value; unit; event; time for which it was counted; share of the time; …
 
-    With `-r` the deviation between runs comes before the time. An unreadable line costs only its own figure, and a note
-    names it. Raises ProfileError if no line can be read.
+    With `-r`, the deviation between runs comes before the time. An unreadable line affects only its own figure, and a
+    note names it. Raises ProfileError if no line can be read.
     """
     profile = Profile("perf")
     rows = _lines(path, profile)
@@ -72,11 +72,11 @@ def read(path: pathlib.Path) -> Profile:
 
 
 class _Unknown(ProfileError):
-    """Line from which no figure is made."""
+    """Error for a line that is not used for any figure."""
 
 
 def _lines(path: pathlib.Path, profile: Profile) -> Iterator[tuple[int, list[str]]]:
-    """Yields numbers and fields of lines that are no comment, up to a second run."""
+    """Yields the number and fields of each line that is not a comment, and stops at a second run."""
     begun = False
     for number, line in enumerate(lines_of(path, profile), 1):
         if line.startswith(_BEGIN):
@@ -94,14 +94,18 @@ def _has_deviation(fields: list[str]) -> bool:
 
 
 def _without_modifier(event: str) -> tuple[str, str]:
-    """Returns an event without its modifiers, and their letters."""
+    """Returns an event without its modifiers, and the letters of these modifiers."""
     found = _MODIFIER.fullmatch(event) or _MODIFIER_OF_UNIT.fullmatch(event)
     return (found["name"] + found["end"], found["letters"]) if found else (event, "")
 
 
 def _lack(event: str, value: str, lacking: dict[str, dict[str, None]]) -> None:
-    """Adds an event that was not counted to `lacking`, under the reason."""
-    why = "not supported here" if "support" in value else "never counted, as the run was too short or others were"
+    """Adds an event that was not counted to `lacking`, keyed by the reason."""
+    why = (
+        "not supported here"
+        if "support" in value
+        else "never counted, because the run was too short or other events were counted"
+    )
     events = lacking.setdefault(why, {})
     if len(events) < MOST_NAMES:
         events[event] = None
@@ -115,10 +119,10 @@ def _check_number(called: str, seen: dict[str, list[set[str]]], where: str) -> N
 def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: str,
               lacking: dict[str, dict[str, None]], parts: dict[str, list[str]],
               seen: dict[str, list[set[str]]]) -> None:  # fmt: skip
-    """Adds the figure of a line.
+    """Adds the figure of a line to the profile.
 
-    `lacking` has events that were not counted, by reason; `parts` events of which a part was counted, by which part;
-    `seen` the modes in which each figure was counted so far.
+    `lacking` contains the events that were not counted, keyed by reason. `parts` contains the events that were counted
+    only in some modes, keyed by these modes. `seen` contains the modes in which each figure was counted so far.
     """
     if len(fields) < 3:
         raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
@@ -129,17 +133,17 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         _lack(event, value, lacking)
         return
     if not event and value.strip():
-        raise ProfileError(f"{where}: a time or a processor stands before the figures, as perf stat -I and -A write "
+        raise ProfileError(f"{where}: a time or a processor comes before the figures, as perf stat -I and -A write "
                            "them; run it without")  # fmt: skip
     if not event:
-        return  # perf derives this figure from others, on a line of its own
+        return  # a separate line with a figure that perf derives from others
     if unit not in _UNITS:
         raise _Unknown(f"{where}: {event} is in {unit!r}, which is not known")
     modes = [_MODES[letter] for letter in letters if letter in _MODES]
     time = fields[3].strip() if len(fields) > 3 else ""
     if time and not time.isdecimal():
-        raise ProfileError(f"{where}: {time!r} stands where the time is that {event} was counted, as perf stat -G "
-                           "writes groups; run it without")  # fmt: skip
+        raise ProfileError(f"{where}: {time!r} is in the place of the time for which {event} was counted, as perf "
+                           "stat -G writes groups; run it without")  # fmt: skip
     called = _CALLED.get(event, event)
     _check_number(called, seen, where)
     counted = numerals.number(value, f"{where} ({event})", whole=not unit) * _UNITS[unit]

@@ -1,6 +1,6 @@
-"""Ranks without output in a folder, found by the numbers in its names and by what reports say of MPI.
+"""Finding of ranks without output in a folder, from the numbers in its names and from MPI ranks in reports.
 
-Only a number after the word "rank" counts as one: others are processes, jobs, nodes, sizes or dates.
+Only a number after the word "rank" counts as a rank; other numbers are processes, jobs, nodes, sizes or dates.
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ import re
 from collections.abc import Iterable, Iterator
 
 from isthmus import spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.profiles.profile import Ranks
 
-#: Names such as rank3, mpi_rank-03, rank.3of8; not nrank4 or ranks4, which are numbers of ranks.
+#: Pattern of names such as rank3, mpi_rank-03, rank.3of8, but not nrank4 or ranks4, which state the number of ranks.
 _RANK = re.compile(
     r"(?<![a-z])(?:mpi_?)?rank[ ._=-]?([0-9]{1,9})(?![0-9])(?:[ ._-]?of[ ._-]?([0-9]{1,9})(?![0-9]))?", re.IGNORECASE
 )
-_OURS = re.compile(r"rank[0-9]+")  # name of each rank's folder in reframe/isthmus_reframe/profilers.py, from 0
-_NAMED = 6  # most gaps that are named
+_OURS = re.compile(r"rank[0-9]+")  # name of a rank's folder, from rank0, as in reframe/isthmus_reframe/profilers.py
+_NAMED = 6  # maximum number of gaps that a sentence names
 
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """File or folder whose name has the number of a rank."""
+    """File or folder whose name contains the number of a rank."""
 
-    parts: tuple[str, ...]  # parts of its path; the last without its numbers
+    parts: tuple[str, ...]  # parts of its path; the last part without numbers
     rank: int
     ours: bool
     read: bool  # true if something in it was read
-    ranks: Ranks  # ranks by its name and its reports
+    ranks: Ranks  # ranks according to its name and its reports
 
 
 def lacking(folder: pathlib.Path, folders: Iterable[pathlib.Path], files: Iterable[tuple[pathlib.Path, pathlib.Path]],
             reports: dict[pathlib.Path, Ranks]) -> list[str]:  # fmt: skip
-    """Returns a clause for each run in a folder that lacks ranks; none where numbers may have another meaning.
+    """Returns a clause for each run in a folder that lacks ranks, unless its numbers may have another meaning.
 
-    `files` are paths, each with the name that outputs of its process share; `reports` has the ranks that each file saw.
+    `files` contains paths, each with the name that all outputs of its process share; `reports` contains the ranks that
+    each file names.
     """
     said: dict[str, None] = {}
     seen = grouped((place, ranks) for path, ranks in reports.items() for place in (path, *path.parents))
@@ -64,9 +65,9 @@ def _place(folder: pathlib.Path, path: pathlib.Path, name: pathlib.Path, seen: l
 
 
 def _runs(places: list[_Place], depth: int = 0) -> Iterator[list[_Place]]:
-    """Yields the places of each run, splitting by what their paths differ in until no rank is in two places.
+    """Yields the places of each run: splits places by the parts of their paths until each rank is in one place only.
 
-    So nodes with different ranks are one run, while repetitions, or nodes that each count from 0, are several.
+    Nodes with different ranks are one run, while repetitions, or nodes that each count from 0, are several runs.
     """
     parts = grouped((place.parts[depth : depth + 1], place) for place in places)
     numbers = [{place.rank for place in part} for part in parts.values()]
@@ -82,7 +83,7 @@ def _clause(run: list[_Place]) -> list[str]:
     numbers = {place.rank for place in run}
     present = numbers.union(*(place.ranks.numbers for place in run))
     stated = max((place.ranks.count for place in run), default=0)
-    from_0 = 0 in numbers or all(place.ours for place in run)  # otherwise they may be sizes: rank8, rank16
+    from_0 = 0 in numbers or all(place.ours for place in run)  # otherwise the numbers may be sizes: rank8, rank16
     if not any(place.read for place in run) or not (stated or (len(numbers) > 1 and from_0)):
         return []
     gaps = list(_gaps(present, stated))
@@ -101,7 +102,7 @@ def _clause(run: list[_Place]) -> list[str]:
 
 
 def _gaps(present: set[int], count: int) -> Iterator[tuple[int, int]]:
-    """Yields the first and last number of each gap, up to the highest rank, or to rank `count` - 1."""
+    """Yields the first and last rank of each gap, up to the highest rank, or to rank `count` - 1 if that is higher."""
     expected = 0
     for rank in sorted({*present, max(count, max(present) + 1)}):
         if rank > expected:

@@ -12,7 +12,7 @@ from isthmus.profiles.database import Database
 from isthmus.profiles.profile import Profile, ProfileError, lines_of, real, span_of, text_of, whole
 
 _COPY = {"HOST_TO_DEVICE": "h2d", "DEVICE_TO_HOST": "d2h", "DEVICE_TO_DEVICE": "d2d", "HOST_TO_HOST": "h2h"}
-#: Counters to request, with their names here; each is of another block of the chip, so one pass reads them all.
+#: Counters to request, with our names for them. Each belongs to a different block of the chip, so one pass reads all.
 COUNTERS = {
     "SQ_INSTS_VALU": "arithmetic_instructions",
     "SQ_INSTS_SALU": "control_instructions",
@@ -23,7 +23,7 @@ COUNTERS = {
 
 
 def read(path: pathlib.Path) -> Profile:
-    """Reads one output of rocprofv3: a CSV file recognised by its name's end, a JSON file, or a rocpd database."""
+    """Reads one output of rocprofv3: a CSV file, recognised by its name's ending, a JSON file, or a rocpd database."""
     profile = Profile("rocprofv3")
     if path.suffix == ".db":
         _database(profile, path)
@@ -39,7 +39,7 @@ def read(path: pathlib.Path) -> Profile:
     return profile
 
 
-# --- what all of them have ---
+# --- all formats ---
 
 
 def _span(row: dict, where: str) -> tuple[float, float]:
@@ -70,7 +70,10 @@ def _counter(profile: Profile, name, value, where: str) -> None:
 
 
 def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[dict]:
-    """Yields rows of a CSV file by column name in lower case, because versions differ; other columns may be present."""
+    """Yields rows of a CSV file, keyed by column name in lower case, because versions differ in case.
+
+    Raises ProfileError if one of the columns `wanted` is missing; other columns may be present.
+    """
     rows = csv.reader(lines_of(path), strict=True)
     try:
         header = [name.strip().lower() for name in next(rows, [])]
@@ -85,7 +88,7 @@ def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[dict]:
                 raise ProfileError(f"{where}: {len(row)} columns of {len(header)}: the file is cut short")
             yield dict(zip(header, row))
     except csv.Error as error:
-        raise ProfileError(f"{path.name}: cut short, or no CSV ({error})") from None
+        raise ProfileError(f"{path.name}: cut short, or not CSV ({error})") from None
 
 
 def _kernel_row(profile: Profile, row: dict, where: str) -> None:
@@ -107,7 +110,7 @@ def _counter_row(profile: Profile, row: dict, where: str) -> None:
 
 
 _TIMES = ("start_timestamp", "end_timestamp")
-#: Required columns, and what a row adds to the profile, by the end of a file's name.
+#: Required columns, and the function that adds a row to the profile, keyed by the ending of a file's name.
 CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
     "kernel_trace.csv": (("kernel_name", *_TIMES), _kernel_row),
     "memory_copy_trace.csv": (("direction", *_TIMES), _copy_row),
@@ -123,7 +126,7 @@ CSV: dict[str, tuple[tuple[str, ...], Callable[[Profile, dict, str], None]]] = {
 
 
 _READ = frozenset(("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region", "rocpd_string", "rocpd_pmc_event"))
-#: Prefixes of tables that list no events: names, the machine, what events share.
+#: Prefixes of tables without events; they contain names, facts of the machine, and data that several events share.
 _NO_EVENTS = (
     "rocpd_info_",
     "rocpd_metadata",
@@ -136,14 +139,14 @@ _NO_EVENTS = (
 
 
 def _database(profile: Profile, path: pathlib.Path) -> None:
-    """Reads every process of the database: each has its own numbers of names and kernels."""
+    """Reads every process of the database; each has separate numbers for names and kernels."""
     with Database(path) as database:
         if not any(database.has(f"rocpd_kernel_dispatch{suffix}") for suffix in database.suffixes or [""]):
             raise ProfileError(f"{path.name}: no rocpd_kernel_dispatch, so not a rocpd database")
         for suffix in database.suffixes:
             _process(profile, database, suffix)
         for table, rows in database.unread(_READ, _NO_EVENTS).items():
-            if table.startswith("rocpd_"):  # others are views of these
+            if table.startswith("rocpd_"):  # names without this prefix are views of these tables
                 profile.leave_out(table, rows)
 
 
@@ -171,7 +174,7 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
         else:
             profile.add_phase(name, span_of(row, where))
     counters = {row["id"]: row["name"] for row in rows("info_pmc", "id", "name")}
-    last: dict = {}  # event read last, by counter: a counter has a row for each part of the chip
+    last: dict = {}  # last event of each counter; an event has several rows of a counter, one per part of the chip
     for row in rows("pmc_event", "pmc_id", "value", "event_id"):
         name = counters.get(row["pmc_id"], "(unnamed)")
         _counter(profile, name, row["value"], where)
@@ -184,7 +187,7 @@ def _process(profile: Profile, database: Database, suffix: str) -> None:
 
 
 def _json(profile: Profile, path: pathlib.Path) -> None:
-    """Reads tables of numbers, with their names in kernel_symbols and strings."""
+    """Reads JSON output, in which events have numbers instead of names; kernel_symbols and strings have the names."""
     try:
         tools = json.loads(_text(path))["rocprofiler-sdk-tool"]
         for tool in tools if isinstance(tools, list) else [tools]:
@@ -193,7 +196,7 @@ def _json(profile: Profile, path: pathlib.Path) -> None:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {spelling.shorten(str(error), 60)}"
-        raise ProfileError(f"{path.name}: no JSON of rocprofv3, or cut short ({why})") from None
+        raise ProfileError(f"{path.name}: not JSON of rocprofv3, or cut short ({why})") from None
 
 
 def _text(path: pathlib.Path) -> str:
@@ -205,7 +208,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _json_tool(profile: Profile, tool: dict, where: str) -> None:
-    """Reads what the tool saw of one process."""
+    """Reads one process's trace."""
     buffers, names = tool.get("buffer_records") or {}, _operations(tool)
     symbols = {s["kernel_id"]: s for s in tool.get("kernel_symbols") or []}
     for row in buffers.get("kernel_dispatch") or []:
@@ -233,7 +236,7 @@ def _json_tool(profile: Profile, tool: dict, where: str) -> None:
 
 
 def _operations(tool: dict) -> dict[tuple, str]:
-    """Returns names by (kind, operation), which strings.buffer_records lists by kind and then by operation."""
+    """Returns the names of operations keyed by (kind, operation), from the nested lists in strings.buffer_records."""
     names = {}
     for place, kind in enumerate((tool.get("strings") or {}).get("buffer_records") or []):
         for number, operation in enumerate(kind.get("operations") or []):

@@ -1,1 +1,1 @@
-"""Records of isthmus-bench: validating and reading them, one table of many, and the machines they were measured on."""
+"""Records of isthmus-bench: validating and reading them, a table of many records, and the machines of records."""

@@ -13,7 +13,7 @@ RESULTS = ("file", "time", "workload", "version", "placement", "staging", "input
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Checksum that a record states for one buffer; all results of one `case` must have the same."""
+    """Checksum that a record states for one buffer; all results with the same `case` must have the same checksum."""
 
     case: tuple  # workload, version, inputs, buffer
     checksum: str
@@ -21,10 +21,10 @@ class Result:
 
 
 def results(sql) -> list[Result]:
-    """Returns the results in `measurements`, each once, with one record that states it.
+    """Returns the distinct results in `measurements`, each with one record that states it.
 
-    `sql` runs a query over the columns RESULTS. Cases that failed are left out: their results are known to be wrong and
-    say nothing about others.
+    `sql` runs a query over the columns RESULTS. Failed cases are left out, because their results are known to be wrong
+    and reveal nothing about others.
     """
     found = []
     for *case, checksums, file, time, placement, staging in sql(
@@ -40,7 +40,7 @@ def results(sql) -> list[Result]:
 
 
 def disagreements(found: list[Result]) -> list[str]:
-    """Returns one sentence for each case with different checksums in two records, whose names it gives."""
+    """Returns a sentence for each case with different checksums in two records, which the sentence names."""
     first: dict[tuple, Result] = {}
     said: dict[tuple, str] = {}
     for result in found:

@@ -1,10 +1,11 @@
-"""Checks record files and stores their records in one compacted table (Parquet), which commands that compare read.
+"""Checks record files and stores their records in one compacted table (Parquet), which is quicker to read.
 
 The table is in DIR/compacted, split by family of workloads and by month. The record files are not changed. Records are
-checked against the schema, and the tables next to a record file by their hashes. A second run reads only files that are
-new or have grown. A run may be interrupted at any moment, and several may run at once: a part counts only when a
-manifest names it, and manifests are written once. Exit code 1: files were skipped or replaced, or records state
-different results for the same inputs; each is named.
+checked against the schema, and the tables next to a record file against their hashes. A second run reads only files
+that are new or have grown. A run may be interrupted at any moment, and several may run at once: a part counts only when
+a manifest names it, and manifests are written once. Exit code 1: files were skipped or replaced, or records state
+different results for the same inputs; each is named. Exit code 3: files that existed in an earlier run are gone, and
+with them records that no other file has; the table no longer has these records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import uuid
 
 import duckdb
 
-from isthmus import Error, spelling, units
+from isthmus import Error, exits, spelling, units
 from isthmus.records import agreement, compacted, copies, load, measurements, store, validate
 from isthmus.records.measurements import literal
 
@@ -33,15 +34,16 @@ class Taken(typing.TypedDict):
 
     files: int
     records: int
-    before: int  # files that an earlier run compacted
-    gone: int
-    replaced: list[str]  # files that no longer begin with what was compacted of them
+    before: int  # number of files that an earlier run compacted
+    gone: list[str]  # names of missing files with records that no other file has
+    moved: dict[str, str]  # name of a missing file whose records are all in other files → one of these files
+    replaced: list[str]  # files that no longer begin with the content that was compacted
     skipped: list[load.Skipped]
     disagreements: list[str]
 
 
 def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | None]:
-    """Returns what load.check() says of a file and the tables next to it, and the file's entry in a manifest."""
+    """Returns the result of load.check() for a file and the tables next to it, and the file's entry in a manifest."""
     signature, why = load.check(path, tables=True)
     if signature is None:
         return None, why, None
@@ -54,7 +56,7 @@ def _check(path: str) -> tuple[list[int] | None, load.Skipped | None, list | Non
 def _batches(files: list[str]):
     """Yields the files in order, in batches of about _BATCH bytes.
 
-    Packed files count tenfold, as they unpack to more.
+    Compressed files count tenfold, since they are larger when decompressed.
     """
     batch, size = [], 0
     for path in files:
@@ -68,11 +70,11 @@ def _batches(files: list[str]):
 
 
 def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) -> None:
-    """Writes a manifest under the next free number. Creating the link fails where another writer has that number."""
+    """Writes a manifest under the next free number; creating the link fails if another writer took that number."""
     source = compacted.source_of(root, folder)
     manifest = {**manifest, "source": source, "columns": measurements.COLUMNS, "schema": validate.SCHEMA}
     directory = folder / load.MANIFESTS
-    name = directory / f"{uuid.uuid4().hex}.tmp"  # readable by all who may read the folder; tempfile's files are not
+    name = directory / f"{uuid.uuid4().hex}.tmp"  # readable by all who may read the folder, unlike tempfile's files
     with name.open("x", encoding="utf-8") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
@@ -93,7 +95,7 @@ def _write_manifest(folder: pathlib.Path, root: pathlib.Path, manifest: dict) ->
 def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str) -> dict[str, list]:
     """Writes the table `cases` as parts called `name`, one per family and month.
 
-    Returns their paths relative to `folder`, each with its seal.
+    Returns the parts' paths relative to `folder`, each with its seal.
     """
     relative = f"file[{len(str(root)) + 2}:]"
     tables = measurements.tables_with(f"t.{relative}")
@@ -117,7 +119,7 @@ def _write_parts(connection, folder: pathlib.Path, root: pathlib.Path, name: str
 def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple[list[str], list[str], list[str]]:
     """Returns the paths of files to compact, of those that replace earlier files, and the names of files that are gone.
 
-    `found` are the paths of all files, and `done` are the files of the compacted table by name.
+    `found` contains the paths of all files; `done` contains the manifest entries of the compacted files, keyed by name.
     """
     names = {os.path.relpath(path, root): path for path in found}
     gone = sorted(name for name in set(done) - set(names) if not compacted.hidden(os.path.join(root, name), unreadable))
@@ -131,16 +133,16 @@ def _changes(root, found: list[str], unreadable, done: dict[str, list]) -> tuple
 
 
 def _reason(error: Exception) -> str:
-    """Returns the system's word for an error; DuckDB's message has it at the end, after names of DuckDB's own files."""
+    """Returns the system's text for an error; DuckDB's message has it at the end, after names of DuckDB's own files."""
     said = str(error)
     known = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
     return next((os.strerror(code) for code in known if os.strerror(code) in said), spelling.shorten(said))
 
 
 def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -> tuple[int, int, list[load.Skipped]]:
-    """Compacts files, given what _check() returned for each path.
+    """Compacts files; `checked` contains the result of _check() for each path.
 
-    Returns the numbers of files and records, and what was skipped.
+    Returns the numbers of compacted files and records, and the skipped files.
     """
     good = {path: signature for path, (signature, why, _) in checked.items() if signature and not why}
     skipped = [why for _, why, _ in checked.values() if why] + store.read_raw(connection, good)
@@ -149,7 +151,7 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
     taken = {os.path.relpath(path, root): entry for path, (_, _, entry) in checked.items() if path not in left}
     [(count,)] = connection.execute("SELECT count(*) FROM cases").fetchall()
     if taken:
-        name = uuid.uuid4().hex  # unique: another process that compacts the same files writes parts of its own
+        name = uuid.uuid4().hex  # unique, since another process that compacts the same files writes separate parts
         try:
             parts = _write_parts(connection, folder, root, name) if count else {}
             _write_manifest(folder, root, {"files": taken, "parts": parts})
@@ -161,18 +163,27 @@ def _take(connection, folder: pathlib.Path, root: pathlib.Path, checked: dict) -
 
 
 def _tables_left_out(met: list[str], folder: pathlib.Path, root: pathlib.Path, found: list[str]) -> list[load.Skipped]:
-    """Returns other compacted tables in a folder that have records which its own table will not have."""
+    """Returns other compacted tables in the folder `root` with records that the table in `folder` will not have."""
     others = [each for each in met if os.path.realpath(each) != os.path.realpath(folder)]
     elsewhere, skipped = compacted.unread(others, [root], found)
     why = "a compacted table of {}, whose records this one does not get; compact that folder, or move the table away"
     return [*skipped, *(load.Skipped(str(table.folder), why.format(source)) for table, source in elsewhere)]
 
 
-def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | None:
-    """Returns the table that is in this folder already, or None.
+def _moved(connection, before: compacted.Compacted, folder: pathlib.Path, gone: list[str]) -> dict[str, str]:
+    """Returns those of the missing files whose records are all in other files, each with one of these other files.
 
-    Raises Error where that table is made of a folder other than `root`, and where the folder has record files of its
-    own.
+    `before` is the table in `folder` as it was before this run.
+    """
+    now = compacted.find(folder) or before
+    then, others = compacted.parts(before, [], copies.WANTED), compacted.parts(now, gone, copies.WANTED)
+    return copies.elsewhere(connection, then, others, gone)
+
+
+def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | None:
+    """Returns the table that already exists in this folder, or None.
+
+    Raises Error if that table was made from a folder other than `root`, or if the folder contains record files.
     """
     present = compacted.find(folder)
     if present and present.source and present.source != compacted.source_of(root, folder):
@@ -191,9 +202,9 @@ def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | 
 def compact(root, folder=None, *, processes: int | None = None, say=lambda text: None) -> Taken:
     """Brings the compacted table of `root` up to date.
 
-    `folder` is where the table is, by default the folder COMPACTED in `root`; `processes` is the number that check
-    files; `say` gets a line of progress after each batch. Raises Error where `root` is not a folder or has no records,
-    where the table is made of another folder (files are known by their names below it), and where the table cannot be
+    `folder` is the table's folder, by default COMPACTED in `root`; `processes` is the number of processes that check
+    files; `say` receives a line of progress after each batch. Raises Error if `root` is not a folder or has no records,
+    if the table was made from another folder (files are identified by their paths below it), or if the table cannot be
     written.
     """
     root = pathlib.Path(root)
@@ -213,7 +224,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         raise Error(f"{folder}: {error.strerror}") from None
     new, replaced, gone = _changes(root, found, unreadable, present.files if present else {})
     result: Taken = {
-        "files": 0, "records": 0, "before": len(found) - len(new), "gone": len(gone),
+        "files": 0, "records": 0, "before": len(found) - len(new), "gone": [], "moved": {},
         "replaced": replaced,
         "skipped": unreadable + _tables_left_out(met, folder, root, found),
         "disagreements": [],
@@ -221,14 +232,16 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
     with load.checker(new, processes) as apply:
         connection, temporary = store.connect()
         try:
-            if gone:
-                _write_manifest(folder, root, {"files": {}, "parts": {}, "gone": gone})
             for batch in _batches(new):
                 files, count, skipped = _take(connection, folder, root, dict(zip(batch, apply(_check, batch))))
                 result["files"] += files
                 result["records"] += count
                 result["skipped"] += skipped
                 say(f"{spelling.counted(result['files'], 'file')}, {spelling.counted(result['records'], 'record')}")
+            if present and gone:  # after all parts are written, so that a run after an interrupted one reports them
+                result["moved"] = _moved(connection, present, folder, gone)
+                result["gone"] = [name for name in gone if name not in result["moved"]]
+                _write_manifest(folder, root, {"files": {}, "parts": {}, "gone": gone})
             table = compacted.find(folder)
             if table and table.parts:
                 connection.execute(f"CREATE VIEW measurements AS {compacted.parts(table, [], agreement.RESULTS)}")
@@ -236,7 +249,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         except (duckdb.Error, OSError) as error:
             why = _reason(error)
             raise Error(
-                f"{folder}: cannot be written ({why}); no record is lost: mend that, and run it again"
+                f"{folder}: cannot be written ({why}); no record is lost: correct that, and run it again"
             ) from None
         finally:
             connection.close()
@@ -256,13 +269,28 @@ def run(asked) -> int:
     progress = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
     result = compact(asked.folder, asked.output, processes=asked.processes, say=progress)
     load.say_absent(result["skipped"], result["files"] + result["before"] + len(result["skipped"]))
-    gone = f"{spelling.counted(result['gone'], 'file', 'are')} gone, records and all; " if result["gone"] else ""
     agreement.say_disagreements(result["disagreements"])
     for path in result["replaced"]:
         print(f"replaced {path}: {compacted.REPLACED}", file=sys.stderr)
     print(
         f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} taken in "
-        f"{time.monotonic() - started:.1f} s; {gone}{spelling.counted(result['before'], 'file', 'were')} taken before; "
-        f"{len(result['skipped'])} skipped"
+        f"{time.monotonic() - started:.1f} s; {_of_gone(result)}"
+        f"{spelling.counted(result['before'], 'file', 'were')} taken before; {len(result['skipped'])} skipped"
     )
-    return 1 if result["skipped"] or result["disagreements"] or result["replaced"] else 0
+    found = result["skipped"] or result["disagreements"] or result["replaced"]
+    return exits.with_absence(exits.FOUND if found else exits.PASSED, result["gone"])
+
+
+def _of_gone(result: Taken) -> str:
+    """Returns the part of the answer about files that are gone; empty if there are none."""
+    said = ""
+    if moved := result["moved"]:
+        name, other = next(iter(moved.items()))
+        said += (
+            f"{spelling.counted(len(moved), 'file', 'are')} renamed or packed, as all records are in other files (of "
+            f"{spelling.printable(name)} in {spelling.printable(other)}); "
+        )
+    if gone := result["gone"]:
+        named = f"{spelling.printable(gone[0])}{', …' if gone[1:] else ''}"
+        said += f"{spelling.counted(len(gone), 'file', 'are')} gone, records and all ({named}); "
+    return said

@@ -1,4 +1,4 @@
-"""Compacted table of a folder: what its manifests say, and whether its parts are as they were written."""
+"""Compacted table of a folder: reading its manifests, and checking that its parts are unaltered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isthmus.records import load, validate
 from isthmus.records.load import Skipped
 from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 
-COMPACTED = "compacted"  # folder inside a folder of records where `isthmus compact` keeps its table
+COMPACTED = "compacted"  # name of the folder, inside a folder of records, in which `isthmus compact` stores its table
 
 
 REPLACED = "other records than when it was compacted, so those of then do not count; give each file a name of its own"
@@ -24,20 +24,20 @@ class Compacted:
     """Contents of a compacted folder's manifests."""
 
     folder: pathlib.Path
-    files: dict[str, list]  # name → bytes, time, inode and SHA-256 of a source file when it was last compacted
+    files: dict[str, list]  # name → size, time, inode and SHA-256 of a source file when it was last compacted
     parts: list[str]
-    outdated: list[tuple[str, str]]  # (part, file): rows that a later part replaces, or whose file is gone
-    source: str | None = None  # folder that it is made of, as source_of() names it; None where no manifest names one
+    outdated: list[tuple[str, str]]  # (part, file) whose rows a later part replaces, or whose file is gone
+    source: str | None = None  # folder from which the table was made, as in source_of(); None if no manifest names it
 
 
-_MOST_OF_MANIFEST = 1024 * inputs.MIB  # an entry has about 300 bytes per file
-_AT_ONCE = 2_000_000_000  # ns; an edit this soon after the last one may leave a file's time as it was
+_MOST_OF_MANIFEST = 1024 * inputs.MIB  # maximum size of a manifest, which needs about 300 bytes per file
+_AT_ONCE = 2_000_000_000  # ns; two edits within this time may leave the file with the same time stamp
 
 
 def entry(path, signature: list[int]) -> list:
-    """Returns a manifest's entry for a file of this signature.
+    """Returns a manifest's entry for a file with this signature.
 
-    Its time is null where a later edit could have the same.
+    The entry's time is null if a later edit could have the same time stamp.
     """
     digest = inputs.sha256(path)
     size, changed, inode = signature
@@ -45,15 +45,15 @@ def entry(path, signature: list[int]) -> list:
 
 
 def seal(path) -> list:
-    """Returns a manifest's entry for a part, in the form that unchanged() expects; parts are never rewritten."""
+    """Returns a manifest's entry for a part, for unchanged(). It always has a time, since parts are never rewritten."""
     signature = load.signature(path)
     return [*signature, entry(path, signature)[3]]
 
 
 def unchanged(path, known: list) -> bool:
-    """Returns whether a file is still as its entry in a manifest says.
+    """Returns whether a file still matches its entry in a manifest.
 
-    Its hash decides where only time or inode differ. An empty file never counts as unchanged, so that it is named
+    If only time or inode differ, the hash decides. An empty file never counts as unchanged, so that it is reported
     whenever it is read.
     """
     try:
@@ -64,20 +64,20 @@ def unchanged(path, known: list) -> bool:
 
 
 def has_grown(path, known: list) -> bool:
-    """Returns whether a file that changed still begins with what its manifest entry describes.
+    """Returns whether a file that changed still begins with the content that its manifest entry describes.
 
-    Otherwise it is another file under the same name.
+    Otherwise it is another file with the same name.
     """
     try:
         return inputs.sha256(path, first=known[0]) == known[3]
     except OSError:
-        return True  # unreadable: whoever reads it reports that
+        return True  # an unreadable file, which is reported when it is read
 
 
 def source_of(root, folder) -> str:
-    """Returns a manifest's name for the folder that a table is made of.
+    """Returns a manifest's name for the folder from which a table is made.
 
-    It is ".." for the parent folder, so that both can move together.
+    The name of the table's parent folder is "..", so that both can be moved together.
     """
     root = os.path.realpath(root)
     return ".." if os.path.dirname(os.path.realpath(folder)) == root else root
@@ -92,10 +92,10 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
         parts = dict(manifest["parts"]) if ours else {}
         source = manifest.get("source")
         if not all(isinstance(name, str) for name in (*files, *parts, *gone, source or "")):
-            raise TypeError("a name is no text")
+            raise TypeError("a name is not text")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = spelling.shorten(str(getattr(error, "strerror", None) or error))
-        raise Error(f"{path}: no manifest of a compacted table ({why}); remove it and compact again") from None
+        raise Error(f"{path}: not a manifest of a compacted table ({why}); remove it and compact again") from None
     known = [*files.values(), *parts.values()]
     if not ours or not all(isinstance(each, list) and len(each) == 4 for each in known):
         raise Error(f"{path.parents[1]}: compacted by another version of Isthmus; remove this folder and compact again")
@@ -106,7 +106,7 @@ def _manifest(path: pathlib.Path) -> tuple[dict[str, list], dict[str, list], lis
 
 
 def _refuse_gap(manifests: list[pathlib.Path]) -> None:
-    """Raises Error where the numbers of a table's manifests are not consecutive from 1."""
+    """Raises Error unless the numbers of a table's manifests are consecutive from 1."""
     for number, path in enumerate(manifests, start=1):
         if path.stem != f"{number:08d}":
             missing = path.with_name(f"{number:08d}.json")
@@ -117,7 +117,7 @@ def _refuse_gap(manifests: list[pathlib.Path]) -> None:
 
 
 def unnamed(table: Compacted) -> list[Skipped]:
-    """Returns the parts in the table's folder that no manifest names and nobody therefore reads."""
+    """Returns the parts in the table's folder that no manifest names, so that they are never read."""
     why = (
         "a part that no manifest of this compacted table names; if nobody is compacting, restore the manifest, or "
         "compact the files again and remove this part"
@@ -128,10 +128,10 @@ def unnamed(table: Compacted) -> list[Skipped]:
 
 
 def find(folder) -> Compacted | None:
-    """Returns the compacted table in this folder, or None where there is none.
+    """Returns the compacted table in this folder, or None if there is none.
 
-    Raises Error where a manifest or a part is missing, altered or unreadable, and where two folders were compacted into
-    the table.
+    Raises Error if a manifest or a part is missing, altered or unreadable, or if two folders were compacted into the
+    table.
     """
     folder = pathlib.Path(folder)
     result = Compacted(folder, {}, [], [])
@@ -162,28 +162,32 @@ def find(folder) -> Compacted | None:
         result.outdated += [(part, file) for part in sorted(older)]
     result.parts = list(seals)
     for part, known in seals.items():
-        if not (folder / part).is_file():
+        try:
+            there = inputs.status_of(folder / part)
+        except OSError as error:
+            raise Error(f"{folder / part}: {error.strerror}; restore this part of the compacted table") from None
+        if not there:
             raise Error(f"{folder / part}: a part of the compacted table is gone; remove the folder and compact again")
         if not unchanged(folder / part, known):
             raise Error(
-                f"{folder / part}: this part of the compacted table was altered since it was written (its SHA-256 is "
-                "another); remove the folder and compact again"
+                f"{folder / part}: this part of the compacted table has been altered since it was written (its SHA-256 "
+                "differs); remove the folder and compact again"
             )
     return result if found else None
 
 
 def changed(table: Compacted, present: dict[str, str]) -> list[str]:
-    """Returns the names of files that the table was made of and that are gone or not as they were then.
+    """Returns the names of compacted files that are gone or have changed since they were compacted.
 
-    `present` maps the names of existing files, relative to the folder of the files, to their paths.
+    `present` maps the names of existing files, relative to the source folder, to their paths.
     """
     return [name for name, known in table.files.items() if name not in present or not unchanged(present[name], known)]
 
 
 def lost(table: Compacted, path, present: dict[str, str], names: list[str], skipped: list[Skipped]) -> list[Skipped]:
-    """Returns those of the changed files `names` below `path` that are gone or no longer begin with what they had.
+    """Reports those of the changed files `names` below `path` that are gone or no longer begin with their old content.
 
-    `names` are what changed() says of `present`; `skipped` are files that could not be looked at.
+    `names` is the result of changed() for `present`; `skipped` contains files that could not be examined.
     """
     found = []
     for name in names:
@@ -199,11 +203,11 @@ def lost(table: Compacted, path, present: dict[str, str], names: list[str], skip
 def unread(
     met: Iterable[str], tops: Iterable, files: Iterable[str]
 ) -> tuple[list[tuple[Compacted, str]], list[Skipped]]:
-    """Finds compacted tables with records that none of the files being read has.
+    """Finds compacted tables with records that are not in any of the files being read.
 
-    `met` are the tables' folders, below the folders `tops` that are read; `files` are the files read from there.
-    Returns first the tables that are made of a folder elsewhere, each with that folder, because nothing else has their
-    records; then what to report of the others.
+    `met` contains the tables' folders, which are below the folders `tops` that are read; `files` are the files that are
+    read from `tops`. Returns two lists: the tables that were made from a folder outside `tops`, each with that folder,
+    because their records are not in any other input; and reports about the other tables.
     """
     folders: dict[str, str] = {}
 
@@ -241,7 +245,7 @@ def unread(
 
 
 def parts(table: Compacted, changed: list[str], wanted) -> str:
-    """Returns SQL over the parts, without rows that are newer elsewhere; `changed` are files to be read raw instead."""
+    """Returns SQL for the rows of the parts, without outdated rows and rows of `changed` files, which are read raw."""
     names = ", ".join(f'"{name}"' for name in COLUMNS if name in {*columns_of(wanted), "metric_index", *wanted})
     paths = list_of(table.folder / part for part in table.parts)
     query = f"SELECT {names} FROM read_parquet({paths}, filename = '_part', hive_partitioning = false)"
@@ -255,5 +259,5 @@ def parts(table: Compacted, changed: list[str], wanted) -> str:
 
 
 def hidden(path: str, skipped: list[Skipped]) -> bool:
-    """Returns whether a file may exist that cannot be looked at: the path is, or is inside, something in `skipped`."""
+    """Returns whether a path is in `skipped` or inside a folder in it, so that the file may exist unseen."""
     return any(path == each.path or path.startswith(each.path + os.sep) for each in skipped)

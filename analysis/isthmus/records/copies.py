@@ -1,8 +1,8 @@
-"""Copies of records, as in a backup inside the folder that it backs up: each record counts once.
+"""Copies of records, for instance in a backup inside the folder that it backs up: each record counts once.
 
-Copies agree in _IDENTITY and in the median of their first metric. No two measurements do, since a process measures each
-case once. The copy with the shortest path counts. Within a compacted table each file keeps its own copy, so that a file
-may be removed.
+Copies agree in _IDENTITY and in the median of their first metric. Two measurements never agree in these, since a
+process measures each case once. The copy with the shortest path counts. In a compacted table the copies of all files
+are kept, so that a file may be removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from isthmus import spelling
 
-#: Columns of `measurements` in which copies agree, each with the path of its source in a record.
+#: Columns of `measurements` in which copies agree, each with the path of the corresponding field in a record.
 _IDENTITY = {
     "run_id": "run.id", "process": "run.process", "time": "run.time", "system": "run.system", "node": "run.node",
     "job": "run.job", "boot": "host.boot_id", "gpus": "devices.uuid", "workload": "workload", "version": "version",
@@ -30,7 +30,7 @@ Pairs = dict[tuple[str, str], int]  # (file that counts, other file) → number 
 
 
 def identity(record: dict) -> tuple:
-    """Returns a record's _IDENTITY and first metric, which together no other measurement has."""
+    """Returns a record's _IDENTITY and its first metric's name and median, which together identify a measurement."""
     metrics = record["metrics"]
     first = (metrics[0]["name"], metrics[0]["median"]) if metrics else ()
     return *(_hashable(_at(record, path)) for path in _IDENTITY.values()), *first
@@ -49,14 +49,14 @@ def _hashable(found):
 
 
 class Seen:
-    """Records seen so far by a command that reads them one by one."""
+    """Records that a command, which reads them one by one, has seen so far."""
 
     def __init__(self) -> None:
         self._files: dict[tuple, str] = {}
         self.pairs: Pairs = collections.Counter()
 
     def is_copy(self, record: dict, file) -> bool:
-        """Returns whether the record was seen before, and if so counts it in `pairs`."""
+        """Returns whether the record was seen before; if so, counts it in `pairs`."""
         before = len(self._files)
         first = self._files.setdefault(identity(record), str(file))
         if len(self._files) > before:
@@ -66,7 +66,7 @@ class Seen:
 
 
 def drop_repeated(connection) -> Pairs:
-    """Deletes repeated rows of `cases` within one file, and returns how many each file had."""
+    """Deletes repeated rows of the same file from `cases`; returns the number of repeated rows in each file."""
     key = f"file, {_KEY}, metrics[1].name, metrics[1].median"
     [(surplus,)] = connection.execute(f"SELECT count(*) - count(DISTINCT hash({key})) FROM cases").fetchall()
     if not surplus:
@@ -81,8 +81,8 @@ def drop_repeated(connection) -> Pairs:
 def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
     """Returns SQL for the rows of a view without copies, and the pairs of files with copies.
 
-    The SQL leaves out `_source`, which is an index into `folders`. Names of a source's files are relative to its
-    folder, and complete where that is "".
+    The rows have no column `_source`, which in the view is an index into `folders`. The names of a source's files are
+    relative to its folder, and complete if the folder is "".
     """
     firsts = f"FROM {view} WHERE metric_index = 0"
     all_columns = f"SELECT * EXCLUDE (_source) FROM {view}"
@@ -97,7 +97,7 @@ def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
         f"first_value(_source) OVER own AS of_source, first_value(file) OVER own AS of_file {firsts} "
         f"WINDOW own AS ({same})"
     )
-    # A file is left whole where it has another measurement of the same key, which is no copy.
+    # Rows are removed by file and key, so all rows of a key stay in a file if one of them is not a copy.
     connection.execute(
         "CREATE TABLE copies AS FROM numbered a WHERE n > 1 AND NOT EXISTS (FROM numbered b "
         "WHERE b.n = 1 AND b.source = a.source AND b.file = a.file AND b.key = a.key)"
@@ -114,8 +114,25 @@ def without(connection, view: str, folders: list[str]) -> tuple[str, Pairs]:
     return f"{all_columns} WHERE {kept}", pairs
 
 
+def elsewhere(connection, before: str, now: str, files: list[str]) -> dict[str, str]:
+    """Returns those of `files` whose records are all in other files, each with one of these other files.
+
+    `before` is SQL for the rows of all files at the time when `files` existed; `now` is SQL for the rows of the other
+    files.
+    """
+    keys = f"SELECT file, hash({_KEY}, metric, median) AS key FROM"
+    found = connection.execute(
+        f"WITH gone AS ({keys} ({before}) WHERE metric_index = 0 AND list_contains(?, file)), "
+        f"present AS (SELECT key, min(file) AS file FROM ({keys} ({now}) WHERE metric_index = 0) GROUP BY key) "
+        "SELECT gone.file, min(present.file) FROM gone LEFT JOIN present USING (key) GROUP BY gone.file "
+        "HAVING count(*) = count(present.file) ORDER BY gone.file",
+        [files],
+    )
+    return dict(found.fetchall())
+
+
 def say(pairs: Pairs) -> None:
-    """Prints one sentence on stderr: how many records are in several files, and in which."""
+    """Prints a sentence on stderr that states how many records are in several files, and names two of the files."""
     total = sum(pairs.values())
     if not total:
         return
@@ -128,5 +145,5 @@ def say(pairs: Pairs) -> None:
 
 
 def _name(file: str) -> str:
-    """Returns a file's name for a message, cut at the beginning, since the end of a path says more."""
+    """Returns a file's name for a message, shortened at the beginning, since the end of a path is more informative."""
     return spelling.printable(file if len(file) <= 80 else f"…{file[-79:]}")

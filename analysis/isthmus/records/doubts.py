@@ -1,6 +1,6 @@
 """Doubts about a figure, in the few words that are shown next to it, and whether the figure is low.
 
-`text(record, metric)` returns the words for one record. For many records, `say()` expects a Doubt of each:
+`text(record, metric)` returns the words for one record. For many records, `say()` needs a Doubt for each:
 `of_record()` makes it from a record, `of_row()` from a row of the table of records with the columns ROW.
 schema/doubts.json lists the codes with their words, and schema/usual_shares.json the usual shares of limits.
 isthmus-bench reads the same files, and tests/doubts.jsonl makes sure that both use the same words.
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from isthmus.records import validate
 
-#: Values of `stop` of metrics that were sampled until a rule ended it; others have all the samples there can be.
+#: Values of `stop` for metrics whose sampling was ended by a rule; other metrics have all possible samples.
 _SAMPLED = ("interval", "samples", "budget", "interrupted")
 
 
@@ -35,25 +35,25 @@ def _known() -> dict:
 
 @functools.cache
 def codes() -> dict[str, dict]:
-    """Returns each code with its `words` and the figures that it is `of`, in the order in which they are shown."""
+    """Returns each code's `words` and the figures that it concerns (`of`), in the order in which codes are shown."""
     return {code: entry for code, entry in _known()["codes"].items() if isinstance(entry, dict)}
 
 
 @functools.cache
 def _ranges() -> dict[str, list[float]]:
-    """Returns the least and the largest value of each metric whose definition bounds it."""
+    """Returns the minimum and maximum of each metric whose definition limits its values."""
     return {name: ends for name, ends in _known()["ranges"].items() if isinstance(ends, list)}
 
 
 # --- one record ---
 
 
-def _is_of(code: str, metric: dict, message: str, spoils: bool) -> bool:
-    """Returns whether a warning is about this metric; an unknown code, from a newer program, is about every metric."""
+def _is_of(code: str, metric: dict, message: str, invalidates: bool) -> bool:
+    """Returns whether a warning concerns this metric; an unknown code, from a newer program, concerns every metric."""
     scope = codes().get(code, {"of": "all"})["of"]
     if scope == "named":
         return message.split(" ", 1)[0] == metric["name"]
-    if spoils:
+    if invalidates:
         return bool(metric.get("invalid"))
     return scope == "all" or (scope != "none" and metric["name"] in scope)
 
@@ -71,7 +71,7 @@ def out_of_range(name: str, value: float | None) -> bool:
 
 
 def _is_sampled(record: dict, metric: dict) -> bool:
-    """Returns whether a rule ended the sampling of a metric, or of the time from which a rate was derived."""
+    """Returns whether a rule ended the sampling of a metric, or of the time from which the metric was derived."""
     is_rate = metric["stop"] == "derived" and metric["name"].endswith("_rate") and not record["emulated"]
     return metric["stop"] in _SAMPLED or is_rate
 
@@ -112,7 +112,7 @@ def of_metric(record: dict, metric: dict) -> list[str]:
 
 
 def in_order(found: Iterable[str]) -> list[str]:
-    """Returns the codes in the order of schema/doubts.json, unknown ones last."""
+    """Returns the codes in the order of schema/doubts.json, with unknown codes at the end."""
     places = {code: place for place, code in enumerate(codes())}
     return sorted(set(found), key=lambda code: (places.get(code, len(places)), code))
 
@@ -123,7 +123,7 @@ class Doubt:
 
     codes: tuple[str, ...] = ()
     low: Low | None = None
-    cause: str = ""  # cause of a low figure that no code explains
+    cause: str = ""  # likely cause of a low figure, if no code explains it
     valid: int = 0  # number of valid samples
     left_out: int = 0
 
@@ -131,7 +131,7 @@ class Doubt:
 def of_record(record: dict, metric: dict, reference: float | None = None) -> Doubt:
     """Returns the doubts about a figure of a record.
 
-    `reference` is the value that equal machines reach, where that is known.
+    `reference` is the value that equal machines reach, if it is known.
     """
     found = tuple(of_metric(record, metric))
     low = low_of(record, metric, reference)
@@ -144,27 +144,28 @@ def text(record: dict, metric: dict, reference: float | None = None) -> str:
     return say([of_record(record, metric, reference)])
 
 
-#: A record and one of its metrics.
+#: Figure of a record: the record and one of its metrics.
 Figure = tuple[dict, dict]
-_EQUALS = 4  # least number of records of one case among which an outlier can be recognised
+_EQUALS = 4  # minimum number of records of a case for recognising an outlier among them
 
 
 def say_of_equals(figures: Sequence[Figure], reference: float | None = None) -> str:
-    """Returns the words shown next to the figure of one case on equal machines."""
+    """Returns the words shown next to a case's figure that was measured on equal machines."""
     return say(of_figures(figures, reference))
 
 
 def of_figures(figures: Sequence[Figure], reference: float | None = None) -> list[Doubt]:
-    """Returns the doubts of each record of one case on equal machines."""
+    """Returns the doubts of each record of a case that was measured on equal machines."""
     found = [of_record(*each, reference) for each in figures]
     values = [metric["median"] for _, metric in figures]
     return of_equals(found, values, figures[0][1]["better"] if figures else None)
 
 
 def of_equals(found: Sequence[Doubt], values: Sequence[float], better: str | None) -> list[Doubt]:
-    """Returns the doubts of equal records, each judged alone; a value far worse than the median of its equals is low.
+    """Returns the doubts of records of one case on equal machines, given the doubts about each record alone.
 
-    Records are judged before they are pooled, because the median over them hides what affects less than half.
+    A value that is far worse than the median of all is low. Records are judged before they are pooled, because the
+    median over them hides what affects less than half of them.
     """
     if len(found) < _EQUALS:
         return list(found)
@@ -177,7 +178,7 @@ def of_equals(found: Sequence[Doubt], values: Sequence[float], better: str | Non
 
 
 def say(found: Sequence[Doubt]) -> str:
-    """Returns the words shown next to a figure of these records, with a count where only some records are affected."""
+    """Returns the words shown next to a figure of these records, with a count if only some records are affected."""
     counts = collections.Counter(code for each in found for code in set(each.codes))
     if len(found) > 1:
         counts.pop("few_samples", None)  # the spread over jobs shows the uncertainty instead
@@ -216,7 +217,7 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def sql() -> str:
-    """Returns SQL for the codes of the doubts about a metric `m` of a record: of_metric()'s, unordered."""
+    """Returns SQL for the codes of the doubts about a metric `m` of a record, as of_metric() does, but unordered."""
     known, scopes = _known(), {code: entry["of"] for code, entry in codes().items()}
     few = " ".join(
         f"WHEN w.code = '{code}' THEN m.name IN {_listed(of)}" for code, of in scopes.items() if isinstance(of, list)
@@ -251,17 +252,17 @@ def sql() -> str:
     )
 
 
-#: Columns of the table of records that of_row() reads.
+#: Columns of the table of records that of_row() needs.
 ROW = (
     "workload", "placement", "metric", "limit_source", "share", "moved", "doubts", "n_samples", "n_invalid", "median",
     "better",
 )  # fmt: skip
-#: SQL: the columns ROW as one value, so that a list of them has the rows for of_rows().
+#: SQL for the columns ROW as one value, so that a list of such values has the rows for of_rows().
 ROW_STRUCT = f"struct_pack({', '.join(f'{name} := {chr(34)}{name}{chr(34)}' for name in ROW)})"
 
 
 def of_row(row: dict) -> Doubt:
-    """Returns the doubts that a row of the table of records (columns ROW) casts on its figure."""
+    """Returns the doubts about the figure in a row of the table of records (columns ROW)."""
     found = tuple(in_order(row["doubts"] or ()))
     low = None
     if "emulated" not in found:
@@ -273,7 +274,7 @@ def of_row(row: dict) -> Doubt:
 
 
 def of_rows(rows: Sequence[dict]) -> list[Doubt]:
-    """Returns the doubts of each row of one series on equal machines."""
+    """Returns the doubts of each row of a series that was measured on equal machines."""
     return of_equals([of_row(row) for row in rows], [row["median"] for row in rows], rows[0]["better"])
 
 
@@ -282,10 +283,10 @@ def of_rows(rows: Sequence[dict]) -> list[Doubt]:
 
 @dataclasses.dataclass(frozen=True)
 class Low:
-    """Figure far below what it should be: the part that it reaches of `usual`, which is in words."""
+    """Statement that a figure is low: it is only `part` of what `usual` describes."""
 
-    part: float
-    usual: str
+    part: float  # ratio below 1
+    usual: str  # words such as "the median of its equals"
 
     def __str__(self) -> str:
         return f"low, {self.part:.0%} of {self.usual}"
@@ -297,13 +298,13 @@ def _usual_shares() -> list[dict]:
 
 
 def limit_kind(source: str) -> str:
-    """Returns the kind of a limit without this machine's numbers: PCIe, NVLink, xGMI, peak device memory bandwidth."""
+    """Returns a limit's source without this machine's numbers: PCIe, NVLink, xGMI, peak device memory bandwidth."""
     found = re.match(r"(?:\d+ )?(PCIe|NVLink|xGMI)", source)
     return found[1] if found else source
 
 
 def usual_share(workload: str, placement: str | None, metric: str, limit: str, moved: float) -> float | None:
-    """Returns the share of the limit that is usual for this path and this many bytes; None where it is not known."""
+    """Returns the usual share of the limit for this path and number of bytes per operation; None if it is unknown."""
     entries = _entries_of(workload, placement, metric, limit_kind(limit))
     return next((entry["share"] for entry in entries if moved >= entry["bytes_least"]), None)
 
@@ -323,7 +324,7 @@ def _entries_of(workload: str, placement: str | None, metric: str, limit: str) -
 def low_share(
     workload: str, placement: str | None, metric: str, limit: str | None, share: float | None, moved: float | None
 ) -> Low | None:
-    """Returns a Low where a share of a limit is far below the usual one, else None.
+    """Returns a Low if a figure's share of its limit is far below the usual share, otherwise None.
 
     `moved` is in bytes per operation.
     """
@@ -336,7 +337,7 @@ def low_share(
 
 
 def low_value(value: float, reference: float, better: str | None, what: str) -> Low | None:
-    """Returns a Low where a figure is far worse than that of its equals, else None; `what` names the reference."""
+    """Returns a Low if a figure is far worse than its reference, which `what` describes, otherwise None."""
     if better is None or value <= 0 or reference <= 0:
         return None
     part = value / reference if better == "higher" else reference / value
@@ -344,7 +345,7 @@ def low_value(value: float, reference: float, better: str | None, what: str) -> 
 
 
 def low_of(record: dict, metric: dict, reference: float | None = None) -> Low | None:
-    """Returns a Low where a figure of a record is low, else None; emulated figures are never judged."""
+    """Returns a Low if a figure of a record is low, otherwise None; emulated figures are never judged."""
     if record["emulated"] or metric["median"] is None:
         return None
     if reference is not None:
@@ -359,13 +360,13 @@ def low_of(record: dict, metric: dict, reference: float | None = None) -> Low | 
 
 
 def moved(record: dict, metric: dict) -> float:
-    """Returns the bytes that one operation moved; 0 where that is not known."""
+    """Returns the bytes that one operation moved; 0 if unknown."""
     bytes_moved = metric.get("bytes_moved") or record["axes"].get("bytes") or 0
     return bytes_moved if isinstance(bytes_moved, (int, float)) else 0
 
 
 def cause_of(record: dict, found: Iterable[str]) -> str:
-    """Returns a likely cause of a low figure, in words, if no code explains it; empty where the record shows none."""
+    """Returns a likely cause of a low figure, in words; empty if a code explains it or the record shows no cause."""
     words = _known()["low"]
     if set(found) & set(words["causes"]):
         return ""
@@ -382,22 +383,22 @@ def cause_of(record: dict, found: Iterable[str]) -> str:
 
 # --- links ---
 
-#: Gigatransfers per second times share of payload of a PCIe lane, by generation; only their ratios are used.
+#: Rate of a PCIe lane for each generation: gigatransfers per second times the share of payload. Only ratios are used.
 PCIE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 _LINK = re.compile(r"PCIe (\d+) x(\d+)")
 
 
 def trained_link(source: str) -> tuple[int, int] | None:
-    """Returns the generation and lanes of the link as trained, which a limit's source names.
+    """Returns the generation and number of lanes of the trained link that a limit's source names.
 
-    None where it names no link.
+    Returns None if it names no link.
     """
     found = _LINK.search(source)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def best_link(record: dict, now: tuple[int, int]) -> tuple[int, int]:
-    """Returns the generation and lanes that device and slot support, at least those of the trained link `now`."""
+    """Returns the generation and lanes that devices and slots support, and at least those of the trained link `now`."""
     links = [device.get("pcie") or {} for device in record["devices"]]
     generation = max([now[0], *(link.get("gen_max") or 0 for link in links)])
     width = max([now[1], *(link.get("width_max") or 0 for link in links)])
@@ -405,16 +406,16 @@ def best_link(record: dict, now: tuple[int, int]) -> tuple[int, int]:
 
 
 def part_of_link(now: tuple[int, int], best: tuple[int, int]) -> float:
-    """Returns the rate of a link relative to another; 1 where a generation is unknown."""
+    """Returns the rate of link `now` divided by that of link `best`; 1 if a generation is unknown."""
     if now[0] not in PCIE or best[0] not in PCIE:
         return 1.0
     return PCIE[now[0]] * now[1] / (PCIE[best[0]] * best[1])
 
 
 def part_of_best_link(record: dict, source: str) -> float:
-    """Returns the rate of the link as trained relative to the best it could be.
+    """Returns the rate of the trained link divided by the best possible rate.
 
-    A record's limit is that of the trained link.
+    A record's limit applies to the trained link.
     """
     now = trained_link(source)
     return part_of_link(now, best_link(record, now)) if now else 1.0

@@ -1,8 +1,8 @@
-"""Machines of records: which were measured on equal hardware, so that no figure is of a machine that does not exist.
+"""Machines of records: finds records of equal hardware, so that figures of unequal machines are never mixed.
 
-Machines differ by the system's name, the GPU's model and the number of GPUs in the *host*, its processor, cores, NUMA
-nodes and memory, the links between GPUs and to them, MIG and the power limit. A record names only the GPUs that its
-process used, and a record of the CPU alone names none; both belong to the host of its other records.
+Machines are distinguished by the system's name, the GPU's model and the number of GPUs in the *host*, its processor,
+cores, NUMA nodes and memory, the links between GPUs and to them, MIG and the power limit. A record names only the GPUs
+that its process used, or none if it used only the CPU; other records of the same host complete these facts.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import math
 from typing import TYPE_CHECKING
 
 from isthmus import spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 
 if TYPE_CHECKING:
-    from isthmus.records import store  # imports DuckDB, which telling machines apart does not need
+    from isthmus.records import store  # for types only, since it imports DuckDB, which is not always needed
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Hardware as one record describes it; counts are of the GPUs that its process used."""
+    """Hardware as one record describes it; only GPUs that its process used are counted."""
 
     system: str
     node: str
@@ -44,7 +44,7 @@ class Facts:
         return self.device, self.mig, self.power_limit
 
 
-#: SQL of the columns of the table of records that Facts is made of, in the order of its fields.
+#: SQL for each field of Facts over the table of records, in the order of the fields.
 COLUMNS = {
     "system": "coalesce(system, '')",
     "node": "node",
@@ -81,7 +81,7 @@ def _of_devices(devices: list[dict]) -> dict:
 
 
 def facts(case: dict) -> Facts:
-    """Returns the facts of a record, equal to those of its row by COLUMNS."""
+    """Returns the facts of a record, which equal those that COLUMNS selects from its row."""
     host = case["host"]
     return Facts(
         case["run"].get("system") or "",
@@ -96,14 +96,14 @@ def facts(case: dict) -> Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Machine(Facts):
-    """Hosts with equal hardware. Counts are of the host, and no node is named.
+    """Kind of host: all hosts with equal hardware. All GPUs of the host are counted, and `node` is empty.
 
-    Memory is in steps of 6%, since hosts of one kind differ by some megabytes.
+    Memory is rounded to steps of 6%, since hosts of one kind differ by some megabytes.
     """
 
 
 def machines(found) -> dict[Facts, Machine]:
-    """Returns the machine that each of these facts belongs to."""
+    """Returns the machine to which each of these facts belongs."""
     result = {}
     for alike in grouped((each.host, each) for each in found).values():
         kinds = {each.gpu for each in alike if each.device}
@@ -119,7 +119,7 @@ def machines(found) -> dict[Facts, Machine]:
 
 
 def name_machines(opened: store.Store) -> list[Machine]:
-    """Adds the view `measured`, which is the measurements with a column `machine`: an index into the list returned."""
+    """Returns all machines, and creates the view `measured`: measurements with an index into this list as `machine`."""
     columns = ", ".join(f'{expression} AS "f_{name}"' for name, expression in COLUMNS.items())
     rows = opened.sql(f"SELECT DISTINCT {columns} FROM measurements").fetchall()
     machine_of = machines([Facts(*row) for row in rows])
@@ -139,7 +139,7 @@ def name_machines(opened: store.Store) -> list[Machine]:
 
 
 def _words(machine: Machine) -> dict[str, str]:
-    """Returns in words whatever may tell one machine from another."""
+    """Returns words for each fact that may distinguish machines."""
     return {
         "cpu": machine.cpu if machine.device else "",
         "cores": spelling.counted(machine.cores, "core"),
@@ -153,9 +153,9 @@ def _words(machine: Machine) -> dict[str, str]:
 
 
 def titles(found: list[Machine]) -> dict[Machine, str]:
-    """Returns a name for each machine: the GPU and how many, and the system.
+    """Returns a name for each machine: the number and model of GPUs, and the system.
 
-    It also has as little of everything else as tells the machine from the others.
+    Other facts are appended only if machines with the same name differ in them.
     """
     names = {}
     for machine in found:

@@ -1,10 +1,11 @@
-"""Jobs of records: the scheduler's id with the system's name, also where several jobs had the same id.
+"""Jobs of records: the scheduler's id with the system's name, distinguished further if several jobs had the same id.
 
-Schedulers restart at 1 after their largest id, and with a new database. Records with one id belong to one job while
-they follow each other within a week; so do those of its nodes, its steps and the attempts of a requeued job. After a
-longer gap they belong to another job. After a shorter gap they do if every node with records on both sides of it was
-rebooted, and if the gap is longer than a day or they measure nothing new: a requeued attempt was interrupted and goes
-on with other cases. Such jobs are called ID@TIME, with the minute of their first record.
+Schedulers restart at 1 after their largest id, and when they get a new database. Records with the same id belong to one
+job, including all its nodes, steps and requeued attempts, as long as gaps between them are at most a week. After a
+longer gap, they belong to another job. After a shorter gap, they belong to another job if every node with records on
+both sides of the gap was rebooted, and either the gap is longer than a day or the later records only repeat earlier
+cases; a requeued attempt, in contrast, was interrupted and continues with other cases. Jobs that share an id are called
+ID@TIME, with the minute of their first record.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 
 if TYPE_CHECKING:
     import duckdb
 
-#: SQL: the id of a raw record, before name_jobs(). Ids are unique within one scheduler only, so two systems may have
-#: the same one. Without a scheduler the run is the job, whose id is 64 random bits.
+#: SQL for the job's id of a raw record, before name_jobs(). Ids are unique only within one scheduler, so two systems
+#: may have the same id. Without a scheduler, the run counts as the job; its id has 64 random bits.
 ID = "coalesce(coalesce(run.system || '#', '') || run.job, run.id)"
-MOST = datetime.timedelta(days=7)  # longest gap within one job, which lasts days and measures more often than that
-RESTARTED = datetime.timedelta(days=1)  # longest gap if nodes were rebooted: jobs are requeued sooner
+MOST = datetime.timedelta(days=7)  # longest gap between records of one job; jobs last days and measure more often
+RESTARTED = datetime.timedelta(days=1)  # longest gap if nodes were rebooted, since jobs are requeued sooner
 _TIME = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}"
-#: SQL: the case of a record; _case_of() has the same for a record as read from its file.
+#: SQL for the case of a record; _case_of() does the same for a record that was read from its file.
 _CASE = "hash(workload, placement, staging, size, preset, axes, ranks)"
-#: SQL: the scheduler's id in the column `job`.
+#: SQL for the scheduler's id in the column `job`.
 NUMBER = f"regexp_replace(regexp_extract(job, '[^#]*$'), '{_TIME}$', '')"
-#: SQL: plain() of the column `job`.
+#: SQL for plain() of the column `job`.
 PLAIN = f"regexp_replace(job, '{_TIME}$', '')"
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """First and last time of the records of one id, node and boot, within a day."""
+    """First and last time of the records with the same id, node and boot on one day."""
 
     job: str
     node: str
@@ -47,7 +48,7 @@ class Trace:
 
 
 def id_of(record: dict) -> str:
-    """Returns ID of a record as read from its file; after name_jobs_of(), the value of the column `job`."""
+    """Returns the value of ID for a record read from its file; after name_jobs_of(), the value of the column `job`."""
     run = record["run"]
     if run.get("job") is None:
         return run["id"]
@@ -55,7 +56,7 @@ def id_of(record: dict) -> str:
 
 
 def begins(traces: list[Trace]) -> dict[str, list[datetime.datetime]]:
-    """Returns the times at which the jobs of each id began, for ids that several jobs had."""
+    """Returns, for each id that several jobs had, the times at which these jobs began."""
     found = {}
     for job, of_id in grouped((trace.job, trace) for trace in traces).items():
         ordered = sorted(of_id, key=lambda trace: (trace.first, trace.last))
@@ -84,7 +85,7 @@ def _from(ordered: list[Trace], start: datetime.datetime) -> list[Trace]:
 
 
 def _is_another(before: list[Trace], after: list[Trace], gap: datetime.timedelta) -> bool:
-    """Returns whether the records after a gap belong to another job, judging by boots and by what they measure."""
+    """Returns whether the records after a gap belong to another job, judging by their boots and cases."""
     if not _restarted(before, after):
         return False
     repeated = frozenset().union(*(trace.cases for trace in after))
@@ -93,7 +94,7 @@ def _is_another(before: list[Trace], after: list[Trace], gap: datetime.timedelta
 
 
 def _restarted(before: list[Trace], after: list[Trace]) -> bool:
-    """Returns whether there are nodes on both sides of a gap and all of them were rebooted in it."""
+    """Returns whether some nodes have records on both sides of a gap and all of these were rebooted during the gap."""
     boots: list[dict[str, set]] = [{}, {}]
     for of_side, traces in zip(boots, (before, after)):
         for trace in traces:
@@ -108,15 +109,15 @@ def _name(job: str, start: datetime.datetime) -> str:
 
 
 def plain(name: str) -> str:
-    """Returns a job's name without the time that tells it from others of its id."""
+    """Returns a job's name without the time that distinguishes it from other jobs with its id."""
     return re.sub(f"{_TIME}$", "", name, flags=re.ASCII)
 
 
-# --- the table of records, and records as they were read ---
+# --- naming of jobs in the table of records, and in records read from files ---
 
 
 def name_jobs(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Makes the table `job_of` of jobs that share their id with others; returns whether there are any."""
+    """Creates the table `job_of` of jobs that share their id with other jobs; returns whether there are any."""
     rows = connection.execute(
         f"SELECT job, node, boot, min(time), max(time), list(DISTINCT {_CASE}) FROM {table} WHERE metric_index = 0 AND "
         f"job IN (SELECT job FROM {table} WHERE metric_index = 0 GROUP BY job "
@@ -138,7 +139,7 @@ def name_jobs(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def with_names(table: str) -> str:
-    """Returns SQL for the rows of a table with the names of name_jobs() in `job`."""
+    """Returns SQL for the rows of a table in which `job` contains the names that name_jobs() found."""
     return (
         f"SELECT r.* REPLACE (coalesce(j.name, r.job) AS job) FROM {table} r LEFT JOIN job_of j ON j.id = r.job "
         "AND r.time >= j.began AND r.time < j.until"
@@ -151,7 +152,7 @@ def _case_of(record: dict) -> tuple:
 
 
 def name_jobs_of(records: list[dict]) -> None:
-    """Renames jobs of records as read from their files, like name_jobs(): `run.job` (or `run.id`) becomes ID@TIME."""
+    """Renames jobs as name_jobs() does, in records read from files: `run.job` (or `run.id`) becomes ID@TIME."""
     spans: dict[tuple, list] = {}
     times = [datetime.datetime.strptime(record["run"]["time"], "%Y-%m-%dT%H:%M:%SZ") for record in records]
     for record, time in zip(records, times):

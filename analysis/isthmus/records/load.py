@@ -1,9 +1,9 @@
-"""Record files: JSON Lines written by isthmus-bench, one case per line; files that end in .gz are unpacked.
+"""Reading of record files: JSON Lines written by isthmus-bench, one case per line; .gz files are decompressed.
 
-A line that is no record is left out; the other lines count, and the file is reported as used in part, with the line and
-what is wrong with it. Nothing is dropped silently, and no command passes with such a file, so a crashed run cannot look
-like a shorter, better one. A file of another version of the record is refused whole. What is too long for a line is in
-tables next to the file: see read_table().
+A line that is not a record is left out; the other lines count, and the file is reported as used in part, with the line
+and the reason. Nothing is dropped silently, and no command passes with such a file, so a crashed run cannot be mistaken
+for a shorter, better one. A file with another version of the record is refused completely. Data that is too long for a
+line is in tables next to the file: see read_table().
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from isthmus.records import validate
 from isthmus.records.validate import RecordError
 from isthmus.spelling import counted, fold, printable, shorten
 
-_LONGEST = 1 << 23  # bytes of a line; DuckDB needs twice as many
-_ENDLESS = 1 << 26  # bytes after which a line without an end is given up, together with the rest of the file
-_MOST_BAD = 10_000  # lines of a file that are no records; after this many the rest of it is not read
-#: Reason for skipping a file without a line: isthmus-bench creates the file before its first case ends.
-EMPTY = "holds no record, since its run was killed before its first case ended, or is still going"
-MANIFESTS = "manifests"  # folder that marks a compacted table and says what its parts are made of
+_LONGEST = 1 << 23  # maximum bytes of a line; DuckDB needs twice as much memory
+_ENDLESS = 1 << 26  # bytes after which reading of a line without an end, and of the rest of the file, is given up
+_MOST_BAD = 10_000  # number of lines that are not records after which the rest of a file is not read
+#: Reason for skipping an empty file, since isthmus-bench creates the file before its first case ends.
+EMPTY = "has no record, because its run was killed before its first case ended, or is still running"
+MANIFESTS = "manifests"  # folder that marks a compacted table and states from which files its parts were made
 
 # --- files ---
 
@@ -49,8 +49,8 @@ class Skipped:
 
     path: str
     why: str
-    newer: str = ""  # its schema, if that is another version of the record
-    has_part: bool = False  # its valid records were read
+    newer: str = ""  # schema of its records, if that is another version of the record
+    has_part: bool = False  # true if its valid records were read
 
 
 def _no_name(path: str) -> str | None:
@@ -62,27 +62,27 @@ def _no_name(path: str) -> str | None:
 
 
 def signature(path) -> list[int]:
-    """Returns size in bytes, time of the last change in ns, and inode.
+    """Returns a file's size in bytes, time of the last change in ns, and inode.
 
-    An edit changes them unless it follows at once.
+    An edit changes at least one of these, unless it follows another edit immediately.
     """
     status = os.stat(path)
     return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def parse(line: str, *, where: str, last: bool = False) -> dict:
-    """Returns the record in one line; `where` names the line in an error, and `last` says that it may have been cut.
+    """Parses the record in a line; `where` names the line in errors, and `last` means that it may have been cut short.
 
-    Raises RecordError for a line that is no record.
+    Raises RecordError for a line that is not a record.
     """
     return validate.line(line.encode("utf-8", "surrogatepass"), where=where, last=last)
 
 
 def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
-    """Yields the lines of a file as (number, bytes without the end of line, whether it had one).
+    """Yields each line of a file as (number, bytes without the line end, whether it had a line end).
 
-    Raises RecordError where the file cannot be read or has no line, and for a line that is too long. With `bad`, the
-    error of such a line is added there instead, and reading goes on.
+    Raises RecordError if the file cannot be read or is empty, and for a line that is too long. With `bad`, the error
+    for such a line is added to `bad` instead, and reading continues.
     """
     try:
         with open_file(path) as raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw as file:
@@ -90,7 +90,7 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
             while line := file.readline(_LONGEST + 1):
                 number += 1
                 if len(line) > _LONGEST:
-                    error = RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so no record")
+                    error = RecordError(f"{path}:{number}: longer than {_LONGEST >> 20} MiB, so not a record")
                     if bad is None:
                         raise error
                     bad.append(error)
@@ -103,7 +103,7 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
                             bad[-1] = RecordError(f"{path}:{number}: {why}")
                             return
                     continue
-                # Only \n ends a line: a record's strings may contain U+2028.
+                # Only \n ends a line, since a record's strings may contain U+2028.
                 whole = line.endswith(b"\n")
                 yield number, line[:-1] if whole else line, whole
             if not number:
@@ -115,14 +115,14 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
 
 
 def iterate(path):
-    """Yields the records of a file in order. Raises RecordError where the file or one of its lines is not valid."""
+    """Yields the records of a file in order. Raises RecordError if the file or one of its lines is invalid."""
     path = pathlib.Path(path)
     for number, line, whole in lines(path):
         yield validate.line(line, where=f"{path}:{number}", last=not whole)
 
 
 def sound_lines(path, bad: list[RecordError]):
-    """Yields each line of a file that is a record, without its end, and that record.
+    """Yields each line of a file that is a record, without its line end, together with the parsed record.
 
     Adds the errors of other lines to `bad`. Reading stops after _MOST_BAD errors.
     """
@@ -132,7 +132,7 @@ def sound_lines(path, bad: list[RecordError]):
             if len(bad) >= _MOST_BAD:
                 return
             if not line.strip():
-                bad.append(RecordError(f"{path}:{number}: an empty line, so no record"))
+                bad.append(RecordError(f"{path}:{number}: an empty line, so not a record"))
                 continue
             try:
                 record = validate.line(line, where=f"{path}:{number}", last=not whole)
@@ -145,9 +145,9 @@ def sound_lines(path, bad: list[RecordError]):
 
 
 def in_part(path, bad: list[RecordError], records: int) -> Skipped:
-    """Returns what to report of a file with the errors `bad` and this many valid records.
+    """Returns the report for a file with the errors `bad` and this number of valid records.
 
-    A file of another version of the record is not used in part: `Skipped.newer` names the version.
+    A file with another version of the record is not used in part; `Skipped.newer` names that version.
     """
     reasons = (skipped_for(path, error) for error in bad)
     first = next(reasons)
@@ -158,10 +158,10 @@ def in_part(path, bad: list[RecordError], records: int) -> Skipped:
 
 
 def find(path, tables: list[str] | None = None) -> tuple[list[str], list[Skipped]]:
-    """Returns the record files in a folder and its subfolders, in order, and what could not be looked at.
+    """Returns the record files in a folder and its subfolders, in order, and everything that could not be examined.
 
-    A path that is a file is returned whatever its name. `tables` gets the folders of compacted tables that are met.
-    Raises Error where there is no such file or folder, or it cannot be read.
+    If the path is a file, it is returned regardless of its name. The folders of compacted tables are added to `tables`.
+    Raises Error if the file or folder does not exist or cannot be read.
     """
     try:
         status = os.stat(path)
@@ -196,25 +196,25 @@ def find(path, tables: list[str] | None = None) -> tuple[list[str], list[Skipped
 
 
 def without_files(path, files: list[str], skipped: list[Skipped]) -> list[Skipped]:
-    """Returns what to report of a folder in which nothing was found, if a user named it among others."""
+    """Returns a report for a folder, one of several that a user named, if nothing was found in it."""
     if files or skipped:
         return []
     return [Skipped(str(path), "a folder without any .jsonl or .jsonl.gz file; leave it out, or name another")]
 
 
-_MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # beginning of a file by `isthmus compact`
-_MANIFEST_HEAD = 64  # bytes of a file that are matched against that
-DANGLING = "a link whose target is missing"
+_MANIFEST = re.compile(rb'\s*\{\s*"files"\s*:')  # beginning of a manifest that `isthmus compact` wrote
+_MANIFEST_HEAD = 64  # number of bytes of a file that are compared with _MANIFEST
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_MOST_ROWS = 1_000_000  # limit on the rows of a table; isthmus-bench writes 65,536 at most
-_LOOKED_AT = 2000  # files of other names that are looked into; beyond that, only those with JSON-like names
+_MOST_ROWS = 1_000_000  # maximum number of rows of a table; isthmus-bench writes at most 65,536
+_LOOKED_AT = 2000  # number of files with other names whose contents are examined; later, only JSON-like names are
 
 
 def _passed_over(file: str, *, any_name: bool) -> str | None:
-    """Returns why a file that is not read under its name may contain or lead to records; None where it does not."""
+    """Returns what to report about a file that is not read because of its name: that it is a dangling link, or that it
+    seems to contain records; None for any other file."""
     name = os.path.basename(file).lower()
     if os.path.islink(file) and not os.path.exists(file):
-        return DANGLING
+        return inputs.DANGLING
     looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
     if ".jsonl" in name and inputs.packer(name) not in (None, "gzip"):
         return inputs.unread_because(name, ".jsonl", ", or pack it with gzip instead")
@@ -230,15 +230,15 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
 
 
 def _form_of_records(file: str) -> str | None:
-    """Returns inputs.form_of_records(), but None for a manifest, which names the schema of the records."""
+    """Returns inputs.form_of_records(), except None for a manifest, which names the schema but contains no records."""
     form = inputs.form_of_records(file)
     return None if form and _MANIFEST.match(inputs.first_bytes(file, _MANIFEST_HEAD)) else form
 
 
 def manifests(folder) -> list[pathlib.Path]:
-    """Returns the manifests of a compacted folder, oldest first, by their numbers.
+    """Returns the manifests of a compacted folder in the order of their numbers, the oldest first.
 
-    Raises OSError where they are unreadable.
+    Raises OSError if their folder is unreadable.
     """
     place = pathlib.Path(folder, MANIFESTS)
     try:
@@ -250,19 +250,19 @@ def manifests(folder) -> list[pathlib.Path]:
 
 def is_table(folder) -> bool:
     """Returns whether a folder is a compacted table: it has a readable manifest with the right name and beginning."""
-    with contextlib.suppress(OSError):  # walk() reports it
+    with contextlib.suppress(OSError):  # walk() reports the error
         return any(_MANIFEST.match(inputs.first_bytes(path, _MANIFEST_HEAD)) for path in manifests(folder))
     return False
 
 
 def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = True, tables: list[str] | None = None):
-    """Yields each folder, `top` first, and the sorted names of its files; compacted tables only if asked for.
+    """Yields each folder, `top` first, and the sorted names of its files; compacted tables only if `compacted`.
 
-    Links to folders are followed after everything that is reachable without them, unless `links` is false. No folder is
-    entered twice. Four things are not entered and are added to `skipped`: a link to a folder above, a file system that
-    shows the system's state (/proc), folders behind links beyond _MOST_BEHIND_LINKS, and folders that cannot be read,
-    for instance because their path is longer than the system allows. Depth is not limited otherwise. Record files in a
-    table that is left out are added to `skipped`, and the table to `tables`.
+    Links to folders are followed after everything that is reachable without them, unless `links` is false. Each folder
+    is entered once. Four kinds of folders are not entered and are added to `skipped`: links to a folder above, file
+    systems that show the system's state (/proc), folders behind links beyond _MOST_BEHIND_LINKS, and folders that
+    cannot be read, for instance because their path is longer than the system allows. Depth is not limited otherwise. A
+    compacted table that is left out is added to `tables`, and record files inside it are added to `skipped`.
     """
     walker = _Walk(skipped, links)
     left_out = [] if tables is None else tables
@@ -272,20 +272,20 @@ def walk(top, skipped: list[Skipped], *, compacted: bool = False, links: bool = 
 
 
 def strays(table) -> list[Skipped]:
-    """Returns the record files in a compacted table, where nobody reads them, and what in it cannot be looked at."""
+    """Returns the record files in a compacted table, where they are never read, and folders that cannot be examined."""
     walker = _Walk([], links=True)
     walker.name_strays(os.fspath(table))
     return walker.skipped
 
 
 class _Walk:
-    """State of walk(): the folders it has seen, and what it reports as left out."""
+    """State of walk(): the folders that it has entered, and those that it reports as skipped."""
 
     def __init__(self, skipped: list[Skipped], links: bool) -> None:
         self.skipped = skipped
         self._links = links
         self._seen: set[tuple[int, int]] = set()
-        self._left = _MOST_BEHIND_LINKS  # folders; negative once the excess has been reported
+        self._left = _MOST_BEHIND_LINKS  # number of folders still allowed; negative after the excess was reported
         self._state = _shows_state()
 
     def name_strays(self, table: str) -> None:
@@ -296,9 +296,9 @@ class _Walk:
                     self.skipped.append(Skipped(file, why))
 
     def below(self, top: str, tables: list[str] | None):
-        """Yields folders not seen before, and their files.
+        """Yields folders that were not entered before, and their files.
 
-        Adds compacted tables to `tables` instead of entering them, unless that is None.
+        Adds compacted tables to `tables` instead of entering them, unless `tables` is None.
         """
         starts = [(top, False)]
         for start, behind_link in starts:
@@ -330,12 +330,12 @@ class _Walk:
                 yield folder, names
 
     def _closed(self, status: os.stat_result) -> str | None:
-        """Returns why a folder is not entered because of its file system, or None."""
+        """Returns why a folder's file system must not be entered, or None if it may be."""
         kind = self._state.get(status.st_dev)
         return kind and f"it is in {kind}, which shows the system's state and has no records; remove it, or its link"
 
     def _is_spent(self, link: str) -> bool:
-        """Counts a folder behind this link; returns whether that is too many, and reports it the first time."""
+        """Counts a folder behind this link; returns whether there are too many, and reports that the first time."""
         self._left -= 1
         if self._left == -1:
             why = (
@@ -346,13 +346,13 @@ class _Walk:
         return self._left < 0
 
 
-_MOST_BEHIND_LINKS = 10_000  # folders; a link may lead to everything on a machine
+_MOST_BEHIND_LINKS = 10_000  # maximum number of folders behind links, since a link may lead to a whole machine
 _OF_STATE = {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "devpts", "devtmpfs",
              "mqueue", "bpf", "pstore", "efivarfs", "selinuxfs", "binfmt_misc", "fusectl"}  # fmt: skip
 
 
 def _shows_state() -> dict[int, str]:
-    """Returns the kinds, by device, of file systems that only show the system's state, whose files never end."""
+    """Returns the device and kind of each file system that only shows the system's state; its files may be endless."""
     found = {}
     with contextlib.suppress(OSError, ValueError), open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -365,10 +365,7 @@ def _shows_state() -> dict[int, str]:
 
 
 def _leads_above(link: str, top: str) -> str | None:
-    """Returns why a link to a folder is not followed: `top`, or the link, is inside that folder.
-
-    None where it is followed.
-    """
+    """Returns why a link to a folder is not followed if `top` or the link is inside that folder; None if neither is."""
     target = os.path.realpath(link)
     if not any(is_below(place, target) for place in (os.path.realpath(top), os.path.realpath(os.path.dirname(link)))):
         return None
@@ -381,7 +378,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Returns the sorted names of a folder's subfolders, each with whether it is a link, and of its other files."""
+    """Returns the sorted names of a folder's subfolders, each with whether it is a link, and those of its files."""
     folders, names = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -398,13 +395,13 @@ def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str]]:
 def read(path) -> list[dict]:
     """Returns all records of a file in order.
 
-    Raises RecordError where the file is not valid, or for its first bad line.
+    Raises RecordError if the file cannot be read, or for its first invalid line.
     """
     return list(iterate(path))
 
 
 def skipped_for(path, error: RecordError) -> Skipped:
-    """Returns a file as skipped because of an error, with the number of the line in its reason."""
+    """Returns the report for a file that is skipped because of an error, with the line's number in the reason."""
     why = str(error).removeprefix(f"{path}:").removeprefix(f"{pathlib.Path(path)}:").lstrip()
     why = re.sub(r"\A(\d+): ", r"line \1: ", why)
     newer = re.search(r"another schema \('(isthmus[.]record/[0-9]+)'\)", why)
@@ -412,9 +409,9 @@ def skipped_for(path, error: RecordError) -> Skipped:
 
 
 def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | None]:
-    """Returns the signature of a file whose lines are all records, or else why it is skipped.
+    """Returns (signature, None) for a file in which every line is a record, or (None, reason) for any other file.
 
-    With `tables`, the tables next to the file are checked as well.
+    With `tables`, the tables next to the file are also checked.
     """
     collecting = gc.isenabled()
     gc.disable()  # records have no cycles, and the collector would visit each of them
@@ -436,22 +433,22 @@ def check(path, *, tables: bool = False) -> tuple[list[int] | None, Skipped | No
     return before, None
 
 
-_ALONE = 1 << 25  # bytes that are checked faster than other processes start
+_ALONE = 1 << 25  # number of bytes that this process checks faster than it could start other processes
 
 
 @contextlib.contextmanager
 def checker(paths, processes: int | None = None):
-    """Provides a function like map() that uses several processes where that pays; enter it before any thread starts.
+    """Provides a function like map() that uses several processes if that is faster; enter it before starting threads.
 
-    The processes end when this one does, however it ends. Where one of them is killed, or none can be started, the rest
-    is done in this process.
+    The processes end when this one does, even if it is killed. If one of them is killed, or none can be started, this
+    process does the rest.
     """
     size = sum(os.path.getsize(path) * (10 if path.endswith(".gz") else 1) for path in paths if os.path.exists(path))
     processes = processes or min(len(os.sched_getaffinity(0)), 8)
     if size < _ALONE or processes < 2 or len(paths) < 2:
         yield map
         return
-    # Forked: any other start method would run a script without `if __name__ == "__main__"` a second time.
+    # Processes are forked, since other start methods would run a script without `if __name__ == "__main__"` again.
     with concurrent.futures.ProcessPoolExecutor(
         processes, multiprocessing.get_context("fork"), _end_with, (os.getpid(), _process_control())
     ) as pool:
@@ -465,15 +462,17 @@ def checker(paths, processes: int | None = None):
 
 
 def _apply(pool, chunk: int, function, paths):
-    """Yields `function` of each path, in order, computed by a pool of processes for as long as all of them live."""
+    """Yields the result of `function` for each path, in order, computed by a pool until one of its processes dies."""
     paths, done = list(paths), 0
     try:
         for result in pool.map(function, paths, chunksize=chunk):
             done += 1
             yield result
     except concurrent.futures.BrokenExecutor:
-        print("a process that checked records was killed, as for want of memory; the rest is checked in one process",
-              file=sys.stderr)  # fmt: skip
+        print(
+            "a process that checked records was killed, perhaps for lack of memory; the rest is checked in one process",
+            file=sys.stderr,
+        )
         yield from map(function, paths[done:])
 
 
@@ -481,22 +480,22 @@ _PARENT_ENDS = 1  # PR_SET_PDEATHSIG of prctl()
 
 
 def _process_control():
-    """Returns the C library's prctl(), looked up before a fork; None on systems without it."""
+    """Returns the C library's prctl(), which must be looked up before a fork; None on systems that lack it."""
     import ctypes  # imported here because most commands start no process
 
     return getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def _end_with(parent: int, control) -> None:
-    """Has the system end this process when its parent ends, since it would otherwise wait for work for ever."""
+    """Makes the system end this process when its parent ends, since it would otherwise wait for work forever."""
     if control is not None:
         control(_PARENT_ENDS, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent had ended before
+    if os.getppid() != parent:  # the parent ended before prctl() was called
         os._exit(1)
 
 
 def no_record(paths) -> str:
-    """Returns why there is no record although every file was read: a sentence that says what to do."""
+    """Returns a sentence that states why there are no records although every file was read, and what to do."""
     where = ", ".join(map(str, paths))
     if all(map(os.path.isfile, paths)):
         return f"{where}: no record in {'it' if len(paths) == 1 else 'them'}; name files that isthmus-bench wrote"
@@ -506,7 +505,7 @@ def no_record(paths) -> str:
 
 
 def nothing_taken(paths, absent: list[Skipped]) -> str:
-    """Returns why no file that was found has a record: a sentence that names the first file and what to do."""
+    """Returns a sentence that states why no file contains a record, and what to do; it names the first file."""
     first = f"{absent[0].path}: {absent[0].why}"
     advice = "" if "--resume" in absent[0].why or EMPTY in absent[0].why else "; name files that isthmus-bench wrote"
     if len(absent) == 1:
@@ -519,9 +518,9 @@ _NAMED = 10
 
 
 def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
-    """Names on stderr the files that were not read, or only in part, and counts them.
+    """Prints the names and number of the files that were not read, or only in part, on stderr.
 
-    Text for people starts with the count. `asked` are the arguments of the command whose output follows.
+    If the output is text for people, it begins with the number. `asked` contains the arguments of the command.
     """
     for each in absent[:_NAMED]:
         done = "used in part" if each.has_part else "skipped"
@@ -542,7 +541,7 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
 
 
 def _for_people(asked) -> bool:
-    """Returns whether a command's output is text for people, not a list or table for a program."""
+    """Returns whether a command's output is text for people rather than a list or table for a program."""
     if getattr(asked, "drain", False):
         return False
     if hasattr(asked, "format"):
@@ -557,29 +556,28 @@ def _for_people(asked) -> bool:
 def table_path(record_path, table: dict) -> pathlib.Path:
     """Returns the path of the file that an entry of a record's `tables` names.
 
-    Raises RecordError where the file is missing, unreadable, outside of the record's folder, or altered since it was
-    written.
+    Raises RecordError if the file is missing, unreadable, outside the record's folder, or altered since it was written.
     """
     path = pathlib.Path(record_path).parent / table["file"]
     named = f"{path}: the table {table['name']!r} of {pathlib.Path(record_path).name}"
     if pathlib.PurePosixPath(table["file"]).is_absolute() or ".." in pathlib.PurePosixPath(table["file"]).parts:
-        raise RecordError(f"{named} would lie outside of the record's folder; do not trust this record")
+        raise RecordError(f"{named} would be outside the record's folder; do not trust this record")
     try:
         digest = inputs.sha256(path)
     except FileNotFoundError:
-        raise RecordError(f"{named} is not there; keep a record file and its folder of tables together") from None
+        raise RecordError(f"{named} is missing; keep a record file and its folder of tables together") from None
     except OSError as error:
         raise RecordError(f"{named} cannot be read ({error.strerror or error})") from None
     if digest != table["sha256"]:
-        raise RecordError(f"{named} was altered since it was written (its SHA-256 is another); measure again")
+        raise RecordError(f"{named} has been altered since it was written (its SHA-256 differs); measure again")
     return path
 
 
 def read_table(record_path, record: dict, name: str) -> list[dict[str, float | None]]:
-    """Returns the rows of a record's table, by column; an empty cell is None.
+    """Returns the rows of a record's table, keyed by column; an empty cell is None.
 
-    `record_path` is the file that the record was read from. Raises RecordError, one sentence, for a table that is
-    missing, altered, or different from what the record says.
+    `record_path` is the file from which the record was read. Raises RecordError, with one sentence, if the table is
+    missing, altered, or does not match the record.
     """
     found = [table for table in record["tables"] if table["name"] == name]
     if len(found) != 1:
@@ -594,7 +592,7 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
                 raise ValueError(f"its columns are {shorten(', '.join(columns))}")
             if found[0]["rows"] > _MOST_ROWS:
                 raise ValueError(f"it has {found[0]['rows']} rows, and at most {_MOST_ROWS} are read")
-            first = itertools.islice(lines, found[0]["rows"] + 1)  # a packed file may never end
+            first = itertools.islice(lines, found[0]["rows"] + 1)  # a compressed file may be endless
             rows = [dict(zip(columns, map(_number, line), strict=True)) for line in first]
         if len(rows) != found[0]["rows"]:
             raise ValueError(f"it has {len(rows)} rows instead of {found[0]['rows']}")
@@ -609,5 +607,5 @@ def _number(text: str) -> float | None:
         return None
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{shorten(text, 40)} is no finite number")
+        raise ValueError(f"{shorten(text, 40)} is not a finite number")
     return value

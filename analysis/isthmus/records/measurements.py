@@ -1,4 +1,4 @@
-"""Table `measurements`, a row for each metric of each record: its columns, and the SQL that makes them.
+"""Table `measurements`, which has a row for each metric of each record: its columns and the SQL for them.
 
 Times are in seconds, rates in B/s, sizes in bytes. A record without a metric (skipped, failed) has one row. `tables`
 names the tables next to a record. Their `file` is relative to the same folder as the record's `file`: the working
@@ -10,10 +10,10 @@ from __future__ import annotations
 import glob
 import re
 
-from isthmus.records import content, copies, doubts, jobs, withheld
+from isthmus.records import copies, doubts, fields, jobs, withheld
 
-# Fields that are read of each record, with their types; the reader passes over all others. A dictionary is an object,
-# and a dictionary in a list is a list of objects. Only the fields that a query needs are read of either.
+# Fields that are read from each record, with their types; the reader skips all other fields. A dictionary is an object,
+# and a dictionary in a list is a list of objects. Only those fields of objects that a query needs are read.
 _STATE = (
     "STRUCT(pcie STRUCT(gen BIGINT, width BIGINT), ecc BOOLEAN, ecc_uncorrected BIGINT, xids BIGINT[], mig BOOLEAN, "
     "persistence BOOLEAN, compute_mode VARCHAR, gsp_firmware VARCHAR, vbios VARCHAR, power_limit_w DOUBLE, "
@@ -65,29 +65,29 @@ _READ: dict[str, str | dict[str, str] | list[dict[str, str]]] = {
     "error": "VARCHAR",
 }  # fmt: skip
 
-# SQL: whether content.spoiling() has any warnings.
-_SPOILT = (
+# SQL for whether fields.invalidating() would return any warnings.
+_INVALID = (
     "len(warnings) > 0 AND len(list_filter(warnings, lambda w: w.samples IS NULL AND "
-    f"w.code IN {content.SPOILING} AND (w.code <> '{content.FOREIGN}' OR ranks IS NULL))) > 0"
+    f"w.code IN {fields.INVALIDATING} AND (w.code <> '{fields.FOREIGN}' OR ranks IS NULL))) > 0"
 )
 
 
 def _of_all(expression: str) -> str:
-    """Returns SQL for the distinct values over a record's devices `d`, sorted and joined by +."""
-    one = re.sub(r"\bd\.", "devices[1].", expression)  # lambdas cost four times as much
+    """Returns SQL for the distinct values of an expression over a record's devices `d`, sorted and joined by +."""
+    one = re.sub(r"\bd\.", "devices[1].", expression)  # a lambda takes four times as long
     several = f"array_to_string(list_sort(list_distinct(list_transform(devices, lambda d: {expression}))), '+')"
     return f"CASE WHEN len(devices) = 1 THEN coalesce({one}, '') ELSE {several} END"
 
 
 def tables_with(file: str) -> str:
-    """Returns SQL for a record's tables `t`, with another `file` in each."""
+    """Returns SQL for a record's list of tables, in which the SQL expression `file` replaces each table's file."""
     return (
         "list_transform(coalesce(tables, []), lambda t: struct_pack(name := t.name, columns := t.columns, "
         f"file := {file}, rows := t.rows, sha256 := t.sha256))"
     )
 
 
-# Fields of the fingerprint, which may explain a figure, in the order in which differences are named.
+# Fields of the fingerprint, which may explain differences between figures, in the order in which they are named.
 FINGERPRINT = {
     "device": _of_all("d.name"),
     "arch": _of_all("d.arch"),
@@ -95,7 +95,7 @@ FINGERPRINT = {
     "runtime": _of_all("d.runtime"),
     "vbios": _of_all("d.state.vbios"),
     "gsp_firmware": _of_all("d.state.gsp_firmware"),
-    # The generation falls when the link idles; the highest sampled value is what the case had.
+    # The generation falls when the link is idle, so the highest sampled value is the one that the case had.
     "pcie_gen": "list_min(list_transform(devices, lambda d: greatest(d.state.pcie.gen, d.state_after.pcie.gen, "
     "d.pcie.gen)))",
     "pcie_width": "list_min(list_transform(devices, lambda d: coalesce(d.state_after.pcie.width, d.state.pcie.width, "
@@ -126,7 +126,7 @@ FINGERPRINT = {
     "package": "build.package",
     "mpi": "ranks.library",
 }
-# Fields of it that are JSON objects; a single module parameter or variable is addressed as uvm.NAME or
+# Fields of the fingerprint that are JSON objects; a single module parameter or variable is addressed as uvm.NAME or
 # environment.NAME.
 OBJECTS = ("uvm", "environment")
 _CASE = {
@@ -135,8 +135,8 @@ _CASE = {
     "partition": "coalesce(run.partition, '')",
     "node": "run.node",
     "gpus": _of_all("d.uuid"),
-    "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places uses them to tell hosts of one name apart
-    "job": jobs.ID,  # unit of experiment; records.jobs tells jobs of one id apart
+    "slots": _of_all("d.uuid || '@' || d.pci_bus"),  # records.places uses them to distinguish hosts with the same name
+    "job": jobs.ID,  # unit of experiment; records.jobs distinguishes jobs with the same id
     "run_id": "run.id",
     "process": "run.process",
     "time": "strptime(run.time, '%Y-%m-%dT%H:%M:%SZ')",
@@ -163,16 +163,16 @@ _CASE = {
     "tables": tables_with("regexp_extract(filename, '^(.*/)?') || t.file"),
     "warnings": "CASE WHEN len(warnings) > 0 THEN list_sort(list_distinct(list_transform(warnings, lambda w: w.code))) "
     "ELSE [] END",
-    "spoilt": _SPOILT,
+    "invalid": _INVALID,
     "memory_bandwidth": "list_min(list_transform(devices, lambda d: d.memory_bandwidth))",
     "fp32_rate": "list_min(list_transform(devices, lambda d: d.fp32_rate))",
-    # Figures of the host's own speed. They vary, so they are no part of the fingerprint.
+    # Measured speed of the host. It varies, so it is not part of the fingerprint.
     "integer_rate": "host.speed.integer_rate",
     "touch_rate": "host.speed.touch_rate",
     "copy_rate": "host.speed.copy_rate",
     "stolen_share": "run.stolen_share",
     "throttle": _of_all("array_to_string(d.state_after.throttle, ',')"),
-    # Counted since the process began: the largest count over its records is the total.
+    # Counted since the process began, so the largest count in its records is the total.
     "xids": "list_max(list_transform(devices, lambda d: len(d.state_after.xids)))",
     "ecc_uncorrected": "list_max(list_transform(devices, lambda d: d.state_after.ecc_uncorrected))",
 }
@@ -196,26 +196,26 @@ _METRIC = {
     "doubts": "m.doubts",
 }
 COLUMNS = (*_CASE, *FINGERPRINT, "metric_index", *_METRIC)
-# Columns that define a series: same case, same metric. Whether node and GPU must agree is left to each comparison.
+# Columns that define a series: same case, same metric. Each comparison decides whether node and GPU must also agree.
 SERIES = (
     "workload", "version", "placement", "staging", "size", "preset", "axes", "ranks", "metric", "unit",
 )  # fmt: skip
-#: SQL: the columns SERIES.
+#: SQL list of the columns SERIES.
 SERIES_COLUMNS = ", ".join(f'"{name}"' for name in SERIES)
 
 
 def literal(text: object) -> str:
-    """Returns a string as an SQL literal; the doubled quote is DuckDB's only escape."""
+    """Returns a string as an SQL literal; doubling quotes is DuckDB's only escape."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def list_of(paths) -> str:
-    """Returns SQL for a list of paths, escaped because DuckDB reads each as a pattern."""
+    """Returns SQL for a list of paths, escaped because DuckDB treats each as a pattern."""
     return "[" + ", ".join(literal(glob.escape(str(path))) for path in paths) + "]"
 
 
 def _read_columns(used: str) -> dict[str, str]:
-    """Returns the columns to read and their DuckDB types, with only those fields that the expressions `used` name."""
+    """Returns the columns to read and their DuckDB types, limited to fields that the expressions `used` name."""
     words = set(re.findall(r"\w+", used))
     columns = {}
     for name, kind in _READ.items():
@@ -237,7 +237,7 @@ def _expressions(wanted) -> str:
 
 
 def _metrics(wanted) -> str:
-    """Returns SQL for the list of a record's metrics, each with its doubts where those are wanted."""
+    """Returns SQL for the list of a record's metrics, including each metric's doubts if column `doubts` is wanted."""
     metrics = withheld.sql_metrics()
     if "doubts" not in wanted:
         return metrics
@@ -249,13 +249,13 @@ def _selected(columns: dict) -> str:
 
 
 def columns_of(wanted) -> dict[str, str]:
-    """Returns the columns of a record, with their SQL, that are wanted or needed to recognise copies."""
+    """Returns those columns of a record that are wanted or needed to recognise copies, with their SQL."""
     needed = copies.WANTED
     return {name: expression for name, expression in {**_CASE, **FINGERPRINT}.items() if name in {*wanted, *needed}}
 
 
 def cases_of(paths, wanted) -> str:
-    """Returns SQL that reads raw files: a row per record, with its metrics as the list `metrics`."""
+    """Returns SQL that reads raw files into a row per record, with the record's metrics as the list `metrics`."""
     columns = ", ".join(f"{name}: {literal(kind)}" for name, kind in _read_columns(_expressions(wanted)).items())
     return (
         f"SELECT {_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics FROM read_json({list_of(paths)}, "
@@ -264,7 +264,7 @@ def cases_of(paths, wanted) -> str:
 
 
 def flat(cases: str, wanted) -> str:
-    """Returns SQL with a row for each metric of `cases`, and one row for a record without metrics."""
+    """Returns SQL for a row per metric of each record in `cases`, and one row for a record without metrics."""
     names = ", ".join(f'"{name}"' for name in columns_of(wanted))
     metric = {name: expression for name, expression in _METRIC.items() if name in wanted}
     return (
@@ -275,7 +275,7 @@ def flat(cases: str, wanted) -> str:
 
 
 def of_metrics(condition: str, wanted) -> str:
-    """Returns SQL for all columns, those of a metric null where it does not meet the condition."""
+    """Returns SQL for all columns; the columns of a metric are null if it does not meet the condition."""
     if condition == "true":
         return "*"
     names = ", ".join(f'CASE WHEN {condition} THEN "{name}" END AS "{name}"' for name in _METRIC if name in wanted)
@@ -283,7 +283,7 @@ def of_metrics(condition: str, wanted) -> str:
 
 
 def nothing(wanted) -> str:
-    """Returns SQL for the columns of `cases` without a row."""
+    """Returns SQL for an empty table with the columns of `cases`."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _read_columns(_expressions(wanted)).items())
     selected = f"{_selected(columns_of(wanted))}, {_metrics(wanted)} AS metrics"
     return f"SELECT {selected} FROM (SELECT {columns}, NULL::VARCHAR AS filename) WHERE false"

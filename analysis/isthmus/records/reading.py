@@ -1,4 +1,4 @@
-"""Reading of whole records from files and folders, for commands that need more than the table of records has."""
+"""Reading of whole records from files and folders, for commands that need more than the table of records contains."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus.records import compacted, copies, jobs, load, places, validate
 
 
 def read_files(paths, asked=None) -> tuple[list[dict], int]:
-    """Returns the records in files and folders, with their texts made printable, and a command's exit code.
+    """Returns the records in files and folders, with printable texts, and the command's exit code.
 
-    Files that cannot be read are reported before anything else; `asked` are the command's arguments. Raises Error where
-    no record is left.
+    Files that cannot be read are reported before anything else; `asked` contains the command's arguments. Raises Error
+    if no record remains.
     """
     cases, absent, total = [], [], 0
     seen = copies.Seen()
@@ -39,15 +39,15 @@ def read_files(paths, asked=None) -> tuple[list[dict], int]:
 
 
 def _find(paths):
-    """Yields, for each path, its files and what cannot be read of it.
+    """Yields, for each path, its files and those that cannot be read.
 
-    The last pair is what only compacted tables have, which keep no samples.
+    The last pair reports records that are only in compacted tables, which lack samples.
     """
     met, found = [], []
     for path in paths:
         if compacted.find(path):
             raise Error(
-                f"{path}: a compacted table, which has no samples, as are needed here; name the folder it is made of"
+                f"{path}: a compacted table, which lacks the samples needed here; name the folder it is made of"
             )
         here: list[str] = []
         files, skipped = load.find(path, here)
@@ -61,5 +61,5 @@ def _find(paths):
         found += files
         yield files, skipped
     elsewhere, skipped = compacted.unread(met, paths, found)
-    why = "a compacted table of {}, which has no samples, as are needed here; name that folder, too, or move this away"
+    why = "a compacted table of {}, which lacks the samples needed here; name that folder as well, or move this away"
     yield [], [*skipped, *(load.Skipped(str(table.folder), why.format(source)) for table, source in elsewhere)]

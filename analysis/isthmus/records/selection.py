@@ -1,4 +1,4 @@
-"""Selection of records: options of commands that read the table of records, and the store that they ask for."""
+"""Selection of records: options of commands that read the table of records, and opening of the selected records."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import glob
 from collections.abc import Iterator
 
 from isthmus import Error, spelling
-from isthmus.records import agreement, content
+from isthmus.records import agreement, fields, places
 from isthmus.records.measurements import COLUMNS, literal
 from isthmus.records.store import Store, open_store, stranger
 
 
 def add_arguments(parser) -> None:
-    """Adds the paths and the options that select records."""
+    """Adds the arguments for paths and the options that select records."""
     parser.add_argument("paths", nargs="+", metavar="DIR", help="folder with record files, or a file")
     add_selection(parser)
 
@@ -23,37 +23,41 @@ def add_selection(parser) -> None:
     group.add_argument("--workload", metavar="PATTERN", action="append", help="such as 'transfer/*' (may be repeated)")
     group.add_argument("--metric", metavar="NAME", action="append", help="such as rate (may be repeated)")
     group.add_argument("--system", metavar="NAME", help="of this system only")
-    group.add_argument("--since", metavar="DATE", help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00")
+    group.add_argument(
+        "--since", metavar="DATE",
+        help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00; nodes and drift still name what has only "
+        "earlier records",
+    )  # fmt: skip
     group.add_argument("--until", metavar="DATE", help="before this day or time")
     group.add_argument(
         "--without", metavar="FIELD=PATTERN,…", action="append",
         help="no records with all of these, as node=n7 or 'workload=transfer/*,metric=time': what is gone on purpose "
         "(may be repeated)",
     )  # fmt: skip
-    group.add_argument("--emulated", action="store_true", help="emulated records, too: their times mean nothing")
-    group.add_argument("--profiled", action="store_true", help="profiled runs, too")
+    group.add_argument("--emulated", action="store_true", help="include emulated records, whose times mean nothing")
+    group.add_argument("--profiled", action="store_true", help="include profiled runs")
 
 
 def moment(text: str) -> str:
-    """Returns a day or time as SQL. Raises Error for what is neither."""
+    """Returns a day or time as SQL. Raises Error if the text is neither."""
     try:
         return f"TIMESTAMP {literal(datetime.datetime.fromisoformat(text).isoformat(sep=' '))}"
     except ValueError:
-        raise Error(f"{spelling.shorten(text, 40)!r} is no date; write 2026-11-21 or 2026-11-21T14:00") from None
+        raise Error(f"{spelling.shorten(text, 40)!r} is not a date; write 2026-11-21 or 2026-11-21T14:00") from None
 
 
 def _any_of(column: str, patterns) -> str:
     return "(" + " OR ".join(f"{column} GLOB {literal(pattern)}" for pattern in patterns) + ")"
 
 
-#: Fields that --without knows.
+#: Fields that --without supports.
 WITHOUT = (
     "system", "partition", "node", "gpus", "job", "workload", "metric", "placement", "staging", "size", "preset",
 )  # fmt: skip
 
 
 def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
-    """Parses one value FIELD=PATTERN,… of an option into patterns by field. Raises Error where that is not possible."""
+    """Parses a value FIELD=PATTERN,… of an option into patterns keyed by field. Raises Error if it is invalid."""
     found = {}
     for part in text.split(","):
         field, equals, pattern = part.strip().partition("=")
@@ -70,34 +74,40 @@ def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
 
 
 def left_out(text: str) -> dict[str, str]:
-    """Parses the value of one --without into patterns by field. Raises Error where that is not possible."""
+    """Parses a value of --without into patterns keyed by field. Raises Error if it is invalid."""
     found = patterns("--without", text, WITHOUT)
-    # A case may have used several GPUs, whose names are joined by a plus.
+    # Patterns of GPUs match anywhere, since a case may have used several GPUs, whose names are joined by a plus.
     return {field: f"*{pattern}*" if field == "gpus" else pattern for field, pattern in found.items()}
 
 
-#: Options of add_selection().
+#: Names of the options that add_selection() adds.
 _OPTIONS = ("workload", "metric", "system", "since", "until", "without", "emulated", "profiled")
 
 
 def refuse_unused(asked, used) -> None:
-    """Raises Error for an option that selects records where no records are read."""
+    """Raises Error if an option that selects records was given although no records are read."""
     for option in _OPTIONS:
         if option not in used and getattr(asked, option):
             raise Error(f"--{option} chooses records, and none are named; name their folder (DIR), or leave it out")
 
 
 def _all_of(those: dict[str, str]) -> str:
-    """Returns the condition of one --without as SQL."""
-    return " AND ".join(f'coalesce("{field}" GLOB {literal(pattern)}, false)' for field, pattern in those.items())
+    """Returns the condition of one value of --without as SQL."""
+    return " AND ".join(_matches(field, literal(pattern)) for field, pattern in those.items())
+
+
+def _matches(field: str, pattern: str) -> str:
+    if field == "node":
+        return places.or_also_called(f"coalesce(node GLOB {pattern}, false)", f"name GLOB {pattern}")
+    return f'coalesce("{field}" GLOB {pattern}, false)'
 
 
 class _LeftOut:
-    """Values of --without; each must leave out a record in at least one of the folders that a command reads."""
+    """Values of --without, each of which must leave out a record in at least one of the folders that are read."""
 
     def __init__(self, asked):
         self.all = {text: left_out(text) for text in getattr(asked, "without", None) or ()}
-        self._idle = dict(self.all)  # those that no record has matched so far
+        self._idle = dict(self.all)  # values that no record has matched so far
         self._known: dict[tuple[str, str], dict[str, bool]] = {}
 
     def look_at(self, opened: Store) -> None:
@@ -108,7 +118,7 @@ class _LeftOut:
                 self._known.setdefault(each, {}).update(opened.known(*each))
 
     def refuse_idle(self, paths) -> None:
-        """Raises Error for the first value that left out nothing."""
+        """Raises Error for the first value that left out no record."""
         for text, those in self._idle.items():
             for each in those.items():
                 if not any(self._known[each].values()):
@@ -118,9 +128,9 @@ class _LeftOut:
 
 
 def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:
-    """Yields a store of each folder that a command names, as from_arguments() makes it.
+    """Yields a store for each folder that a command names, like those of from_arguments().
 
-    Each is closed before the next opens. A value of --without need leave out records of only one folder.
+    Each store is closed before the next is opened. A value of --without must leave out records in only one folder.
     """
     without = _LeftOut(asked)
     for path in asked.paths:
@@ -132,10 +142,10 @@ def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:
 
 
 def from_arguments(asked, *, paths=None, wanted=COLUMNS, agreeing: bool = False) -> Store:
-    """Returns the store that the options of add_selection() ask for.
+    """Returns the store of the records that the options of add_selection() select.
 
-    Reports on stderr what was left out and what disagrees. With `agreeing`, raises Error where records state different
-    results for the same inputs.
+    Reports left-out records and results that disagree on stderr. With `agreeing`, raises Error if records state
+    different results for the same inputs.
     """
     paths, without = paths or asked.paths, _LeftOut(asked)
     opened = _opened(asked, paths, wanted, without)
@@ -155,8 +165,6 @@ def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
         where.append(_any_of("workload", asked.workload))
     if asked.system:
         where.append(f"system = {literal(asked.system)}")
-    if asked.since:
-        where.append(f"time >= {moment(asked.since)}")
     if asked.until:
         where.append(f"time < {moment(asked.until)}")
     metric = [_any_of("metric", asked.metric)] if asked.metric else []
@@ -169,6 +177,7 @@ def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
         emulated=asked.emulated,
         profiled=asked.profiled,
         where=" AND ".join(where) or "true",
+        since=f"time >= {moment(asked.since)}" if asked.since else "true",
         metric=" AND ".join(metric) or "true",
         timely=True,
         named=[
@@ -181,8 +190,9 @@ def _opened(asked, paths, wanted, without: _LeftOut) -> Store:
 
 def _say(opened: Store, asked, *, agreeing: bool) -> None:
     """Reports on stderr what was left out of a store, and which of its results disagree."""
-    asked.absent = [*getattr(asked, "absent", []), *opened.skipped]  # isthmus.cli makes the exit code of it
+    asked.absent = [*getattr(asked, "absent", []), *opened.skipped]  # isthmus.cli derives the exit code from it
     say_left_out(opened, asked)
+    places.say_names(opened.other_names)
     opened.results = agreement.results(opened.sql)
     wrong = agreement.disagreements(opened.results)
     if wrong and agreeing:
@@ -191,8 +201,8 @@ def _say(opened: Store, asked, *, agreeing: bool) -> None:
 
 
 def say_left_out(store: Store, asked=None) -> None:
-    """Reports on stderr what could not be read, and how many records were left out and why."""
+    """Reports on stderr which files could not be read, and how many records were left out and why."""
     store.say_absent(asked)
     for kind, count in store.left_out.items():
-        content.say_left_out(count, kind)
-    content.say_spoilt(store.spoilt)
+        fields.say_left_out(count, kind)
+    fields.say_invalid(store.invalid)

@@ -1,12 +1,12 @@
-"""One table of all records of a folder, by DuckDB: raw record files, compacted ones, or both.
+"""DuckDB table of all records of a folder, from raw record files, compacted tables, or both.
 
 `open_store(paths)` returns a Store whose view `measurements` has the columns of measurements.COLUMNS. Emulated and
-profiled records are left out unless asked for; the view `watched` always has those of `--observe uvm`. Each record
-keeps its row of metric_index 0 whichever metrics are asked for, and cases are counted by these rows.
+profiled records are left out unless requested; the view `watched` always contains those of `--observe uvm`. Each record
+keeps its row with metric_index 0 regardless of the selected metrics, so that cases can be counted by these rows.
 
-A file with lines that are no records (records/validate.py decides) is used in part: it is reported once, with the first
-such line, and is not compacted. A file that is gone since it was compacted, or that changes while it is read, is
-skipped whole. Both change the exit code of every command: see isthmus.exits.
+A file with lines that are not records (records/validate.py decides) is used in part: it is reported once, with the
+first such line, and is not compacted. A file that is gone since it was compacted, or that changes while it is read, is
+skipped completely. Both change the exit code of every command: see isthmus.exits.
 """
 
 from __future__ import annotations
@@ -23,49 +23,62 @@ from isthmus import Error, spelling
 from isthmus.records import agreement, compacted, copies, jobs, load, measurements, places, validate
 from isthmus.records.load import Skipped
 
-_MEMORY = "1500MB"  # limit within which DuckDB keeps its own memory; more goes to temporary files
-#: Errors of a query; text that is not UTF-8 raises something other than duckdb.Error.
+_MEMORY = "1500MB"  # limit on DuckDB's memory; data beyond it is written to temporary files
+#: Types of errors that a query raises; text that is not UTF-8 raises others than duckdb.Error.
 _FAILURES = (duckdb.Error, UnicodeError, RuntimeError)
-_THREADS = 8  # largest number: each has buffers of its own, and login nodes are shared
+_THREADS = 8  # maximum number of threads, since each needs its own buffers and login nodes are shared
 
 
 @dataclasses.dataclass
 class Store:
-    """Table `measurements`, and what was left out of it."""
+    """Table `measurements`, and information about what was left out of it."""
 
     connection: duckdb.DuckDBPyConnection
     _folder: tempfile.TemporaryDirectory
-    files: int  # number of files, with those that were skipped
+    files: int  # number of files, including skipped ones
     skipped: list[Skipped]
-    left_out: dict[str, int]  # records that were not asked for, by kind: emulated, profiled
-    spoilt: int  # records without a valid figure, counted where the column is wanted
-    names: dict[str, str]  # host → node name that it shares with others (records.places)
-    in_two_files: copies.Pairs = dataclasses.field(default_factory=dict)  # records that are in several files
-    results: list[agreement.Result] = dataclasses.field(default_factory=list)  # set by from_arguments() alone
+    left_out: dict[str, int]  # number of records of each kind (emulated, profiled) that was not requested
+    invalid: int  # number of records without a valid figure; 0 unless the column `invalid` is wanted
+    names: dict[str, str]  # host → node name that it shares with other hosts (records.places)
+    other_names: dict[str, list[str]]  # host → its other node names
+    has_earlier: bool  # true if `since` may have left out records
+    in_two_files: copies.Pairs = dataclasses.field(default_factory=dict)  # numbers of records that are in several files
+    results: list[agreement.Result] = dataclasses.field(default_factory=list)  # set only by from_arguments()
 
     def sql(self, query: str, parameters=()) -> duckdb.DuckDBPyConnection:
-        """Runs a query over `measurements`, with parameters for its question marks. Raises Error where it fails."""
+        """Runs a query over `measurements`, with parameters for its question marks. Raises Error if it fails."""
         try:
             return self.connection.execute(query, parameters)
         except _FAILURES as error:
             raise Error(_why_unread(error)) from None
 
     def rows(self, query: str, parameters=()) -> list[dict]:
-        """Returns the result of a query as dictionaries by column. Raises Error where it fails."""
+        """Returns the rows of a query's result as dictionaries keyed by column. Raises Error if the query fails."""
         result = self.sql(query, parameters)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row)) for row in result.fetchall()]
 
     def known(self, column: str, pattern: str) -> dict[str, bool]:
-        """Returns all names in a column, whatever else was asked for, each with whether the pattern matches it."""
+        """Returns all names in a column, regardless of the selection, each with whether the pattern matches it."""
         return _known(self.connection, column, pattern)
 
     def has(self, condition: str) -> bool:
-        """Returns whether any record, whatever else was asked for, meets a condition over the wanted columns."""
+        """Returns whether any record, regardless of the selection, fulfils a condition over the wanted columns."""
         return bool(self.sql(f"SELECT 1 FROM everything WHERE {condition} LIMIT 1").fetchall())
 
+    def earlier(self) -> Store | None:
+        """Returns this selection without its limit `since`, or None if it has no such limit.
+
+        Closing this store also closes the returned one.
+        """
+        if not self.has_earlier:
+            return None
+        cursor = self.connection.cursor()
+        cursor.execute("SET search_path = 'earlier,main'")
+        return dataclasses.replace(self, connection=cursor)
+
     def say_absent(self, asked=None) -> None:
-        """Reports what could not be read, as load.say_absent() does, and which records are in several files."""
+        """Reports which files could not be read, as load.say_absent() does, and which records are in several files."""
         load.say_absent(self.skipped, self.files, asked)
         copies.say(self.in_two_files)
 
@@ -87,14 +100,14 @@ def _first_line(error: Exception) -> str:
 def _why_unread(error: Exception) -> str:
     if isinstance(error, duckdb.Error):
         return f"the records cannot be read ({_first_line(error)})"
-    return "the records cannot be asked for a text that is not UTF-8, as all records are"
+    return "the records cannot be searched for text that is not UTF-8, as all records are"
 
 
 # --- raw files ---
 
 
 def _take(connection, paths: list[str], wanted) -> list[Skipped]:
-    """Adds the records of files to `cases`; finds a file that stops DuckDB by bisection, and skips it."""
+    """Adds the records of files to `cases`. If a file makes DuckDB fail, finds it by bisection and skips it."""
     if not paths:
         return []
     try:
@@ -108,9 +121,9 @@ def _take(connection, paths: list[str], wanted) -> list[Skipped]:
 
 
 def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMNS) -> list[Skipped]:
-    """Reads files into the table `cases` and returns those skipped.
+    """Reads files into the table `cases` and returns those that were skipped.
 
-    `files` has the signature of each as it was checked.
+    `files` contains the signature that each file had when it was checked.
     """
     connection.execute(f"CREATE OR REPLACE TABLE cases AS {measurements.nothing(wanted)}")
     skipped = _take(connection, list(files), wanted)
@@ -127,7 +140,7 @@ def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMN
 
 
 def _read_in_part(connection, refused: list[Skipped], folder: str, wanted) -> list[Skipped]:
-    """Adds the valid lines of refused files to `cases`; returns, for each file, what is missing."""
+    """Adds the valid lines of refused files to `cases`; returns a report for each file."""
     result = []
     for number, why in enumerate(refused):
         bad: list[validate.RecordError] = []
@@ -151,16 +164,16 @@ def _read_in_part(connection, refused: list[Skipped], folder: str, wanted) -> li
 
 @dataclasses.dataclass
 class _Sources:
-    """Sources of records below some paths: raw files that no compacted table has as they are now, and tables.
+    """Sources of records below some paths: compacted tables, and raw files whose current content is not in these.
 
-    `tables` pairs each table with the files that are not read from it.
+    `tables` pairs each table with the files whose rows in it are not used.
     """
 
     raw: list[str] = dataclasses.field(default_factory=list)
     tables: list[tuple[compacted.Compacted, list[str]]] = dataclasses.field(default_factory=list)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
-    _met: list[str] = dataclasses.field(default_factory=list)  # tables in folders that are read
-    _found: list[str] = dataclasses.field(default_factory=list)  # files in these folders
+    _met: list[str] = dataclasses.field(default_factory=list)  # compacted tables found inside folders that are read
+    _found: list[str] = dataclasses.field(default_factory=list)  # record files found inside these folders
     _tops: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, path, *, among_others: bool = False) -> None:
@@ -181,7 +194,7 @@ class _Sources:
         self.raw += [file for file in files if file not in self.raw]
 
     def add_tables_met(self) -> None:
-        """Adds tables met in these folders that are made of others and have records that nothing else has."""
+        """Adds tables found inside these folders that were made from other folders, whose records are nowhere else."""
         named = {os.path.realpath(table.folder) for table, _ in self.tables}
         met = [folder for folder in self._met if os.path.realpath(folder) not in named]
         elsewhere, skipped = compacted.unread(met, self._tops, self._found)
@@ -189,7 +202,7 @@ class _Sources:
         self.skipped += skipped
 
     def _newer(self, table: compacted.Compacted, path, files: list[str], skipped: list[Skipped]) -> list[str]:
-        """Adds the table in a folder; returns the folder's files that the table does not have as they are now."""
+        """Adds the table in a folder; returns the folder's files whose current content is not in the table."""
         present, known = {os.path.relpath(file, path): file for file in files}, table.files
         if known and not present:
             raise Error(
@@ -204,7 +217,7 @@ class _Sources:
 def connect() -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory]:
     """Returns an in-memory DuckDB and its temporary folder.
 
-    The database may spill into that folder, and cannot reach the network.
+    The database may write temporary data into that folder, and does not access the network.
     """
     folder = tempfile.TemporaryDirectory(prefix="isthmus-")
     connection = duckdb.connect(
@@ -226,17 +239,18 @@ def open_store(
     emulated=False,
     profiled=False,
     where: str = "true",
+    since: str = "true",
     metric: str = "true",
     named=(),
     timely: bool = False,
 ) -> Store:
     """Opens folders and files as one table.
 
-    `wanted` names the columns that will be asked for; reading raw files is faster with fewer. `where` is SQL over them
-    that selects records. `metric` selects metrics and leaves the number of records unchanged. `named` has the (column,
-    pattern) pairs that a user wrote; a pattern that matches no record is an error. `timely` leaves out and reports
-    records with impossible times, for callers that put records in order. Raises Error for such a pattern, and where
-    there is no record.
+    `wanted` names the columns that will be queried; reading raw files is faster with fewer columns. `where` is SQL over
+    these columns that selects records; so is `since`, which Store.earlier() ignores. `metric` is SQL that selects
+    metrics without changing the number of records. `named` contains the (column, pattern) pairs that a user wrote.
+    `timely` leaves out and reports records with impossible times, for callers that sort records by time. Raises Error
+    if one of these patterns matches no record, or if there are no records.
     """
     tells_hosts = "node" in wanted
     wanted = {*wanted, *copies.WANTED, *(places.WANTED if tells_hosts else ())}
@@ -260,33 +274,41 @@ def open_store(
         folders = ["", *(os.path.normpath(table.folder / (table.source or "")) for table, _ in tables)]
         once, found_twice = copies.without(connection, "with_copies", folders)
         connection.execute(f"CREATE VIEW as_recorded AS {once}")
-        names = places.name_hosts(connection, "as_recorded") if tells_hosts else {}
+        hosts = places.name_hosts(connection, "as_recorded", wanted=tells_hosts)
         connection.execute(
-            f"CREATE VIEW with_hosts AS {places.with_hosts('as_recorded') if names else 'FROM as_recorded'}"
+            f"CREATE VIEW with_hosts AS {places.with_hosts('as_recorded') if hosts.of else 'FROM as_recorded'}"
         )
         reused = jobs.name_jobs(connection, "with_hosts")
         connection.execute(
             f"CREATE VIEW everything AS {jobs.with_names('with_hosts') if reused else 'FROM with_hosts'}"
         )
         kept = ["true" if emulated else "NOT emulated", "true" if profiled else "profiler IS NULL", f"({where})"]
+        kept[2] += f" AND ({since})"
         if timely:
             possible = _possible()
             skipped += _untimely(connection, " AND ".join(kept), possible)
             kept[2] += f" AND {possible}"
+            where += f" AND {possible}"
         columns = measurements.of_metrics(metric, wanted)
         connection.execute(
             f"CREATE VIEW measurements AS SELECT {columns} FROM everything "
             f"WHERE {' AND '.join(kept)} AND (metric_index = 0 OR ({metric}))"
         )
+        if since != "true":
+            connection.execute("CREATE SCHEMA earlier")
+            connection.execute(
+                f"CREATE VIEW earlier.measurements AS SELECT {columns} FROM everything "
+                f"WHERE {kept[0]} AND {kept[1]} AND ({where}) AND (metric_index = 0 OR ({metric}))"
+            )
         asked = "true" if metric == "true" else f"(metric IS NULL OR ({metric}))"
         watched = " AND ".join([kept[0], "profiler = 'uvm'", kept[2], asked])
         connection.execute(f"CREATE VIEW watched AS SELECT * FROM everything WHERE {watched}")
-        [(total, dropped_emulated, dropped_profiled, found, spoilt)] = connection.execute(
+        [(total, dropped_emulated, dropped_profiled, found, invalid)] = connection.execute(
             "SELECT count(*) FILTER (metric_index = 0), count(*) FILTER (metric_index = 0 AND emulated), "
             "count(*) FILTER (metric_index = 0 AND NOT emulated AND profiler IS NOT NULL), "
             f"count(*) FILTER ({' AND '.join([*kept, asked])}), "
             f"count(*) FILTER (metric_index = 0 AND {' AND '.join(kept)} AND "
-            f"{'spoilt' if 'spoilt' in wanted else 'false'}) FROM everything"
+            f"{'invalid' if 'invalid' in wanted else 'false'}) FROM everything"
         ).fetchall()
         for column, pattern in named if total else ():
             if not any((known := _known(connection, column, pattern)).values()):
@@ -300,7 +322,10 @@ def open_store(
     left_out = {"emulated": 0 if emulated else dropped_emulated, "profiled": 0 if profiled else dropped_profiled}
     left_out = {kind: count for kind, count in left_out.items() if count}
     files = len(raw) + len(sources.skipped) + sum(len(table.files) - len(changed) for table, changed in tables)
-    store = Store(connection, folder, files, skipped, left_out, spoilt, names, {**repeated, **found_twice})
+    in_two_files = {**repeated, **found_twice}
+    store = Store(
+        connection, folder, files, skipped, left_out, invalid, hosts.shared, hosts.others, since != "true", in_two_files
+    )
     if not found:
         store.close()
         raise Error(_why_nothing(paths, total, left_out, skipped))
@@ -308,13 +333,13 @@ def open_store(
 
 
 def _possible() -> str:
-    """Returns SQL for whether a record's time is possible: since 2020, and at most a day ahead of this clock."""
+    """Returns SQL for whether a record's time is possible: not before 2020, and at most a day ahead of this clock."""
     latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
     return f"time BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '{latest:%Y-%m-%d %H:%M:%S}'"
 
 
 def _untimely(connection, kept: str, possible: str) -> list[Skipped]:
-    """Returns the files that have records with an impossible time."""
+    """Returns a report for each file that has records with impossible times."""
     found = connection.execute(
         f"SELECT file, count(*), strftime(min(time), '%Y-%m-%d') FROM everything "
         f"WHERE metric_index = 0 AND {kept} AND NOT ({possible}) GROUP BY ALL ORDER BY ALL"
@@ -322,8 +347,8 @@ def _untimely(connection, kept: str, possible: str) -> list[Skipped]:
     return [
         Skipped(
             file,
-            f"{spelling.counted(count, 'record')} of a time that cannot be, as {time}, so their place among others is "
-            "not known; set the clock of that node, and correct or remove them",
+            f"{spelling.counted(count, 'record')} with an impossible time, such as {time}, so their order is not "
+            "known; set the clock of that node, and correct or remove them",
             has_part=True,
         )
         for file, count, time in found
@@ -331,16 +356,17 @@ def _untimely(connection, kept: str, possible: str) -> list[Skipped]:
 
 
 def _known(connection, column: str, pattern: str) -> dict[str, bool]:
-    """Returns all names in a column, whatever else was asked for, each with whether the pattern matches it."""
+    """Returns all names in a column, regardless of the selection, each with whether the pattern matches it."""
+    glob = f"name GLOB {measurements.literal(pattern)}"
+    other_names = f" UNION SELECT name, {glob} FROM also_called" if column == "node" else ""
     found = connection.execute(
-        f'SELECT DISTINCT "{column}" AS name, name GLOB {measurements.literal(pattern)} FROM everything '
-        "WHERE name <> '' ORDER BY name"
+        f"SELECT DISTINCT \"{column}\" AS name, {glob} FROM everything WHERE name <> ''{other_names} ORDER BY name"
     )
     return dict(found.fetchall())
 
 
 def stranger(paths, column: str, pattern: str, known) -> Error:
-    """Returns the error for a name that no record has, with some of the known names."""
+    """Returns the error for a pattern that matches no record, with some of the existing names."""
     few = f"; there is {', '.join([*known][:6])}{', …' if len(known) > 6 else ''}" if known else f", nor any {column}"
     return Error(
         f"{', '.join(map(str, paths))}: no record has the {column} {spelling.shorten(pattern, 60)!r}"
@@ -366,7 +392,7 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
         kinds = " or ".join(left_out)
         options = " and ".join(f"--{kind}" for kind in left_out)
         records = "the only record is" if total == 1 else f"all {total} records are"
-        return f"{where}: {records} {kinds}; with {options} they are taken, but their times mean little"
+        return f"{where}: {records} {kinds}; with {options} they are included, but their times mean little"
     if total:
         records = "the only record is not" if total == 1 else f"none of {total} records is"
         return f"{where}: {records} what was asked for"

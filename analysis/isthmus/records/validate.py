@@ -1,8 +1,8 @@
-"""Validation of records: one judgement of a line for every command and for `isthmus compact`.
+"""Validation of records, which is the same for all commands and `isthmus compact`.
 
-The schema says what a record looks like; `_beyond()` adds what a schema cannot say. A line that msgspec accepts, with
-types made from the schema, is valid at once. Any other line is judged by jsonschema, which is slow but says what is
-wrong. Without msgspec every line is judged that way. Both methods give the same verdict: tests/python/test_hostile.py.
+The schema defines a record; `_beyond()` adds rules that a schema cannot express. A line that msgspec accepts, with
+types made from the schema, is valid. Any other line is checked by jsonschema, which is slow but states what is wrong.
+Without msgspec, every line is checked by jsonschema. tests/python/test_hostile.py shows that both agree.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from isthmus.spelling import shorten
 
 SCHEMA = "isthmus.record/3"
 
-LARGEST = 1e30  # largest figure: nothing real is larger, and arithmetic on larger ones overflows
-SMALLEST = 1e-30  # smallest figure other than zero
+LARGEST = 1e30  # largest valid figure; real figures are smaller, and arithmetic on larger ones would overflow
+SMALLEST = 1e-30  # smallest valid figure other than zero
 _WHOLE = 2**63 - 1  # largest integer of a table
 _SEED = 2**64 - 1
-_DEEPEST = 32  # levels of objects and lists within each other; a record has six
+_DEEPEST = 32  # maximum levels of nested objects and lists; a record has six
 
 
 class RecordError(Error):
-    """Invalid record file, or line of it; the message says which line and why."""
+    """Error for an invalid record file or an invalid line in it; the message states which line and why."""
 
 
 def schema_path() -> pathlib.Path:
     """Returns the path of the record's schema.
 
-    It is $ISTHMUS_SCHEMA, else in schema/ of the source tree, else next to this package. Raises RecordError where it is
-    in none of these places.
+    It is $ISTHMUS_SCHEMA, else in schema/ of the source tree, else next to this module. Raises RecordError if it does
+    not exist.
     """
     given = os.environ.get("ISTHMUS_SCHEMA")
     here = pathlib.Path(__file__).resolve()
@@ -52,18 +52,18 @@ def schema_path() -> pathlib.Path:
 
 
 def beside_schema(name: str) -> pathlib.Path:
-    """Returns the path of a file in the folder of the schema. Raises RecordError where there is none."""
+    """Returns the path of a file in the schema's folder. Raises RecordError if it does not exist."""
     path = schema_path().with_name(name)
     if not path.is_file():
         raise RecordError(f"{path}: no such file; keep the files of the folder schema together")
     return path
 
 
-# --- the schema, bounded ---
+# --- the schema with bounds ---
 
 
 def _bounded(schema, name: str = ""):
-    """Returns the schema with bounds for every number, and its patterns as Python needs them to mean the same."""
+    """Returns the schema with bounds for every number, and with patterns translated to Python's syntax."""
     if isinstance(schema, list):
         return [_bounded(each) for each in schema]
     if not isinstance(schema, dict):
@@ -75,7 +75,7 @@ def _bounded(schema, name: str = ""):
         result = {"minimum": -LARGEST, "maximum": LARGEST, **result}
     elif "integer" in kinds:
         result = {"minimum": -_WHOLE, "maximum": _SEED if name == "seed" else _WHOLE, **result}
-    if isinstance(schema.get("pattern"), str):  # `$` would accept a line feed
+    if isinstance(schema.get("pattern"), str):  # in Python, `$` would also accept a line feed
         result["pattern"] = re.sub(r"\$\Z", r"\\Z", schema["pattern"])
     return result
 
@@ -100,9 +100,9 @@ def _either(kinds):
 
 
 def _type(schema: dict, name: str):
-    """Returns a type for msgspec all values of which fulfil the schema.
+    """Returns a type for msgspec whose values all fulfil the schema.
 
-    Raises KeyError for keywords that are not known here.
+    Raises KeyError for keywords of the schema that are not supported.
     """
     import msgspec
 
@@ -110,7 +110,7 @@ def _type(schema: dict, name: str):
              "maximum", "items", "minItems", "maxItems", "properties", "required", "additionalProperties"}  # fmt: skip
     if strange := set(schema) - known - {"$schema", "$id", "title"}:
         raise KeyError(f"the schema of {name} has {sorted(strange)}")
-    if "oneOf" in schema:  # no value fulfils two of them in this schema
+    if "oneOf" in schema:  # a union is equivalent, since no value fulfils two alternatives in this schema
         return _either(_type(each, f"{name}_{i}") for i, each in enumerate(schema["oneOf"]))
     if "const" in schema or "enum" in schema:
         return typing.Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -160,16 +160,16 @@ def _object(schema: dict, name: str):
 
 @dataclasses.dataclass
 class _Decoders:
-    """Decoders that msgspec makes of the schema; each raises one of `refusals` for a line that does not fulfil it."""
+    """Decoders of msgspec for a line; both raise one of `refusals` if they cannot decode it."""
 
-    anything: typing.Callable  # bytes to dictionaries and lists
-    whole: typing.Callable
+    anything: typing.Callable  # decodes any JSON to dictionaries and lists
+    whole: typing.Callable  # decodes a line that fulfils the schema
     refusals: tuple
 
 
 @functools.lru_cache(maxsize=1)
 def _decoders() -> _Decoders | None:
-    """Returns the decoders, or None where msgspec is not installed."""
+    """Returns the decoders, or None if msgspec is not installed."""
     try:
         import msgspec
     except ModuleNotFoundError:
@@ -180,11 +180,11 @@ def _decoders() -> _Decoders | None:
     )
 
 
-# --- what a schema cannot say ---
+# --- rules that a schema cannot express ---
 
 
 def _wrong_figures(samples: list, median, invalid) -> str | None:
-    """Returns what is wrong with a metric's median, or None; `invalid` has the indices of samples that do not count."""
+    """Returns what is wrong with a metric's median, or None; `invalid` contains the indices of invalid samples."""
     if invalid:
         if max(invalid) >= len(samples):
             return f"sample {max(invalid)} is invalid, but there are {len(samples)}"
@@ -207,15 +207,15 @@ def _wrong_figures(samples: list, median, invalid) -> str | None:
 def _beyond(time: str, axes: dict, metrics: list[tuple]) -> str | None:
     """Returns what is wrong with a record that fulfils the schema, or None.
 
-    `metrics` has (name, samples, median, invalid) of each metric.
+    `metrics` contains (name, samples, median, invalid) of each metric.
     """
     try:
         datetime.datetime.fromisoformat(time[:-1])
     except ValueError as error:
-        return f"run/time: {time} is no time of any day ({error})"
+        return f"run/time: {time} is not a valid time ({error})"
     size = axes.get("bytes", 1)
     if isinstance(size, str) or size < 1:
-        return f"axes/bytes: {shorten(repr(size), 40)} is no number of bytes"
+        return f"axes/bytes: {shorten(repr(size), 40)} is not a number of bytes"
     names = set()
     for name, *figures in metrics:
         if name in names:
@@ -232,7 +232,7 @@ def _beyond_of(record: dict) -> str | None:
 
 
 def problem(record) -> str | None:
-    """Returns why `record` (parsed JSON) is not valid, in one sentence, or None."""
+    """Returns one sentence that states why `record` (parsed JSON) is invalid, or None if it is valid."""
     if not isinstance(record, dict):
         return f"a JSON {type(record).__name__}, not a record"
     if record.get("schema") != SCHEMA:
@@ -254,7 +254,7 @@ def problem(record) -> str | None:
 
 
 def _keys(value, left: int = _DEEPEST) -> int:
-    """Counts the keys in an object or list and everything within it. Raises RecursionError beyond _DEEPEST levels."""
+    """Counts the keys in an object or list at all levels. Raises RecursionError if it has more than _DEEPEST levels."""
     if not left:
         raise RecursionError
     if type(value) is list:
@@ -264,24 +264,25 @@ def _keys(value, left: int = _DEEPEST) -> int:
         value = value.values()
     for each in value:
         kind = type(each)
-        # Lists of figures are passed over. An object in one would only lower the count, and the line is then judged
-        # slowly.
+        # Lists that begin with a figure are skipped. If one contained an object, the count would be too low, and
+        # jsonschema would check the line.
         if kind is dict or (kind is list and each and type(each[0]) is not float):
             number += _keys(each, left - 1)
     return number
 
 
 def _once(data: bytes, keys: int) -> bool:
-    """Returns whether JSON text certainly has no key twice, given the number of keys after parsing.
+    """Returns whether JSON text certainly has no duplicate keys, given the number of keys after parsing.
 
-    Parsing keeps one of two equal keys, so the text then contains `":` more often than there are keys. Strings can only
-    add to that count. White space before a colon could lower it, so text with any is not certain.
+    Parsing keeps only one of two equal keys, so that the text contains `":` more often than there are keys. Strings can
+    only increase the number of `":`. White space before a colon would decrease it, so text with such white space is not
+    certain.
     """
     return data.count(b'":') == keys and not (b" :" in data or b"\t" in data or b"\r" in data or b"\n" in data)
 
 
 def _shown_good(data: bytes) -> dict | None:
-    """Returns the record of a line that is certainly valid; None where the line needs the slow judgement."""
+    """Returns the record in a line that is certainly valid; None if the line must be checked by jsonschema."""
     decoders = _decoders()
     if decoders is None:
         return None
@@ -296,7 +297,7 @@ def _shown_good(data: bytes) -> dict | None:
 
 
 def good(data: bytes, *, tables: bool = True) -> bool:
-    """Returns whether a line is certainly a record and, without `tables`, names no tables; faster than line()."""
+    """Returns whether a line is certainly a record and, unless `tables`, names no tables. Faster than line()."""
     record = _shown_good(data)
     return record is not None and (tables or not record.get("tables"))
 
@@ -308,7 +309,7 @@ def _refuse_constant(name: str):
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{shorten(text, 40)} is no finite number")
+        raise ValueError(f"{shorten(text, 40)} is not a finite number")
     return value
 
 
@@ -316,27 +317,27 @@ def _no_duplicates(pairs):
     result = {}
     for key, value in pairs:
         if key in result:
-            raise ValueError(f"the key {shorten(repr(key), 40)} stands twice")
+            raise ValueError(f"the key {shorten(repr(key), 40)} appears twice")
         result[key] = value
     return result
 
 
 def _no_json(text: str, error: Exception, last: bool) -> str:
-    """Returns why a line is not JSON and, where it is half of a record, what to do."""
+    """Returns why a line is not JSON and, if it is part of a record, what to do."""
     why = shorten(str(error))
     if not isinstance(error, json.JSONDecodeError) or not text.lstrip().startswith("{"):
-        return f"no JSON ({why})"
+        return f"not JSON ({why})"
     if error.msg == "Extra data":
-        return f"no JSON ({why}): give each record a line of its own"
+        return f"not JSON ({why}): give each record a line of its own"
     if last:
         return f"cut short ({why}), by a full disk or a killed run: run it again with --resume, or delete the line"
-    return f"no JSON ({why}), perhaps half of a record: delete the line, and run it again with --resume"
+    return f"not JSON ({why}), perhaps half of a record: delete the line, and run it again with --resume"
 
 
 def line(data: bytes, *, where: str, last: bool = False) -> dict:
-    """Returns the record in a line; `where` names the line in an error, and `last` says that it may have been cut.
+    """Parses the record in a line; `where` names the line in errors, and `last` means that it may have been cut short.
 
-    Raises RecordError for a line that is no valid record.
+    Raises RecordError if the line is not a valid record.
     """
     record = _shown_good(data)
     if record is None:
@@ -351,7 +352,7 @@ def line(data: bytes, *, where: str, last: bool = False) -> dict:
             if "\\u" in text:
                 json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise RecordError(f"{where}: no text (half of a surrogate pair)") from None
+            raise RecordError(f"{where}: not text (half of a surrogate pair)") from None
         except (ValueError, RecursionError) as error:
             raise RecordError(f"{where}: {_no_json(text, error, last)}") from None
         if why := problem(record):

@@ -1,25 +1,25 @@
-"""Figures that a record's own samples do not support, which no reader shows: `overlap` where there is little to hide.
+"""Figures that a record's samples do not support and that are never shown: `overlap` if there is little to overlap.
 
-overlap is (sum of the phases - time of all together) / (sum - longest phase). Where the divisor is no larger than the
-error of the dividend, the quotient is meaningless. isthmus-bench leaves such a figure out (report.cpp has the same
-rule), but older records have it. docs/method.md gives the reasons for the constants.
+overlap is (sum of the phases - time of all together) / (sum of the phases - longest phase). If the error of the
+dividend is large compared with the divisor, the quotient is meaningless. isthmus-bench omits such figures (report.cpp
+has the same rule), but older records contain them. docs/method.md gives the reasons for the constants.
 """
 
 from __future__ import annotations
 
 import math
 
-#: Largest error of an overlap that is shown, as a share of the time that could be hidden.
+#: Maximum error of an overlap that is shown, as a share of the time that could overlap.
 MOST_ERROR = 0.1
-#: Share by which two measurements of the same phase differ, whatever the scatter within each.
+#: Share by which two measurements of the same phase differ, regardless of the scatter within each.
 _BETWEEN_READINGS = 0.01
-_TICKS = {"event": 0.5e-6, "clock": 0.1e-6, "none": 0.0}  # seconds
+_TICKS = {"event": 0.5e-6, "clock": 0.1e-6, "none": 0.0}  # resolution of each timer in seconds
 _PHASES = ("in", "kernel", "out")
 _READINGS = (*_PHASES, "overlapped")
 
 
 def _error(metric: dict) -> float:
-    """Returns half the interval of a metric in seconds; infinity for a single sample, whose scatter is unknown."""
+    """Returns a metric's error in seconds, at least half its interval; infinity for one sample without an interval."""
     within, samples = metric.get("within_job"), metric["samples"]
     if within:
         scatter = (within[1] - within[0]) / 2
@@ -31,7 +31,7 @@ def _error(metric: dict) -> float:
 
 
 def has_unsure_overlap(metrics: list[dict]) -> bool:
-    """Returns whether a record states an overlap that its samples do not support."""
+    """Returns whether a record contains an overlap that its samples do not support."""
     if not any(metric["name"] == "overlap" for metric in metrics):
         return False
     found = {each["name"]: each for each in metrics if each["name"] in _READINGS and each["median"] is not None}

@@ -1,1 +1,1 @@
-"""References that figures are compared with: a site's references, usual shares of limits, and the tree of sites."""
+"""References for figures: a site's references, usual shares of limits, and the tree of site configurations."""

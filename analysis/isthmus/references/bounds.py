@@ -1,4 +1,4 @@
-"""Width of a reference: as much as jobs of one state of the machine vary, for a stated rate of false alarms."""
+"""Bounds of a reference: as wide as jobs on a machine in one state vary, for a stated rate of false alarms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from isthmus.profiles import profile
 from isthmus.statistics import rank_test, series
 from isthmus.verdicts import judging
 
-FEWEST = 8  # jobs that a reference needs
+FEWEST = 8  # minimum number of jobs for a reference
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Value and tolerances of one metric over `n` jobs; tolerances are fractions of the value, and None is open."""
+    """Value and tolerances of a metric over `n` jobs. Tolerances are fractions of the value; None means unlimited."""
 
     value: float
     lower: float | None
@@ -29,11 +29,11 @@ class Reference:
 
 
 def of(each: series.Series, tail: float, floor: float = judging.FLOOR) -> Reference | str:
-    """Returns the reference of a series (side A), or a sentence that says why there can be none.
+    """Returns the reference of a series (side A), or a sentence that states why there cannot be one.
 
-    One more job like these is outside by chance with probability `tail`: on the bad side where one side is better, else
-    on both sides together. The bound is never tighter than the worst of these jobs, nor, for times and rates, than
-    `floor`.
+    A further job like these is out of bounds by chance with probability `tail`. If higher or lower is better, only the
+    worse direction is bounded; otherwise, and for a profiler's counts, both are, and `tail` covers both together. The
+    bounds include all of these jobs and, for times and rates, a deviation of `floor`.
     """
     values, nodes = each.all("A"), series.apart(each.of("A"))
     found_in = functools.partial(Reference, unit=each.unit, n=len(values), nodes=len(nodes))
@@ -48,8 +48,8 @@ def of(each: series.Series, tail: float, floor: float = judging.FLOOR) -> Refere
     distance = found.distance(tail / 2 if both else tail)
     extremes = found.mean - float(np.log(values.min())), float(np.log(values.max())) - found.mean
     floor = 0.0 if counted else floor
-    # Six digits are written, so leave room for an error in the last. Near -1 they say little about what remains, so
-    # round outward.
+    # Only six digits are written, so bounds must allow an error in the last digit. Near -1, six digits are too coarse
+    # for the small remainder, so the lower bound is rounded outward.
     lower, upper = (max(distance, extreme * 1.00001, math.log1p(floor)) for extreme in extremes)
     half = found.mean_spread * rank_test.student_quantile((1 - rank_test.CONFIDENCE) / 2, found.freedom)
     return found_in(

@@ -1,8 +1,8 @@
-"""References that a site's figures are compared with: `update` makes them from records, `check` lists what has none.
+"""References for a site's figures: `update` makes them from records, `check` lists figures without one.
 
-`update` prints the changes as a diff; a person reads it, and --write applies it. A bound is as wide as jobs of one
-state of the machine vary, so that all figures of a night together raise a stated number of false alarms. A reference
-needs 8 jobs or more; spread them over some days. docs/references.md explains files and bounds.
+`update` prints the changes as a diff for a person to read; --write applies them. Bounds are as wide as jobs on a
+machine in one state vary, so that all figures of a night together raise a stated number of false alarms. A reference
+needs at least 8 jobs, which should be spread over several days. docs/references.md explains files and bounds.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import sys
 
 from isthmus import Error, exits, inputs, spelling, units
 from isthmus.records import selection
-from isthmus.references import bounds, lookup, making, measured, site_tree
+from isthmus.references import bounds, generation, lookup, measured, site_tree
 from isthmus.statistics import series
 from isthmus.tables import output
 from isthmus.verdicts import outlying
 
-FALSE_ALARMS = 0.1  # number per night, over all figures together
+FALSE_ALARMS = 0.1  # default number of false alarms per night, over all figures together
 
 
 def _places(site: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the folders with a site's references, given the site's folder."""
+    """Returns the folders that contain a site's references, given the site's folder."""
     return lookup.folders(site / "reframe.py")
 
 
 def _entries(site: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[lookup.Entry, ...]:
-    """Returns a site's references, given its folder; adds the files that were read to `opened`."""
+    """Returns a site's references, given the site's folder; adds the files that it reads to `opened`."""
     return lookup.load(*_places(site), opened=opened)
 
 
 def _own_entries(site: pathlib.Path) -> list[lookup.Entry]:
-    """Returns those of the site's references that people wrote."""
+    """Returns the site's references that were written by people rather than by `update`."""
     return [entry for entry in _entries(site) if not entry.path.name.startswith(measured.PREFIX)]
 
 
@@ -44,13 +44,13 @@ def update(asked) -> int:
     if asked.write and asked.emulated:
         raise Error("emulated times mean nothing, so they make no references; leave --emulated out")
     if not 0 < asked.false_alarms <= 10:
-        raise Error("--false-alarms is above 0 and at most 10 a night")
+        raise Error("--false-alarms must be above 0 and at most 10 a night")
     folder = site_tree.site_folder(asked.site) / "references"
     known = {partition.name for partition in site_tree.partitions(folder.parent)}
     own = _own_entries(folder.parent)
     condition = series.condition(asked.a) if asked.a else "true"
-    with selection.from_arguments(asked, wanted=making.WANTED) as opened:
-        made = making.make(
+    with selection.from_arguments(asked, wanted=generation.WANTED) as opened:
+        made = generation.make(
             opened, condition=condition, alarms=asked.false_alarms, metrics=asked.metrics, runs=asked.runs,
             own=own,
         )  # fmt: skip
@@ -77,7 +77,7 @@ def update(asked) -> int:
     return exits.PASSED
 
 
-def _say(made: making.Made, asked, changed: int) -> None:
+def _say(made: generation.Made, asked, changed: int) -> None:
     say = [
         f"{spelling.counted(made.bounds, 'bound')}: {asked.false_alarms:g} false alarms a night among "
         f"{asked.metrics or made.figures} figures that are measured "
@@ -94,9 +94,10 @@ def _say(made: making.Made, asked, changed: int) -> None:
     if made.wide:
         label, loss = max(made.wide.items(), key=lambda each: each[1])
         say.append(
-            f"{spelling.counted(len(made.wide), 'bound', 'are')} so wide that a loss of {making.WIDE:.0%} "
-            f"would pass, and one of {loss:.0%} of {label}: these jobs are of several states of the machine, or too "
-            "few; `isthmus drift` and `isthmus nodes` say which, --from chooses"
+            f"{spelling.counted(len(made.wide), 'bound', 'are')} so wide that a loss of {generation.WIDE:.0%} "
+            f"would pass; for {label} even a loss of {loss:.0%} would. Either these jobs were run in several states of "
+            "the machine, or there are too few of them: `isthmus drift` and `isthmus nodes` show which, and --from "
+            "selects jobs"
         )
     if made.one_day:
         say.append(f"{made.one_day} series have all jobs on one day, which makes noise look small; spread them")
@@ -144,21 +145,21 @@ def _catalogue(path) -> dict:
 def _selected(asked, catalogue: dict) -> list[dict]:
     """Returns the workloads of the catalogue that --workload and --metric select.
 
-    Raises Error where an option selects none.
+    Raises Error if an option selects none.
     """
     workloads = catalogue["workloads"]
     if asked.workload:
         for pattern in asked.workload:
             if not any(fnmatch.fnmatchcase(each["name"], pattern) for each in workloads):
                 raise Error(
-                    f"{spelling.shorten(pattern, 80)!r} is no workload of the catalogue, which has none that differ "
-                    "from machine to machine; name a folder of records that have it (DIR)"
+                    f"{spelling.shorten(pattern, 80)!r} is not a workload of the catalogue, which lacks those that "
+                    "differ between machines; name a folder of records that have it (DIR)"
                 )
         workloads = [each for each in workloads if _fits(each["name"], asked.workload)]
     for pattern in asked.metric or ():
         if not any(_may_report(each, [pattern]) for each in workloads):
             raise Error(
-                f"{spelling.shorten(pattern, 80)!r} is no metric of these workloads; write one that they report"
+                f"{spelling.shorten(pattern, 80)!r} is not a metric of these workloads; write one that they report"
             )
     return [each for each in workloads if not asked.metric or _may_report(each, asked.metric)]
 
@@ -168,15 +169,15 @@ def _fits(name: str, patterns) -> bool:
 
 
 def _may_report(workload: dict, patterns) -> bool:
-    """Returns whether a workload reports such a metric, or its metrics are not known."""
+    """Returns whether a workload reports a metric that matches one of the patterns, or its metrics are unknown."""
     reported = lookup.reported(workload)
     return reported is None or any(_fits(name, patterns) for name in reported)
 
 
 def _missing_of_catalogue(asked, folder, entries, workloads: list[dict]) -> int:
-    """Prints, by partition, the catalogue's workloads without a reference, and returns their number.
+    """Prints the catalogue's workloads without a reference for each partition, and returns their number.
 
-    With --metric, only references for such a metric count.
+    With --metric, only references for matching metrics count.
     """
     missing = 0
     held = [e for e in entries if any(not asked.metric or _fits(name, asked.metric) for name in e.metrics)]
@@ -198,12 +199,12 @@ def _missing_of_catalogue(asked, folder, entries, workloads: list[dict]) -> int:
 
 
 def _missing_of_records(asked, entries) -> int:
-    """Prints, by workload, the figures of these records without a reference, and returns their number.
+    """Prints the figures of these records without a reference for each workload, and returns their number.
 
-    Figures that a limit bounds are marked.
+    Marks figures that have at least a bound from the share of their limit.
     """
     fields = ("workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", *measured.KEYS)
-    with selection.from_arguments(asked, wanted=making.WANTED) as opened:
+    with selection.from_arguments(asked, wanted=generation.WANTED) as opened:
         rows = opened.rows(
             f"SELECT {', '.join(fields)}, axes, metric, profiler, any_value(share) AS share FROM measurements "
             f"WHERE metric IS NOT NULL AND better IS NOT NULL AND {series.COUNTS} "
@@ -240,7 +241,10 @@ def add_arguments(parser) -> None:
         "exit codes: 0 done, or all have one; 1 something has none, or cannot hold; 2 bad input, nothing was done"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    does = {"update": "make references from kept records", "check": "say what has none, and what cannot hold"}
+    does = {
+        "update": "make references from kept records",
+        "check": "list figures without a reference, and references that cannot apply",
+    }
     for name, text in does.items():
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--site", required=True, help="its folder in site-configs/, or a path")

@@ -1,9 +1,8 @@
 """Lookup of references: reading site-configs/<site>/references/ and finding the bounds of a case.
 
 `load(folder)` reads and checks a site's files, `find(entries, case, axes)` returns the bounds of one case, and
-`problems()` checks entries against the catalogue of workloads. docs/references.md describes the files. Anything that
-cannot be understood is refused, since a skipped entry would leave a figure without its bound. The command is in
-isthmus.references.command.
+`problems()` checks entries against the catalogue of workloads. docs/references.md describes the files. Anything invalid
+is refused, since a skipped entry would leave a figure without bounds. The command is in isthmus.references.command.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import pathlib
 import re
 from collections.abc import Iterable
@@ -27,38 +27,39 @@ from isthmus.records import doubts, validate
 from isthmus.records import load as load_records
 from isthmus.references import selectors
 
-#: Fields, besides `axes`, by which an entry can select cases; each is a regular expression for the whole string.
+#: Fields, besides `axes`, that select cases in an entry; each is a regular expression for the whole string.
 SELECTORS = (
     "workload", "version", "mode", "placement", "staging", "size", "preset", "ranks", "partition", "arch", "driver",
     "compiler", "profiler",
 )  # fmt: skip
 _SHARES_ONLY = ("limit", "bytes_least")
-#: Fields that record how a reference was made; they select nothing.
+#: Fields that state how a reference was made; they do not select cases.
 _PROVENANCE = ("n", "nodes", "interval", "date", "fingerprint", "left_out")
-_MOST_BOUNDS = 50_000  # bounds of a file and those that it names; a machine has some 1,000 for each driver and compiler
-_MOST_NAMED = 2_000  # references to files by $ref in a file and those that it names
-_MOST_SHARE = 2  # shares of a limit from here on are percentages by mistake; above 1.05 everything fails anyway
-_MOST_NESTED = 20  # length of a chain of files that name each other
-_MOST_MOVED = 2**44  # bytes of one sample; no memory has more
-_MOST_UNFOLDED = 100_000  # values that a file's aliases may add to those that are written
+# Maximum number of bounds in a file and the files that it names; a machine has about 1,000 per driver and compiler.
+_MOST_BOUNDS = 50_000
+_MOST_NAMED = 2_000  # maximum number of uses of $ref in a file and the files that it names
+_MOST_SHARE = 2  # shares from here on were meant as percentages; all records with a share above 1.05 fail anyway
+_MOST_NESTED = 20  # maximum length of a chain of files that name each other
+_MOST_MOVED = 2**44  # maximum bytes of one sample; memories are smaller
+_MOST_UNFOLDED = 100_000  # maximum number of values that a file's aliases may add to the written values
 
 
 class BadReference(Error):
-    """Invalid reference file, or two references for one figure."""
+    """Error for an invalid reference file, or for two references for the same figure."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader that reads 55.5e9 as a number and refuses a key that occurs twice."""
+    """YAML loader that parses 55.5e9 as a number and refuses duplicate keys."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, (str, int, float, bool, type(None))):
-                raise yaml.constructor.ConstructorError(None, None, "a key is no word", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key is not a word", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                    None, None, f"the key {key!r} appears twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -71,7 +72,7 @@ _Loader.add_implicit_resolver(
 
 
 class Bound(NamedTuple):
-    """Value and tolerances of one metric; `lower` and `upper` are fractions of the value, and None is open."""
+    """Value and tolerances of a metric; `lower` and `upper` are fractions of the value, and None means unlimited."""
 
     value: float
     lower: float | None
@@ -81,7 +82,7 @@ class Bound(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One entry of a file, with the selectors of the `$index` levels above it."""
+    """Entry of a file, including the selectors of the `$index` levels above it."""
 
     where: str  # file and number of the entry, for messages
     path: pathlib.Path
@@ -93,7 +94,7 @@ class Entry:
     bytes_least: float = 0
 
     def holds(self, case: dict[str, str | None]) -> bool:
-        """Returns whether the selectors match; a field that `case` lacks is unknown and matches anything."""
+        """Returns whether the selectors match `case`; a field that `case` lacks is unknown and matches any selector."""
         return all(
             field not in case or re.fullmatch(pattern, case[field] or "") for field, pattern in self.selectors.items()
         )
@@ -104,7 +105,7 @@ class Entry:
 
 @functools.cache
 def units() -> tuple[str, ...]:
-    """Returns the units that a metric of a record may have."""
+    """Returns the units that metrics of records may have."""
     with validate.schema_path().open(encoding="utf-8") as file:
         schema = json.load(file)
     return tuple(schema["properties"]["metrics"]["items"]["properties"]["unit"]["enum"])
@@ -117,9 +118,9 @@ def folders(configuration: pathlib.Path) -> list[pathlib.Path]:
 
 
 def listed(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the contents of a folder of references, sorted; nothing where there is none.
+    """Returns the sorted contents of a folder of references, or an empty list if it does not exist.
 
-    Raises BadReference for a dangling link, for what is not a folder, and for a folder that cannot be read.
+    Raises BadReference for a dangling link, for anything that is not a folder, and for a folder that cannot be read.
     """
     try:
         return sorted(folder.iterdir())
@@ -129,13 +130,13 @@ def listed(folder: pathlib.Path) -> list[pathlib.Path]:
         why = "a link that leads nowhere"
     except OSError as error:
         why = error.strerror or str(error)
-    raise BadReference(f"{folder}: {why}, so no reference in it would hold; mend or remove it")
+    raise BadReference(f"{folder}: {why}, so no reference in it would apply; correct or remove it")
 
 
 def load(*places: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tuple[Entry, ...]:
     """Reads all entries in the files of these folders; files in subfolders are read only through `$ref`.
 
-    Adds the files that were read to `opened`: see never_read(). Raises BadReference.
+    Adds the files that it reads to `opened`, for never_read(). Raises BadReference.
     """
     entries: list[Entry] = []
     for path in (path for folder in places for path in listed(folder)):
@@ -147,7 +148,7 @@ def load(*places: pathlib.Path, opened: set[pathlib.Path] | None = None) -> tupl
 
 
 def load_file(path: pathlib.Path, opened: set[pathlib.Path] | None = None) -> list[Entry]:
-    """Reads the entries of one file and of those that it names; adds the resolved paths of all of them to `opened`.
+    """Reads the entries of a file and of the files that it names; adds the resolved paths of these files to `opened`.
 
     Raises BadReference.
     """
@@ -159,26 +160,28 @@ def load_file(path: pathlib.Path, opened: set[pathlib.Path] | None = None) -> li
 
 
 def never_read(places: Iterable[pathlib.Path], opened: set[pathlib.Path]) -> list[str]:
-    """Returns a sentence for each file below these folders that was not `opened`, or cannot be looked at."""
+    """Returns a sentence for each file below these folders that is not in `opened` or cannot be examined."""
     found: dict[str, None] = {}
     for place in places:
         unseen: list[load_records.Skipped] = []
         below = list(load_records.walk(place, unseen, compacted=True)) if place.is_dir() else []
         for folder, name in ((folder, name) for folder, names in below[1:] for name in names):
             path = pathlib.Path(folder, name)
+            shown = path.relative_to(place.parent)
             if path.suffix.lower() in (".yml", ".yaml") and path.resolve() not in opened:
-                shown = path.relative_to(place.parent)
-                found[f"{shown}: nothing in it holds, as no file that is read names it by $ref"] = None
+                found[f"{shown}: nothing in it applies, because no file that is read names it by $ref"] = None
+            elif path.is_symlink() and not os.path.exists(path):  # the link may have led to a folder of references
+                found[f"{shown}: {inputs.DANGLING}, so no reference in it would apply"] = None
         for each in unseen:
             shown = pathlib.Path(each.path).relative_to(place.parent)
-            found[f"{shown}: {each.why}, so no reference in it would hold"] = None
+            found[f"{shown}: {each.why}, so no reference in it would apply"] = None
     return list(found)
 
 
 def read_yaml(path: pathlib.Path):
-    """Returns the contents of a YAML file, unchecked.
+    """Returns the contents of a YAML file without checking them.
 
-    Raises BadReference for invalid YAML and for aliases that expand to far more.
+    Raises BadReference for invalid YAML and for aliases that expand to more than _MOST_UNFOLDED values.
     """
     try:
         data = inputs.read_small(path)
@@ -189,14 +192,14 @@ def read_yaml(path: pathlib.Path):
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error)
         why = spelling.shorten(" ".join(f"{what}{f', line {mark.line + 1}' if mark else ''}".split()))
-        raise BadReference(f"{path.name}: no YAML ({why})") from None
+        raise BadReference(f"{path.name}: not YAML ({why})") from None
     if unwieldy := inputs.unwieldy(content, len(data) + _MOST_UNFOLDED):
         raise BadReference(f"{path.name}: it {unwieldy}; write it flatter, and without aliases (*NAME)")
     return content
 
 
 class _Reader:
-    """Reader of a file and those that it names by $ref; it parses each once, and counts references and bounds."""
+    """Reader of a file and the files that it names by $ref; parses each once, and counts uses of $ref and bounds."""
 
     def __init__(self) -> None:
         self._contents: dict[pathlib.Path, Any] = {}
@@ -208,7 +211,7 @@ class _Reader:
     def _content(self, path: pathlib.Path, within: tuple[pathlib.Path, ...]):
         """Returns the contents of a file.
 
-        `within` is the chain of files that name each other and ends with this one.
+        `within` is the chain of files that name each other by $ref; this file is the last.
         """
         *above, real = within
         if real in above:
@@ -225,7 +228,7 @@ class _Reader:
         return self._contents[real]
 
     def file(self, path: pathlib.Path, above: dict[str, list[str]], within: tuple) -> list[Entry]:
-        """Returns the entries of a file below the selectors `above`; `within` is the chain of files that led to it."""
+        """Returns the entries of a file, below the selectors `above`; `within` is the chain of files that led to it."""
         within = (*within, path.resolve())
         content = self._content(path, within)
         index, fingerprints = [], None
@@ -237,7 +240,7 @@ class _Reader:
                 index = _index(content.pop("$index", None), path.name)
                 fingerprints = content.pop("$fingerprints", {})
                 if not isinstance(fingerprints, dict):
-                    raise BadReference(f"{path.name}: $fingerprints is no mapping of a name to what it stands for")
+                    raise BadReference(f"{path.name}: $fingerprints does not map names to what they mean")
                 for key in (key for key in content if str(key).startswith("$")):
                     near = spelling.did_you_mean(key, ["$index", "$fingerprints", "$ref"])
                     raise BadReference(f"{path.name}: {key!r} is not known here{near}")
@@ -248,7 +251,7 @@ class _Reader:
     def _walk(self, content, index, above, path, numbers, fingerprints, within) -> list[Entry]:
         if index:
             if not isinstance(content, dict):
-                raise BadReference(f"{path.name}: the level of {index[0]!r} is no mapping, as $index says it is")
+                raise BadReference(f"{path.name}: the level of {index[0]!r} is not a mapping, although $index says so")
             entries = []
             for key, below in content.items():
                 pattern = _pattern(key, f"{path.name}, {index[0]}")
@@ -287,28 +290,28 @@ def _index(index, where: str) -> list[str]:
 
 
 def _refuse_nothing(where: str) -> NoReturn:
-    """Raises BadReference for an empty level, as of a file that was cut short, which would silently bound nothing."""
-    raise BadReference(f"{where}: holds nothing, as a file that was cut short; write what it holds, or remove it")
+    """Raises BadReference for an empty level, as in a file that was cut short; it would silently have no effect."""
+    raise BadReference(f"{where}: empty, like a file that was cut short; write its content, or remove it")
 
 
 def _referred(item, path: pathlib.Path, where: str) -> pathlib.Path:
     if set(item) != {"$ref"} or not isinstance(item["$ref"], str):
-        raise BadReference(f"{where}: $ref stands alone and names a file")
+        raise BadReference(f"{where}: $ref must be the only key and name a file")
     named = path.parent / item["$ref"]
     if not named.is_file():
-        raise BadReference(f"{where}: $ref names {item['$ref']!r}, which is no file beside {path.name}")
+        raise BadReference(f"{where}: $ref names {item['$ref']!r}, which is not a file next to {path.name}")
     return named
 
 
 def _pattern(value, where: str) -> str:
     """Returns a selector as a regular expression; null selects cases without a value."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
-        raise BadReference(f"{where}: {value!r} is no word or regular expression")
+        raise BadReference(f"{where}: {value!r} is neither a word nor a regular expression")
     text = "" if value is None else str(value)
     try:
         re.compile(text)
     except re.error as error:
-        raise BadReference(f"{where}: {text!r} is no regular expression ({error})") from None
+        raise BadReference(f"{where}: {text!r} is not a regular expression ({error})") from None
     return text
 
 
@@ -328,11 +331,11 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
         raise BadReference(f"{where}: 'axes' is not a mapping of an axis to its value")
     for axis, value in item.get("axes", {}).items():
         if isinstance(value, (dict, list, set)):
-            raise BadReference(f"{where}: axis {axis} is no word or number")
+            raise BadReference(f"{where}: axis {axis} is neither a word nor a number")
     chosen = {field: _pattern(item[field], f"{where}, {field}") for field in SELECTORS if field in item}
     axes = item.get("axes", {})
     for field, patterns in above.items():
-        # The string must match the patterns of all levels.
+        # A string must match the patterns of all levels.
         terms = [*patterns, *([chosen[field]] if field in chosen else [])]
         chosen[field] = terms[0] if len(terms) == 1 else "".join(f"(?=(?:{t})\\Z)" for t in terms) + ".*"
     metrics = {name: _bound(name, bound, where, fingerprints or {}) for name, bound in item.get("metrics", {}).items()}
@@ -346,7 +349,7 @@ def _entry(item, above, path, where, fingerprints) -> Entry:
 def _limit(given, where: str) -> str | None:
     """Returns `limit` as a regular expression.
 
-    Raises BadReference where it matches no limit: another share would silently hold instead.
+    Raises BadReference if it matches no limit, since another share would then silently apply.
     """
     if given is None:
         return None
@@ -359,7 +362,9 @@ def _limit(given, where: str) -> str | None:
 def _bytes_least(given, where: str) -> float:
     number = _number(given, f"{where}: bytes_least")
     if not 0 <= number <= _MOST_MOVED:
-        raise BadReference(f"{where}: bytes_least is {given!r}, and no figure moves so much; write bytes, as 67108864")
+        raise BadReference(
+            f"{where}: bytes_least is {given!r}, and no figure moves that much; write bytes, such as 67108864"
+        )
     return number
 
 
@@ -371,13 +376,13 @@ def _number(value, where: str) -> float:
 
 def _metric_name(name, where: str):
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise BadReference(f"{where}: {name!r} is no name of a metric")
+        raise BadReference(f"{where}: {name!r} is not the name of a metric")
 
 
 def _bound(name, given, where: str, fingerprints: dict) -> Bound:
-    """Parses [value, lower, upper, unit], or a mapping of the same names with its provenance."""
+    """Parses [value, lower, upper, unit], or a mapping with these keys and those of _PROVENANCE."""
     _metric_name(name, where)
-    is_measured = isinstance(given, dict) and "n" in given  # made of jobs, which can vary by more than their value
+    is_measured = isinstance(given, dict) and "n" in given  # made from jobs, which can vary by more than the value
     if isinstance(given, dict):
         given = _listed(name, given, where, fingerprints)
     if not isinstance(given, list) or len(given) != 4 or not isinstance(given[0], (int, float)):
@@ -387,7 +392,7 @@ def _bound(name, given, where: str, fingerprints: dict) -> Bound:
     _refuse_tolerances(name, value, lower, upper, where)
     if not is_measured:
         _refuse_percent(name, lower, upper, where)
-    unit = "1" if unit == 1 else unit  # YAML reads it as a number
+    unit = "1" if unit == 1 else unit  # YAML parses 1 as a number
     if unit not in units():
         raise BadReference(f"{where}: {name} is in {unit!r}, which no metric has; choose from {', '.join(units())}")
     return Bound(value, lower, upper, unit)
@@ -407,7 +412,7 @@ def _listed(name, given: dict, where: str, fingerprints: dict) -> list:
 
 
 def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
-    """Raises BadReference for tolerances that bound nothing, or not what was meant."""
+    """Raises BadReference for tolerances that have no effect, or certainly another effect than intended."""
     for what, fraction, sign in (("lower", lower, -1), ("upper", upper, 1)):
         if fraction is not None and sign * _number(fraction, f"{where}: {name}'s {what} tolerance") < 0:
             wanted = "at most 0, such as -0.05" if sign < 0 else "at least 0, such as 0.05"
@@ -421,7 +426,7 @@ def _refuse_tolerances(name, value: float, lower, upper, where: str) -> None:
 
 
 def _refuse_percent(name, lower, upper, where: str) -> None:
-    """Raises BadReference for tolerances that were written in percent, which would bound next to nothing."""
+    """Raises BadReference for tolerances that were written in percent and would allow almost anything."""
     for what, fraction in (("lower", lower), ("upper", upper)):
         if fraction is not None and (why := amounts.no_margin(fraction)):
             raise BadReference(f"{where}: {name}'s {what} tolerance is {fraction}; {why}")
@@ -429,7 +434,7 @@ def _refuse_percent(name, lower, upper, where: str) -> None:
 
 def _share(name, given, where: str):
     _metric_name(name, where)
-    if given is None:  # explicitly unbounded
+    if given is None:  # explicitly without bounds
         return None
     low, high = given if isinstance(given, list) and len(given) == 2 else (given, None)
     _number(low, f"{where}: {name}'s share")
@@ -448,7 +453,7 @@ def _share(name, given, where: str):
 
 
 def case_of(record: dict, partition: str) -> dict[str, str]:
-    """Returns the fields of a record by which references are selected."""
+    """Returns the fields of a record that select its references."""
     device = record["devices"][0] if record["devices"] else {}
     fields = {field: record.get(field) for field in ("workload", "mode", "placement", "staging", "size", "preset")}
     fields |= {"version": record["version"], "ranks": record.get("ranks", {}).get("count", 1), "partition": partition}
@@ -458,9 +463,9 @@ def case_of(record: dict, partition: str) -> dict[str, str]:
 
 
 def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, Bound]:
-    """Returns the bounds of one case by metric; axes are compared by value.
+    """Returns the bounds of a case's metrics, keyed by metric; axes are compared by value.
 
-    Raises BadReference for two entries with one metric, since it would be chance which of them holds.
+    Raises BadReference if two entries have the same metric, since it would be arbitrary which one applies.
     """
     found: dict[str, Bound] = {}
     origin: dict[str, str] = {}
@@ -475,9 +480,9 @@ def find(entries, case: dict[str, str], axes: dict | None = None) -> dict[str, B
 
 
 def _at_axes(entry: Entry, axes: dict) -> bool:
-    """Returns whether a case has these values of axes.
+    """Returns whether a case's axes have the values that an entry selects.
 
-    Raises BadReference for an axis or a type of value that it cannot have.
+    Raises BadReference for an axis or a type of value that the case cannot have.
     """
     for axis, value in entry.axes.items():
         if axis not in axes:
@@ -488,22 +493,22 @@ def _at_axes(entry: Entry, axes: dict) -> bool:
     return all(axes[axis] == value for axis, value in entry.axes.items())
 
 
-# --- where there is no reference: a sane share of the nominal limit ---
+# --- figures without a reference: plausible share of the nominal limit ---
 
 _LINKS = re.compile(r"^(\d+) (NVLink|xGMI)")
 
 
 @functools.cache
 def default_shares() -> tuple[Entry, ...]:
-    """Returns the shares of limits that any machine should reach: shares.yaml of this package."""
+    """Returns the shares of limits that any machine should reach, from shares.yaml in this package."""
     return tuple(load_file(pathlib.Path(__file__).with_name("shares.yaml")))
 
 
 def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[float, str] | None:
-    """Returns the share of what the link is meant to do, and that link in words; None without a limit.
+    """Returns a figure's share of its nominal limit, and this limit in words; None for a figure without a limit.
 
-    A record's limit is that of the link as it is trained now. The nominal limit is the best that device and slot
-    support, or what the site states: {'pcie': '5 x16', 'links': 18}.
+    A record's limit is that of the link as it was trained at the time. The nominal limit is the best that device and
+    slot support, or the one that the site states: {'pcie': '5 x16', 'links': 18}.
     """
     limit, share = metric.get("limit"), metric.get("share")
     if not limit or share is None:
@@ -531,16 +536,16 @@ def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int
 
 
 def pcie_of(text: str) -> tuple[int, int] | None:
-    """Parses "5 x16" into generation and lanes; returns None where that is no such link."""
+    """Parses "5 x16" into generation and lanes; returns None for any other text."""
     match = re.fullmatch(r"([0-9]+) x([0-9]+)", text)
     return (int(match[1]), int(match[2])) if match and int(match[1]) in doubts.PCIE and int(match[2]) else None
 
 
 def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None = None) -> str | None:
-    """Returns why a figure without a reference cannot be right, or None.
+    """Returns why a figure without a reference cannot be right; None if it is plausible or cannot be judged.
 
-    Its share of the nominal limit is then below what any machine reaches, or above what a site allows. The site's own
-    `shares` come before those of this package.
+    A figure is implausible if its share of the nominal limit is below what any machine reaches, or above what a site
+    allows. The site's `shares` have precedence over those of this package. Emulated figures are not judged.
     """
     found = nominal(metric, record, stated)
     if found is None or record["emulated"]:
@@ -571,9 +576,10 @@ def insane(entries, metric: dict, record: dict, case: dict, stated: dict | None 
 
 
 def passed_over(entries, metric: dict, record: dict, case: dict) -> list[Entry]:
-    """Returns entries that would give a figure its share but for their `limit`, if no entry does.
+    """Returns the entries with a share for a figure that only their `limit` keeps from applying.
 
-    Their limit is of another generation or number of links than this machine's, or is a mistake.
+    Their limit has another generation or number of links than this machine's, or is a mistake. Returns an empty list if
+    another entry applies, if the case is emulated, or if the figure's share of its limit is unknown.
     """
     if record["emulated"] or not metric.get("limit") or metric.get("share") is None:
         return []
@@ -592,9 +598,9 @@ def passed_over(entries, metric: dict, record: dict, case: dict) -> list[Entry]:
 
 
 def problems(entries, catalogue: dict) -> list[str]:
-    """Returns a sentence for each part of these entries that can hold nothing, such as a misspelt name.
+    """Returns a sentence for each part of these entries that can never match, such as a misspelt name.
 
-    `catalogue` is reframe/checks/catalogue.json. It lacks families of which each machine has workloads of its own
+    `catalogue` is reframe/checks/catalogue.json. It lacks families whose workloads differ between machines
     (transfer/*); their entries are checked only for selectors and metrics that no record can have.
     """
     families = {workload["name"].partition("/")[0] for workload in catalogue["workloads"]}
@@ -634,23 +640,23 @@ def _problems_of(entry: Entry, catalogue: dict, families: set[str]) -> list[str]
 
 
 def _wrong_axes(entry: Entry, fitting: list[dict]) -> list[str]:
-    """Returns the axes, or types of their values, that none of these workloads of the catalogue has."""
+    """Returns what is wrong with an entry's axes, or types of their values, if none of these workloads has them."""
     axes = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), dict)]
-    if not entry.axes or len(axes) < len(fitting):  # the program's own list says more about each axis
+    if not entry.axes or len(axes) < len(fitting):  # lists from the program are checked elsewhere, in more detail
         return []
     found = [selectors.wrong_kinds(entry.axes, known) for known in axes]
     return [] if [] in found else found[0]
 
 
 def reported(workload: dict) -> set[str] | None:
-    """Returns the metrics that a workload of the catalogue reports; None where that is not known."""
-    # Workloads that measure for themselves report what they list; metrics of the others are the harness's.
+    """Returns the metrics that a workload of the catalogue reports; None if they are unknown."""
+    # Workloads that measure themselves report the metrics that they list; the harness measures all other workloads.
     names = {*workload["metrics"], *workload.get("observed", ())}
     return names if names and "observed" in workload else None
 
 
 def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
-    """Returns the metrics that none of the workloads reports; none where one of them has unknown metrics."""
+    """Returns the metrics that none of the workloads reports; empty if the metrics of one workload are unknown."""
     known = [names for w in workloads if (names := reported(w)) is not None]
     if len(known) < len(workloads):
         return []
@@ -659,9 +665,9 @@ def _unreported(metrics: list[str], workloads: list[dict]) -> list[str]:
 
 
 def idle(entries, partitions) -> list[str]:
-    """Returns a sentence for each entry that can hold nothing at a site with these partitions.
+    """Returns a sentence for each entry that can never apply at a site with these partitions (partitions_of()).
 
-    No partition then has the name that it selects, or the GPU that it is for. See site_tree.partitions_of().
+    No partition has the name that such an entry selects, or no partition has its GPU.
     """
     return [sentence for entry in entries if (sentence := _idle(entry, partitions))]
 
@@ -676,9 +682,11 @@ def _idle(entry: Entry, partitions) -> str | None:
     arch = entry.selectors.get("arch")
     if arch is None or not all(p.is_known for p in fitting):
         return None
-    # Figures of a CPU name no GPU. Records may say more than a site states: gfx90a:sramecc+:xnack-.
+    # Figures of a CPU have an empty architecture. Records may be more specific than a site: gfx90a:sramecc+:xnack-.
     archs = sorted({name for p in fitting for name in p.archs})
     if re.fullmatch(arch, "") or any(re.fullmatch(arch, name) or arch.startswith(f"{name}:") for name in archs):
         return None
     where = ", ".join(sorted(p.name for p in fitting))
-    return f"{entry.where}: holds nothing: it is for arch {arch!r}, and {where} states {', '.join(archs) or 'no GPU'}"
+    return (
+        f"{entry.where}: applies to nothing: it is for arch {arch!r}, and {where} states {', '.join(archs) or 'no GPU'}"
+    )

@@ -1,4 +1,4 @@
-"""Reference files that `isthmus references update` writes: measured-<partition>.yaml, by KEYS and then by case."""
+"""Reference files that `isthmus references update` writes: measured-<partition>.yaml, keyed by KEYS, then case."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from isthmus import Error
 from isthmus.references import lookup, selectors
 
 PREFIX = selectors.MEASURED  # first part of the names of files that `update` writes
-KEYS = ("partition", "arch", "driver", "compiler")  # levels of such a file, which its $index names
-# Fields that identify an entry below those levels.
+KEYS = ("partition", "arch", "driver", "compiler")  # levels of these files, which their $index names
+# Fields that identify an entry below these levels.
 CASE = ("workload", "version", "placement", "staging", "size", "preset", "ranks", "profiler")
 
 
@@ -24,9 +24,9 @@ def case_key(entry: dict) -> tuple:
 
 
 def read(path: pathlib.Path) -> tuple[dict, dict]:
-    """Returns the entries of a file of ours by keys and case, and its fingerprints.
+    """Returns the entries of a file that `update` wrote, keyed by KEYS and then by case, and its fingerprints.
 
-    Raises Error for a file that is not ours.
+    Raises Error for other files.
     """
     if not path.exists():
         return {}, {}
@@ -43,7 +43,9 @@ def read(path: pathlib.Path) -> tuple[dict, dict]:
             return
         for entry in level:
             if "metrics" not in entry:
-                raise Error(f"{path}: only entries with metrics stand in here; write others into a file of your own")
+                raise Error(
+                    f"{path}: this file may contain only entries with metrics; write others into a file of your own"
+                )
             tree.setdefault(keys, {})[case_key(entry)] = entry
 
     walk({key: value for key, value in content.items() if not key.startswith("$")}, ())
@@ -65,7 +67,7 @@ def _word(value) -> str:
 
 
 def _name(key: str) -> str:
-    """Returns the name of a metric, axis or field as YAML, quoted where YAML would misread it (`no`, `on`)."""
+    """Returns the name of a metric, axis or field as YAML, quoted if YAML would misinterpret it (`no`, `on`)."""
     plain = re.fullmatch(r"[A-Za-z_][\w.-]*", key, re.ASCII) and yaml.safe_load(key) == key
     return key if plain else _word(key) if _word(key) != key else f'"{key}"'
 
@@ -80,7 +82,7 @@ def _flow(mapping: dict) -> str:
 
 
 def render(tree: dict, fingerprints: dict) -> str:
-    """Returns the text of the file; it depends on the references only."""
+    """Returns the text of a file; equal references always have the same text."""
     used = {
         str(bound["fingerprint"])
         for cases in tree.values() for entry in cases.values() for bound in entry["metrics"].values()
@@ -88,7 +90,7 @@ def render(tree: dict, fingerprints: dict) -> str:
     }  # fmt: skip
     lines = [
         "# Written by `isthmus references update` from kept records, reviewed by a person; docs/references.md.",
-        "# By hand, write other files beside this one.",
+        "# Write your own entries into other files next to this one.",
         f"$index: [{', '.join(KEYS)}]",
         "$fingerprints:" + ("" if used else " {}"),
     ]
@@ -117,12 +119,12 @@ def render(tree: dict, fingerprints: dict) -> str:
 
 
 def exactly(text: str) -> str:
-    """Returns a regular expression that matches just this text, with as few backslashes as possible."""
+    """Returns a regular expression that matches exactly this text, with as few backslashes as possible."""
     return re.sub(r"[.*+?{}|()$]", lambda match: f"[{match[0]}]", re.sub(r"([\\^\[\]])", r"\\\1", text))
 
 
 def merged(path: pathlib.Path, tree: dict, fingerprints: dict) -> str:
-    """Returns the text of a file with these references added; its other cases and metrics are kept."""
+    """Returns the text of a file with these references added; keeps the file's other cases and metrics."""
     old, known = read(path)
     for keys, cases in tree.items():
         for key, entry in cases.items():

@@ -1,7 +1,7 @@
-"""Selectors of references, and whether they can match: one that matches nothing leaves a figure without its bound.
+"""Selectors of references, and checks that they can match, since a selector that never matches has no effect.
 
-The values that records have are known by name (placements, profilers) or by form. In versions and rates any number is
-as good as another, so a pattern's own numbers are also tried as any number.
+The possible values of a field are a list of names (placements, profilers) or have a known form. Versions and rates may
+contain any number, so a pattern is also tried after each of its numbers was replaced by a pattern for any number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from isthmus import spelling
 from isthmus.records import doubts
 
-#: Families whose workloads differ between machines, so that no catalogue lists them → pattern of their metrics.
+#: Family whose workloads differ between machines, so that the catalogue does not list them → pattern of its metrics.
 MADE = {
     "accounting": r"ballast|[a-z_]+_(allocated|touched)",
     "atomics": "pairs|latency|rate|nearest|farthest|[cg]pu_(alone|rate|relative)",
@@ -24,10 +24,11 @@ MADE = {
 }
 _OBSERVED = r"|uvm_\w+"
 
-#: First part of the names of files that `isthmus references update` made from records, whose selectors have matched.
+#: First part of the names of files that `isthmus references update` wrote; their selectors come from records, so they
+#: match.
 MEASURED = "measured-"
 
-#: Kinds of limits that `limit` may name.
+#: Kinds of limits that the field `limit` may name.
 LIMITS = ("PCIe", "NVLink", "xGMI", "peak device memory bandwidth", "peak fp32 rate")
 
 _COMPILERS = ("GNU", "Clang", "Intel", "IntelLLVM", "NVHPC", "ROCMClang", "Cray", "CrayClang", "FujitsuClang",
@@ -38,7 +39,7 @@ _DEVICES = ("sm_90", "sm_100", "sm_90a", "sm_103f", "gfx942", "gfx90a", "gfx1100
 
 @functools.cache
 def _limits() -> tuple[list[str], list[str]]:
-    """Returns sources of limits: those that are known literally, and those whose numbers differ between machines."""
+    """Returns sources of limits as two lists: those known literally, and those with numbers that machines differ in."""
     pcie = [f"PCIe {generation} x{lanes}" for generation in doubts.PCIE for lanes in (1, 2, 4, 8, 12, 16, 32)]
     whole = [*pcie, "peak device memory bandwidth", "peak fp32 rate", "PCIe 5 x16 and PCIe 5 x16",
              "peak device memory bandwidth, half of it to read and half to write"]  # fmt: skip
@@ -50,12 +51,12 @@ def _limits() -> tuple[list[str], list[str]]:
 
 
 def meets_limit(pattern: str, source: str) -> bool:
-    """Returns whether `limit: pattern` matches the beginning of a limit's source, or of its kind."""
+    """Returns whether `limit: pattern` matches the beginning of a limit's source, or of the limit's kind."""
     return bool(re.match(pattern, source) or re.match(pattern, doubts.limit_kind(source)))
 
 
 def wrong_limit(pattern: str) -> str | None:
-    """Returns why `limit: pattern` matches no limit that a record can have; None where it matches one."""
+    """Returns why `limit: pattern` cannot match any limit of a record; None if it can."""
     whole, forms = _limits()
     if any(meets_limit(pattern, source) for source in (*whole, *forms)):
         return None
@@ -85,7 +86,7 @@ def _any_digit(part: str) -> str:
 
 @functools.cache
 def _values(field: str) -> list[str]:
-    """Returns values of a field that stand for all that a record may have."""
+    """Returns values of a field that represent all values that a record may have."""
     if field == "compiler":
         versions = ("13.3.0", "13.0", "17.0.0.1")
         hosts = [f"{name} {version}" for name, version in itertools.product(_COMPILERS, versions)]
@@ -101,13 +102,13 @@ def _values(field: str) -> list[str]:
     }[field]  # fmt: skip
 
 
-#: Fields whose values contain numbers that may be any.
+#: Fields whose values contain arbitrary numbers.
 _FORMS = ("compiler", "arch")
 FIELDS = ("version", "placement", "staging", "ranks", "profiler", "compiler", "arch")
 
 
 def wrong(field: str, pattern: str) -> str | None:
-    """Returns why a selector matches nothing that a record can have; None where it may match."""
+    """Returns why a selector cannot match any value that a record may have; None if it may match."""
     if field == "driver":
         return _wrong_driver(pattern)
     values = _values(field)
@@ -118,15 +119,16 @@ def wrong(field: str, pattern: str) -> str | None:
     return f"no {field} matches {pattern!r}{hint}"
 
 
-#: Examples of `driver`: its version, the kernel's if the driver is part of that, or the API's if neither is known.
+#: Examples of `driver`: its version, the kernel's version if the driver is part of the kernel, or the API's version if
+#: neither is known.
 _DRIVERS = ("580.159.04", "580.82", "6.12.12", "kernel 6.8.0-45-generic", "kernel 5.14.0-427.13.1.el9_4.x86_64",
             "CUDA 13.0", "HIP 6.4.43484")  # fmt: skip
 
 
 def _wrong_driver(pattern: str) -> str | None:
-    """Returns why a selector matches no driver, or None.
+    """Returns why a selector cannot match any driver, or None.
 
-    Patterns for kernels pass, as their releases have many endings.
+    Patterns for kernels are always accepted, since kernel releases have many endings.
     """
     tried = (pattern, _loosened(pattern))
     known = any(re.fullmatch(each, value) for each in tried for value in _DRIVERS)
@@ -142,12 +144,12 @@ def _such_as(values: list[str]) -> str:
 
 
 def unknown_metrics(family: str, names) -> list[str]:
-    """Returns those of the metrics that no workload of a family in MADE reports."""
+    """Returns those of the metrics that workloads of a family in MADE never report."""
     return [name for name in names if not re.fullmatch(MADE[family] + _OBSERVED, name)]
 
 
 def wrong_kinds(axes: dict, known: dict) -> list[str]:
-    """Returns what is wrong with selected `axes`, given the axes of a workload, each with an example value."""
+    """Returns what is wrong with the `axes` that an entry selects; `known` maps a workload's axes to example values."""
     found = []
     for axis, value in axes.items():
         if axis not in known:

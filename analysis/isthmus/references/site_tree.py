@@ -1,4 +1,4 @@
-"""Tree of site configurations: finding it, and reading a site's file."""
+"""Tree of site configurations: finding the tree, and reading a site's file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import pathlib
+import stat
 import sys
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from isthmus import Error, inputs, spelling
 
 #: Tree that contains this package.
 OWN = pathlib.Path(__file__).resolve().parents[3]
+FILE = "reframe.py"  # name of the configuration in a site's folder
 
 
 def add_root(parser):
@@ -25,40 +27,91 @@ def add_root(parser):
 
 
 def root_of(given: pathlib.Path | None) -> pathlib.Path:
-    """Returns the tree with site-configs/.
+    """Returns the tree that contains site-configs/.
 
-    It is `given`, else the nearest above the working directory, else this package's own. Raises Error where there is
-    none.
+    It is `given`, else the nearest folder above the working directory that contains site-configs/, else the tree of
+    this package. Raises Error if there is none.
     """
     here = pathlib.Path.cwd()
     for place in [given] if given else [here, *here.parents, OWN]:
-        if (place / "site-configs").is_dir():
+        status = inputs.status_of(place / "site-configs")  # raises if it is a dangling link, instead of going on
+        if status and stat.S_ISDIR(status.st_mode):
             return place.resolve()
     raise Error(f"no site-configs/ in {given or here}; name the tree with --root")
 
 
+class NoSite(NamedTuple):
+    """Entry of site-configs/ that is not a site."""
+
+    path: pathlib.Path  #: path of the entry, or of what is wrong in it
+    why: str
+    is_error: bool  #: false if the entry does not look as if it were meant to be a site
+
+    def __str__(self):
+        return f"{self.path}: {self.why}"
+
+
+#: Folders that are never meant as sites: those that Python creates when site_common.py is imported.
+_OTHERS = ("__pycache__",)
+
+
+def entries(root: pathlib.Path) -> dict[str, NoSite | None]:
+    """Returns the sorted names in site-configs/ of sites, with None, and of entries that may be meant as sites.
+
+    Raises OSError if site-configs/ cannot be listed.
+    """
+    found: dict[str, NoSite | None] = {}
+    with os.scandir(root / "site-configs") as listed:
+        for entry in sorted(listed, key=lambda entry: entry.name):
+            what = _look_at(pathlib.Path(entry.path))
+            if what is None or what.is_error or (entry.is_dir() and entry.name not in _OTHERS):
+                found[entry.name] = what
+    return found
+
+
+def _look_at(folder: pathlib.Path) -> NoSite | None:
+    """Returns why an entry of site-configs/ is not a site; None if it is a site."""
+    path = folder / FILE
+    try:
+        status = inputs.status_of(folder)
+        if not status or not stat.S_ISDIR(status.st_mode):
+            return NoSite(folder, "no folder, so it is no site", is_error=False)
+        if status := inputs.status_of(path):
+            why = inputs.no_file(status)
+            return NoSite(path, f"{why}; write the site's configuration there", is_error=True) if why else None
+        slip = next((name for name in os.listdir(folder) if spelling.distance(name.lower(), FILE) <= 2), None)
+    except OSError as error:
+        why = f"{error.strerror}, so this site is not read; mend or remove it"
+        return NoSite(pathlib.Path(error.filename), why, is_error=True)
+    if slip:
+        return NoSite(folder / slip, f"not read under this name; call it {FILE}", is_error=True)
+    return NoSite(folder, f"no {FILE} in there, so it is no site; write one, or move the folder away", is_error=False)
+
+
 def sites(root: pathlib.Path) -> list[str]:
-    return sorted(path.parent.name for path in (root / "site-configs").glob("*/reframe.py"))
+    return [name for name, why in entries(root).items() if why is None]
 
 
 def configuration_of(root: pathlib.Path, site: str) -> pathlib.Path:
-    """Returns the path of a site's file. Raises Error for an unknown site."""
-    path = root / "site-configs" / site / "reframe.py"
-    if not path.is_file():
+    """Returns the path of a site's file. Raises Error if the site is unknown or cannot be read."""
+    folder = root / "site-configs"
+    if site not in os.listdir(folder):
         known = sites(root)
         hint = spelling.did_you_mean(site, known) or f"; choose from {', '.join(known) or 'none'}"
-        raise Error(f"there is no site {spelling.shorten(site, 40)!r} in {root / 'site-configs'}{hint}")
-    return path
+        raise Error(f"there is no site {spelling.shorten(site, 40)!r} in {folder}{hint}")
+    if what := _look_at(folder / site):
+        raise Error(str(what))
+    return folder / site / FILE
 
 
 class Loaded(NamedTuple):
-    """Result of executing a site's file once: its configuration, and what it registered with ReFrame."""
+    """Result of executing a site's file: its configuration, and the backends that it registered with ReFrame."""
 
     configuration: dict
-    backends: dict[str, dict]  #: registry of ReFrame → launchers or schedulers that the file itself defines
+    backends: dict[str, dict]  #: registry of ReFrame → launchers or schedulers that the file defines
 
 
-_MOST_VALUES = 1_000_000  # values in a configuration; that of a machine has some hundreds
+_MOST_VALUES = 1_000_000  # maximum number of values in a configuration; that of a real machine has a few hundred
 _REGISTRIES = ("_launchers", "_schedulers")  # names in reframe.core.backends
 
 
@@ -68,15 +121,15 @@ def _registries() -> dict[str, dict]:
 
 
 def load(path: pathlib.Path) -> dict:
-    """Executes a file, as ReFrame does, and returns its `site_configuration`. Raises Error, in one sentence."""
+    """Executes a site's file, as ReFrame does, and returns its `site_configuration`. Raises Error if it is invalid."""
     return execute(path).configuration
 
 
 def execute(path: pathlib.Path) -> Loaded:
-    """Executes a site's file and leaves no trace of it.
+    """Executes a site's file without lasting effects.
 
-    What it registered with ReFrame, and the modules that it imported from its own folder, are removed again; a copy of
-    the site could not be read otherwise. Raises Error, in one sentence.
+    Everything that it registered with ReFrame, and modules that it imported from its own folder, are removed again;
+    otherwise a copy of the site could not be read later. Raises Error, with one sentence, if the file is invalid.
     """
     path = path.resolve()
     added, modules = list(sys.path), set(sys.modules)
@@ -85,7 +138,7 @@ def execute(path: pathlib.Path) -> Loaded:
     try:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise ImportError("no Python file")
+            raise ImportError("not a Python file")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         configuration = module.site_configuration
@@ -103,14 +156,14 @@ def execute(path: pathlib.Path) -> Loaded:
         for new in brought:
             sys.modules.pop(new, None)
     if not isinstance(configuration, dict) or not isinstance(configuration.get("systems"), list):
-        raise Error(f"{path}: site_configuration is no mapping with a list of systems")
+        raise Error(f"{path}: site_configuration is not a mapping with a list of systems")
     if why := unwieldy(configuration):
         raise Error(f"{path}: {why}")
     return Loaded(configuration, own)
 
 
 def unwieldy(configuration: dict) -> str | None:
-    """Returns why a configuration cannot be walked, and what to do; None where it can."""
+    """Returns why a configuration cannot be walked through, and what to do; None if it can."""
     for section, content in configuration.items():
         if why := inputs.unwieldy(content, _MOST_VALUES):
             return f"{section!r} of site_configuration {why}; write out the plain values that ReFrame is to read"
@@ -118,7 +171,7 @@ def unwieldy(configuration: dict) -> str | None:
 
 
 def _of_folder(folder: pathlib.Path, names) -> set[str]:
-    """Returns those of the modules that are files or packages in a folder, and what is in the packages."""
+    """Returns those of the modules that are files or packages in a folder, and the modules of these packages."""
     tops = {name for name in names if "." not in name and _place(name) in (folder / f"{name}.py", folder / name)}
     return {name for name in names if name.partition(".")[0] in tops}
 
@@ -145,12 +198,12 @@ def registered(loaded: Loaded):
 
 
 def site_folder(site: str) -> pathlib.Path:
-    """Returns site-configs/<site>, or the folder that `site` is the path of. Raises Error where it is neither."""
+    """Returns site-configs/<site>, or `site` if it is the path of a site's folder. Raises Error if it is neither."""
     named = pathlib.Path(site)
     if os.sep in site or site in (".", ".."):
-        if (named / "reframe.py").is_file():
-            return named
-        raise Error(f"{site}: no reframe.py in there, so it is no site's folder")
+        if what := _look_at(named):
+            raise Error(str(what))
+        return named
     return configuration_of(root_of(None), site).parent
 
 
@@ -159,19 +212,19 @@ _OF_GPUS = {"gpu", "cuda", "nvidia", "hip", "rocm", "amd"}
 
 
 class Partition(NamedTuple):
-    """Properties of a partition by which references can be selected."""
+    """Properties of a partition that references can select."""
 
     name: str
-    archs: frozenset[str]  #: architectures of the GPUs that it states
-    is_known: bool  #: true if these are all: no GPU is stated without its architecture
+    archs: frozenset[str]  #: architectures of the GPUs that the partition states
+    is_known: bool  #: true if `archs` is complete, that is, all GPUs are stated with their architecture
 
 
 def partitions(folder: pathlib.Path) -> list[Partition]:
-    """Returns the partitions of a site's reframe.py. Raises Error where that is no configuration."""
+    """Returns the partitions in a site's reframe.py. Raises Error if it is not a configuration."""
     try:
         return partitions_of(load(folder / "reframe.py"))
     except (AttributeError, KeyError, TypeError) as error:
-        raise Error(f"{folder / 'reframe.py'}: no configuration ({type(error).__name__}: {error})") from None
+        raise Error(f"{folder / 'reframe.py'}: not a configuration ({type(error).__name__}: {error})") from None
 
 
 def partitions_of(configuration: dict) -> list[Partition]:

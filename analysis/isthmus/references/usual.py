@@ -1,6 +1,6 @@
-"""Usual shares: the share of its limit that each path reaches in kept records, as in schema/usual_shares.json.
+"""Shares of limits that paths usually reach in stored records; the contents of schema/usual_shares.json.
 
-`scripts/make-usual-shares` writes the file from papers/data. isthmus-bench and isthmus read it to mark figures as low.
+`scripts/make-usual-shares` writes this file from papers/data. isthmus-bench and isthmus read it to mark figures as low.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import statistics
 import sys
 from typing import NamedTuple
 
-from isthmus.groups import grouped
-from isthmus.records import content, copies, doubts, load
+from isthmus.grouping import grouped
+from isthmus.records import copies, doubts, fields, load
 from isthmus.references import lookup
 
-#: Candidates for the least number of bytes of a path; the first at which its records agree is chosen.
+#: Candidates for the minimum number of bytes of a path; the first from which its records agree is chosen.
 _LEAST_BYTES = tuple(1 << power for power in (20, 23, 26, 28))
-_RECORDS = 3  # least number of records that show what is usual
-_AGREE = 0.75  # share of the median that a path's records must reach, all but the lowest twentieth
-# Families whose names say which way bytes go; in others the placement of the memory does.
+_RECORDS = 3  # minimum number of records that show what is usual
+_AGREE = 0.75  # share of the median that all of a path's records except the lowest twentieth must reach
+# Families whose workloads' names contain the path of the bytes; in other families the placement determines it.
 _ROUTED = ("transfer/", "stream/", "mpi/")
+
+#: Folder of papers/data with sweeps and cases repeated in several processes; they would outweigh the usual cases.
+_SWEEPS = "h200-ac574039"
 
 
 class _Path(NamedTuple):
@@ -38,7 +41,7 @@ class _Reached(NamedTuple):
 
 
 def _path(record: dict, metric: dict) -> _Path | None:
-    """Returns the path of a figure; None where it depends on how many GPUs a machine has, or on the program."""
+    """Returns the path of a figure; None if the figure depends on the machine's number of GPUs or on the program."""
     workload, placement = record["workload"], record["placement"]
     if workload.startswith(_ROUTED):
         if re.search(r"\ball\b", workload) or re.search(r"_gpu\d|_mapped|_pinned", metric["name"]):
@@ -52,11 +55,11 @@ def _path(record: dict, metric: dict) -> _Path | None:
 
 
 def _reached(files) -> dict[_Path, list[_Reached]]:
-    """Returns the figures that count and have no doubts, by path."""
+    """Returns the figures that count and have no doubts, grouped by path."""
     found, seen = [], copies.Seen()
-    for file in files:
+    for file in (file for file in files if pathlib.Path(file).parent.name != _SWEEPS):
         for record in load.iterate(file):
-            if content.failure(record) or record["skipped"] or seen.is_copy(record, file):
+            if fields.failure(record) or record["skipped"] or seen.is_copy(record, file):
                 continue
             for metric in record["metrics"]:
                 if not metric.get("limit") or metric["median"] is None:
@@ -70,9 +73,9 @@ def _reached(files) -> dict[_Path, list[_Reached]]:
 
 
 def _usual(reached: list[_Reached]) -> tuple[int, float, list[_Reached]] | None:
-    """Returns the number of bytes from which records agree, the median of their shares, and those records.
+    """Returns the minimum number of bytes of records that agree, the median of their shares, and these records.
 
-    None where they never agree, or are too few.
+    Returns None if records never agree or there are too few.
     """
     for least in _LEAST_BYTES:
         large = sorted((each for each in reached if each.moved >= least), key=lambda each: each.share)
@@ -85,7 +88,7 @@ def _usual(reached: list[_Reached]) -> tuple[int, float, list[_Reached]] | None:
 
 
 def entries(files) -> list[dict]:
-    """Returns the file's entries, sorted by path; metrics of a path that reach the same share are one entry."""
+    """Returns the file's entries, sorted by path; metrics of a path that reach the same share have one entry."""
     merged: dict[tuple, list[str]] = {}
     for path, reached in sorted(_reached(files).items(), key=str):
         if found := _usual(reached):

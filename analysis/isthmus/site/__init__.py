@@ -1,1 +1,1 @@
-"""Configuration of a site: finding its mistakes, writing a first version, estimating node-hours."""
+"""Configuration of a site: finding mistakes in it, writing a first version, and estimating node-hours."""

@@ -1,6 +1,6 @@
-"""Batch system of a machine: which one it is, its partitions, and how jobs start ranks.
+"""Batch system of a machine: recognising it, its partitions, and how its jobs start ranks.
 
-A batch system that is unknown or does not answer is not "none": its scheduler is FILL_IN.
+If the batch system is unknown or does not answer, the scheduler is FILL_IN rather than "none".
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from isthmus.site.machine import FILL_IN, Machine
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """Batch system: how it is recognised, and how ReFrame asks it for nodes."""
+    """Kind of batch system: how it is recognised, and how ReFrame requests nodes from it."""
 
     name: str
-    scheduler: str = FILL_IN  #: ReFrame's name for it
-    commands: tuple[str, ...] = ()  #: commands of a machine that has it, any of them
-    variables: tuple[str, ...] = ()  #: variables of a job that runs under it
-    question: tuple[str, ...] = ()  #: command that succeeds where it works
+    scheduler: str = FILL_IN  #: ReFrame's name for the scheduler
+    commands: tuple[str, ...] = ()  #: commands; a machine with this batch system has at least one of them
+    variables: tuple[str, ...] = ()  #: variables that are set in this batch system's jobs
+    question: tuple[str, ...] = ()  #: command that succeeds if the batch system works
     queue: str = FILL_IN  #: option that chooses a queue
     queue_variable: str = ""
     account: str = FILL_IN  #: option that names the account to charge
-    gpus: tuple[str, ...] = (FILL_IN,)  #: options that ask for a node's GPUs
+    gpus: tuple[str, ...] = (FILL_IN,)  #: options that request a node's GPUs
     submit_host: str = ""  #: variable with the name of the login node
 
 
@@ -46,7 +46,7 @@ LSF = System(
     "LSF", "lsf", ("bsub",), ("LSB_JOBID",), ("lsid",), "-q ", "LSB_QUEUE", "-P ",
     ("-gpu num={num_gpus_per_node}",), "LSB_SUB_HOST",
 )  # fmt: skip
-#: Known batch systems in the order in which they are looked for; PBS is late because others have a `qsub` too.
+#: Supported batch systems, in the order in which they are tried; PBS is late because others also have a `qsub`.
 SYSTEMS = (
     SLURM,
     FLUX,
@@ -59,12 +59,12 @@ SYSTEMS = (
     System("LoadLeveler", commands=("llsubmit",), variables=("LOADL_STEP_ID",)),
 )
 LOCAL = System("no batch system", "local")
-#: Names of job variables that no batch system sets.
+#: Pattern of variables that look like a job's, but are set by CI systems.
 _NO_BATCH = re.compile(r"(CI|GITHUB|GITLAB|BUILD|JENKINS|TRAVIS|CIRCLE|BITBUCKET)_.*")
 
 
 class Batch(NamedTuple):
-    """Batch system of a machine, with ReFrame's names for the scheduler and the launcher of its jobs."""
+    """Batch system of a machine, with ReFrame's names for its scheduler and for the launcher of its jobs."""
 
     system: System
     scheduler: str
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 def batch(machine: Machine, notes: list[str]) -> Batch:
     """Returns the machine's batch system, with ReFrame's scheduler and launcher.
 
-    Adds what a person should know to `notes`.
+    Adds notes for the person who completes the configuration to `notes`.
     """
     system = _system(machine, notes)
     if system is SLURM:
@@ -82,17 +82,20 @@ def batch(machine: Machine, notes: list[str]) -> Batch:
     if system is LOCAL:
         return Batch(system, "local", "mpirun" if machine.has("mpirun") else "local")
     if system.scheduler == FILL_IN and system.name:
-        notes.append(f"ReFrame has no scheduler for {system.name}: register one, or take a partition by hand")
+        notes.append(f"ReFrame has no scheduler for {system.name}: register one, or write the partition by hand")
     return Batch(system, system.scheduler, _launcher(machine, system, notes))
 
 
 def _system(machine, notes) -> System:
-    """Returns the batch system of this job, or else the first that answers."""
+    """Returns the batch system of the current job or, outside a job, the first one that answers.
+
+    If none answers, returns a system without a name if there are signs of one, otherwise LOCAL.
+    """
     inside = [each for each in SYSTEMS if any(machine.environ.get(name) for name in each.variables)]
     if inside:
         if len(inside) > 1:
             names = " and ".join(each.name for each in inside)
-            notes.append(f"this job is one of {names}: {inside[0].name} is taken")
+            notes.append(f"this job is one of {names}: {inside[0].name} is chosen")
         if inside[0].question and (why := machine.ask(*inside[0].question).why):
             notes.append(f"{inside[0].name} does not show what it has: {why}")
         return inside[0]
@@ -112,18 +115,18 @@ def _system(machine, notes) -> System:
 
 
 def _unknown_job(machine) -> str | None:
-    """Returns the name of a variable that is set only in jobs, but not by any of these systems; or None."""
+    """Returns the name of a variable that only jobs of an unsupported batch system have, or None."""
     names = sorted(name for name, value in machine.environ.items() if value)
     return next((n for n in names if re.fullmatch(r"(\w+_)?JOB_?ID", n) and not _NO_BATCH.fullmatch(n)), None)
 
 
 def _of_slurm(machine, notes) -> str:
-    """Returns `slurm`, which asks sacct for exit codes, or `squeue`, which needs no accounting."""
+    """Returns `slurm`, which gets exit codes from sacct, or `squeue` if Slurm's accounting is unavailable."""
     answer = machine.ask("sacct", "-n", "-X", "-j", "1")
     if answer.ok:
         return "slurm"
     if answer.is_here and "disabled" not in answer.err:
-        notes.append(f"squeue, which needs no accounting: {answer.why}; take 'slurm' where that is mended")
+        notes.append(f"squeue, which needs no accounting: {answer.why}; choose 'slurm' once that works")
     return "squeue"
 
 
@@ -154,21 +157,22 @@ def _launcher(machine, system: System, notes) -> str:
 
 @dataclasses.dataclass
 class Partition:
-    """Partition, or its nodes of one kind."""
+    """Partition, or those of its nodes that are of one kind."""
 
-    name: str  #: the scheduler's name for it
-    limit: str | None = None  #: longest job, as the scheduler writes it
+    name: str  #: scheduler's name for the partition
+    limit: str | None = None  #: maximum duration of a job in the scheduler's notation
     gpus: list[sinfo.NodeGpus] = dataclasses.field(default_factory=list)  #: GPUs of a node according to the scheduler
-    gres: str = ""  #: the same in the scheduler's words
-    here: bool = False  #: true if this node belongs to it
-    kind: str | None = None  #: type of the GPUs, if the partition has nodes of several types
-    is_unclear: bool = False  #: true if the scheduler says something about GPUs that cannot be read
+    gres: str = ""  #: GPUs of a node in the scheduler's notation
+    here: bool = False  #: true if this node belongs to the partition
+    kind: str | None = None  #: type of the GPUs, if the partition has nodes with different types
+    is_unclear: bool = False  #: true if the scheduler's description of GPUs cannot be understood
     notes: list[str] = dataclasses.field(default_factory=list)
     identifier: str = ""
 
     @property
     def time_limit(self) -> str:
-        """Time limit as ReFrame writes it: an hour, or less where the partition allows less."""
+        """Time limit in ReFrame's notation: an hour, or less if the partition allows less. FILL_IN if the partition's
+        limit is zero or cannot be understood."""
         try:
             longest = sinfo.seconds_of(self.limit or "")
         except ValueError:
@@ -178,9 +182,9 @@ class Partition:
         return _duration(min(3600, longest or 3600))
 
     def options(self, options) -> list[str]:
-        """Returns the options that ask for a node's GPUs.
+        """Returns the options that request a node's GPUs.
 
-        They include the GPUs' type where the partition has nodes of several types.
+        They include the type of the GPUs if the partition has nodes with different types.
         """
         if self.kind is None:
             return list(options)
@@ -199,9 +203,9 @@ def _duration(seconds: int) -> str:
 
 
 def partitions(machine: Machine, system: System, named: str | None, notes: list[str]) -> list[Partition]:
-    """Returns the scheduler's partitions, this node's first, or a single one where the scheduler cannot be asked.
+    """Returns the scheduler's partitions, this node's first, or a single one if the scheduler cannot be queried.
 
-    `named` selects one. Raises Error where the scheduler has no such partition.
+    `named` selects one. Raises Error if the scheduler has no such partition.
     """
     found = _of_sinfo(machine, named, notes) if system is SLURM else []
     if not found:
@@ -226,7 +230,7 @@ def _of_sinfo(machine, named: str | None, notes) -> list[Partition]:
         if len(cells) == 3 and cells[0]:
             rows.setdefault(cells[0], []).append((cells[1], cells[2]))
         else:
-            notes.append(f"sinfo prints {spelling.shorten(line, 60)!r}, which is no line of a partition")
+            notes.append(f"sinfo prints {spelling.shorten(line, 60)!r}, which does not describe a partition")
     if named and rows and named not in rows:
         hint = spelling.did_you_mean(named, rows) or f"; sinfo has {', '.join(rows)}"
         raise Error(f"there is no partition {named!r} here{hint}")
@@ -239,18 +243,18 @@ def _of_sinfo(machine, named: str | None, notes) -> list[Partition]:
 
 
 def _of_node(machine, node: str, notes) -> set[str]:
-    """Returns the partitions of this node; adds a note where sinfo has none."""
+    """Returns the partitions of this node; adds a note if sinfo lists none."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
     if not answer.ok:
         notes.append(f"which partition this node is of is not known: {answer.why}; give --partition")
         return set()
     if answer.is_empty:
-        notes.append(f"sinfo has no partition of this node, {node}; give --partition if it is of one")
+        notes.append(f"sinfo has no partition of this node, {node}; give --partition if it belongs to one")
     return set(answer.out.split())
 
 
 def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bool) -> list[Partition]:
-    """Returns a partition, split by type where its nodes have GPUs of several types."""
+    """Returns a partition, split by type of GPU if its nodes have different types."""
     limit, notes = lines[0][0], []
     groups: dict[tuple[str, ...], list[tuple[list[sinfo.NodeGpus], str]]] = {}
     for _, gres in lines:
@@ -288,7 +292,7 @@ def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bo
 
 
 def _types_here(machine, node: str, name: str) -> tuple[tuple[str, ...] | None, str]:
-    """Returns the types of this node's GPUs according to sinfo, or None and the reason for not knowing them."""
+    """Returns the types of this node's GPUs according to sinfo, or None and why they are unknown."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-p", name, "-o", "%G")
     lines = [line for line in answer.out.splitlines() if line.strip()]
     if answer.ok and len(lines) == 1:
@@ -300,7 +304,8 @@ def _types_here(machine, node: str, name: str) -> tuple[tuple[str, ...] | None, 
 
 
 def modules(machine: Machine, notes: list[str]) -> tuple[str, list[str]]:
-    """Returns ReFrame's name for the modules system, and the modules that are loaded."""
+    """Returns ReFrame's name for the modules system (FILL_IN if its kind is unknown), and the modules that are
+    currently loaded."""
     loaded = [name for name in machine.environ.get("LOADEDMODULES", "").split(":") if name]
     if machine.environ.get("LMOD_CMD"):
         return "lmod", loaded
@@ -313,9 +318,10 @@ def modules(machine: Machine, notes: list[str]) -> tuple[str, list[str]]:
 
 
 def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[list[str]]:
-    """Returns variables with which the launcher starts ranks of this machine's MPI.
+    """Returns variables that the launcher needs to start ranks of this machine's MPI.
 
-    Open MPI needs PMIx from srun, and refuses root by default. srun is also told to bind no ranks.
+    Open MPI needs PMIx from srun, and by default refuses to run as root. A variable also prevents srun from binding
+    ranks.
     """
     if launcher in ("mpirun", "mpiexec") and machine.is_root:
         answer = machine.ask(launcher, "--version")
@@ -333,7 +339,7 @@ def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[lis
 
 
 def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: list[str], *, is_local: bool) -> bool:
-    """Returns whether there is an MPI to build with whose ranks the launcher starts.
+    """Returns whether programs can be built with an MPI whose ranks the launcher can start.
 
     Adds what is missing to `notes`.
     """

@@ -1,14 +1,14 @@
 """Estimates the node-hours of a set of checks, and selects the part of the set that a budget allows.
 
-ReFrame writes the job scripts of the selection (a dry run; nothing is submitted), and each script is one job. Its time
-is the median over kept records of the same command on the same partition (--records), or else the program's own
+ReFrame writes the job scripts of the selected checks (a dry run; nothing is submitted); each script is one job. A job's
+time is the median over stored records of the same command on the same partition (--records), or else the program's own
 estimate (--bench; a rough guess in seconds, minutes or hours), or else its time limit. --per-job seconds are added for
 the scheduler and the start of the program.
 
---budget HOURS selects jobs one by one while their sum stays within it, each time the job with the most worth per
-node-hour. A case is worth 1, or 10 if no selected job has measured the same check, at any size, on that partition, so
-that a small budget covers everything before it repeats anything. Of equal jobs the cheaper one comes first. --select
-FILE writes the selection for `scripts/run-checks --select FILE`.
+--budget HOURS selects jobs one by one while their sum is within the budget, always the job with the highest worth per
+node-hour. A case is worth 1, or 10 if no job selected so far measures the same check, at any size, on that partition,
+so that a small budget covers everything before it repeats anything. Of equal jobs the cheaper one comes first.
+--select FILE writes the selection for `scripts/run-checks --select FILE`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from isthmus.site import capabilities, check
 from isthmus.tables import output
 
 FIRST_OF_ITS_KIND = 10
-# Properties of a compute node that the estimate may assume; the machine that this runs on may lack them.
+# Properties of a compute node that the estimate assumes, since the machine on which this runs may lack them.
 ASSUMED = {"ISTHMUS_HOST_MEMORY": "512GiB"}
 EMULATED = "memory=64GiB,pageable_access=1,virtual_memory=1"
 
@@ -48,15 +48,15 @@ class Job:
     hash: str
     command: tuple[str, ...]  #: arguments of `isthmus-bench`, without --record
     nodes: int = 1
-    gpus: int = 1  #: GPUs of a node, as the site states them
-    limit: float | None = None  #: seconds
+    gpus: int = 1  #: number of GPUs of a node that the site states
+    limit: float | None = None  #: time limit in seconds
     cases: int = 1
     seconds: float = 0
     source: str = ""
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The check's name without its size, and where it runs."""
+        """Name of the check without its size, and where it runs."""
         return re.sub(r"\s*%size=\S+", "", self.name), self.where
 
     def node_hours(self, per_job: float) -> float:
@@ -83,12 +83,12 @@ def add_arguments(parser):
 def run(arguments) -> int:
     for what, value in (("--budget", arguments.budget), ("--per-job", arguments.per_job)):
         if value is not None and not (math.isfinite(value) and value >= 0):
-            raise Error(f"{what} {value} is no amount of time")
+            raise Error(f"{what} {value} is not an amount of time")
     root = site_tree.root_of(arguments.root)
     path = site_tree.configuration_of(root, arguments.site)
     bench = arguments.bench or os.environ.get("ISTHMUS_BENCH")
     if bench:
-        check.listing(bench)  # fails early, in one sentence, if it is no isthmus-bench
+        check.listing(bench)  # fails early, in one sentence, if it is not isthmus-bench
     configuration = site_tree.load(path)
     measured, left, status = durations(arguments.records, without_gpu(configuration))
     jobs, others = dry_run(root, path, bench, configuration, arguments)
@@ -109,13 +109,13 @@ def run(arguments) -> int:
     return status
 
 
-# --- which jobs there are ---
+# --- listing of jobs ---
 
 
 def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int]:
-    """Returns the jobs that measure, and the number of others (lists of workloads).
+    """Returns the jobs that measure, and the number of other jobs (which list workloads).
 
-    Raises Error where there are none.
+    Raises Error if there are none.
     """
     with tempfile.TemporaryDirectory() as folder:
         shown = _dry_run(folder, root, path, bench, _selection(arguments))
@@ -134,7 +134,7 @@ def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int
             job.gpus = _gpus(site.get(partition, {}))
             jobs.append(job)
     if not jobs:
-        raise Error("no check matches this selection on this site; see what there is with `reframe -l`")
+        raise Error("no check matches this selection on this site; list what there is with `reframe -l`")
     return jobs, others
 
 
@@ -146,9 +146,9 @@ def _selection(arguments) -> list[str]:
 
 
 def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
-    """Returns the output of ReFrame, which writes job scripts into folder/stage. Raises Error where it fails."""
-    beside = pathlib.Path(sys.executable).with_name("reframe")
-    reframe = str(beside) if beside.exists() else shutil.which("reframe")
+    """Runs ReFrame, which writes job scripts into folder/stage, and returns its output. Raises Error if it fails."""
+    installed = pathlib.Path(sys.executable).with_name("reframe")
+    reframe = str(installed) if installed.exists() else shutil.which("reframe")
     if not reframe:
         raise Error("reframe is not installed; `pip install 'isthmus[checks]'` brings it")
     command = [reframe, "-C", str(path), "-c", str(root / "reframe/checks"), "--dry-run", f"--prefix={folder}"]
@@ -165,13 +165,13 @@ def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
 
 
 def _gpus(partition: dict) -> int:
-    """Returns the number of GPUs of a node as the site states them, or 1 where it states none."""
+    """Returns the number of GPUs of a node that the site states, or 1 if it states none."""
     devices = partition.get("devices", [])
     return sum(d.get("num_devices", 1) for d in devices if d.get("type") == "gpu") or 1
 
 
 def job_of(name: str, where: str, code: str, script: str) -> Job | None:
-    """Returns the job that a script asks for, or None where it does not measure."""
+    """Returns the job that a script describes, or None if the job does not measure."""
     line = next((line for line in script.splitlines() if re.search(r"\brun .*--record ", line)), None)
     if line is None:
         return None
@@ -196,7 +196,7 @@ def _number(pattern: str, text: str) -> int | None:
 
 
 def measuring(words) -> tuple[str, ...]:
-    """Returns a command line of the program without options that do not change how long it takes."""
+    """Returns a command line of the program without the options that do not affect its duration."""
     kept, skip = [], False
     for word in words:
         if skip:
@@ -208,11 +208,11 @@ def measuring(words) -> tuple[str, ...]:
     return tuple(kept)
 
 
-# --- how long they take ---
+# --- durations of jobs ---
 
 
 def without_gpu(configuration: dict) -> set[tuple[str, str]]:
-    """Returns the partitions that state no GPU. What was emulated there will be emulated again and takes as long."""
+    """Returns the partitions without a stated GPU, where emulated runs show the time, since all runs are emulated."""
     return {
         (system["name"], partition["name"])
         for system in configuration["systems"]
@@ -226,10 +226,10 @@ def _states_gpu(partition: dict) -> bool:
 
 
 def durations(paths, emulating=frozenset()):
-    """Returns the durations of past runs, the number of runs left out, and an exit code.
+    """Returns the durations of past runs, the numbers of runs left out, and an exit code.
 
-    Durations are in seconds, by (system, partition, command); numbers are by (partition, reason). Files that cannot be
-    read are reported. Emulated runs count on the partitions in `emulating`.
+    Durations are in seconds, keyed by (system, partition, command). The numbers are keyed by ((system, partition),
+    reason). Files that cannot be read are reported. Emulated runs count on the partitions in `emulating`.
     """
     cases, status = reading.read_files(paths) if paths else ([], exits.PASSED)
     runs: dict[str, list[dict]] = collections.defaultdict(list)
@@ -252,7 +252,7 @@ def durations(paths, emulating=frozenset()):
 
 
 def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
-    """Returns why a run does not show how long the same job will take, or None."""
+    """Returns why a run does not show how long the same job will take; None if it does."""
     if "run" not in records[0]["run"]["command"]:
         return "not of `isthmus-bench run`"
     if any(case["profiler"] for case in records):
@@ -263,7 +263,7 @@ def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
 
 
 def left_out(measured, left, wanted: set[tuple]) -> list[str]:
-    """Returns lines that say what was left out of --records, by partition; other partitions share one sentence."""
+    """Returns lines on left-out runs of --records: one for each reason and `wanted` partition, one for all others."""
     lines = [
         f"left out: {spelling.counted(count, 'run')} of {system}:{partition}, {reason}"
         for ((system, partition), reason), count in sorted(left.items(), key=str)
@@ -282,16 +282,16 @@ def left_out(measured, left, wanted: set[tuple]) -> list[str]:
 
 
 def _process_seconds(walls) -> float:
-    """Returns the seconds of one process: the total in its last record, or else the sum over its cases."""
+    """Returns the seconds of a process: the total in its last record or, without it, the sum over its cases."""
     whole = [seconds for seconds, _ in walls if seconds is not None]
     return max(whole) if whole else sum(seconds for _, seconds in walls)
 
 
 @functools.cache
 def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[int | None, float | None]:
-    """Returns the cases and seconds that the program predicts for a command; None if unknown.
+    """Returns the number of cases and the seconds that the program predicts for a command; None for unknown ones.
 
-    `gpus` is the number of GPUs of a node, and `bench` is the program.
+    `bench` is the program, and `gpus` is the number of GPUs of a node.
     """
     if not bench:
         return None, None
@@ -305,9 +305,9 @@ def estimate(bench: str | None, command: tuple[str, ...], gpus: int) -> tuple[in
 
 
 def understood(said: str) -> tuple[int | None, float | None]:
-    """Parses the last line of a dry run, "120 cases, about 3 min in all", into cases and seconds.
+    """Parses the last line of a dry run, "120 cases, about 3 min in all", into the number of cases and the seconds.
 
-    None for what it lacks.
+    Values that the line lacks are None.
     """
     last = said.strip().rpartition("\n")[2]
     count = re.match(r"(\d+) cases?\b", last)
@@ -317,7 +317,7 @@ def understood(said: str) -> tuple[int | None, float | None]:
 
 
 def time(job: Job, measured, estimates):
-    """Sets the cases, seconds and source of a job. Raises Error where nothing says how long it takes."""
+    """Sets the cases, seconds and source of a job. Raises Error if its duration cannot be estimated."""
     system, partition, _ = re.split(r"[:+]", job.where)
     cases, guess = estimates(job)
     job.cases = cases or 1
@@ -337,11 +337,11 @@ def time(job: Job, measured, estimates):
         )
 
 
-# --- which to take ---
+# --- selection of jobs ---
 
 
 def choose(jobs: list[Job], per_job: float, budget: float | None) -> list[Job]:
-    """Returns as many jobs as the budget allows, best first; all of them without a budget."""
+    """Returns as many jobs as the budget allows, or all jobs without a budget, the best first."""
     left, spent = list(jobs), 0.0
     chosen: list[Job] = []
     seen: set = set()
@@ -379,4 +379,4 @@ def show(jobs, chosen, others, per_job):
     limits = f"; at most {most:.2f} by their time limits" if any(job.limit for job in chosen) else ""
     print(f"\n{len(chosen)} of {len(jobs)} jobs, {spent:.2f} of {total:.2f} node-hours{limits}")
     if others:
-        print(f"beside them {others} short jobs that list what there is, {others * per_job / 3600:.2f} node-hours")
+        print(f"in addition, {others} short jobs that list the workloads, {others * per_job / 3600:.2f} node-hours")

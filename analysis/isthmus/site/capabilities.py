@@ -1,12 +1,12 @@
-"""Words by which a site states what a partition can do, and the words that follow from them.
+"""Words with which a site states the capabilities of a partition, and the words that follow from them.
 
-Checks ask for them, `isthmus site probe` writes them, and `isthmus site check` accepts no others. A session turns red
-where a record denies a stated word, by a case that was skipped as unsupported.
+Checks require these words, `isthmus site probe` writes them, and `isthmus site check` accepts only these. A session
+fails if a case was skipped as unsupported although a stated word promises that it works.
 """
 
 from __future__ import annotations
 
-# Word → what a machine that states it has.
+# Word → equipment or ability of a machine that states it.
 CAPABILITIES = {
     "gpu": "a GPU",
     "cuda": "an NVIDIA GPU, and CUDA to build for it",
@@ -20,7 +20,7 @@ CAPABILITIES = {
     "pinned": "page-locked host memory",
     "streamed": "copies in chunks, overlapped with the kernel",
     "mapped": "page-locked memory that kernels read and write where it is",
-    "paged": "page-locked memory of which kernels fetch pages by themselves",
+    "paged": "page-locked memory from which kernels fetch pages",
     "registered": "malloc'd memory that is page-locked afterwards",
     "write_combined": "write-combined page-locked memory",
     "pool": "stream-ordered allocation from pools",
@@ -52,10 +52,10 @@ CAPABILITIES = {
     "perf": "perf on the compute nodes, and its counters readable",
 }
 
-# Former word of a memory → its present one.
+# Former word for a kind of memory → present word.
 OLD = {"malloc": "pageable", "wc": "write_combined"}
 
-# Words for programming environments.
+# Words for programming environments → requirement.
 PROGRAMMING = {"mpi": "a compiler wrapper of MPI, and a launcher that starts ranks"}
 
 BACKENDS = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd": "hip"}
@@ -64,22 +64,22 @@ BACKENDS = {"cuda": "cuda", "nvidia": "cuda", "hip": "hip", "rocm": "hip", "amd"
 OF_ENVIRONMENTS = (*PROGRAMMING, *BACKENDS)
 
 IMPLIED = {
-    "gpu": {"pageable", "pinned", "mapped", "direct"},  # no GPU lacks these
+    "gpu": {"pageable", "pinned", "mapped", "direct"},  # all GPUs have these
     "hmm": {"system"},
     "ats": {"system"},
     "xnack": {"system"},
 }
 
-# Words that make no sense without a GPU; profilers may be there without one.
+# Words that are meaningless without a GPU; profilers may exist without one.
 OF_GPUS = frozenset(CAPABILITIES) - {"numa", "huge_pages", "perf", "nsys", "ncu", "rocprofv3", "cupti"}
 
 
 def refused(stated) -> str | None:
-    """Returns why these words are refused, which is where an old one is among them; else None."""
+    """Returns why a former word among these is refused; None if there is none."""
     word = next((word for word in sorted(OLD) if word in stated), None)
     return f"states {word!r}, which is now called {OLD[word]!r}; write that" if word else None
 
 
 def with_implied(stated) -> set[str]:
-    """Returns the words together with those that follow from them."""
+    """Returns the words and those that follow from them."""
     return set(stated).union(*(IMPLIED.get(word, ()) for word in stated))

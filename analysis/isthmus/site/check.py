@@ -1,9 +1,9 @@
-"""Finds the common mistakes in site configurations before a job is submitted.
+"""Finds common mistakes in site configurations before a job is submitted.
 
-Errors are settings that fail or are silently ignored; notes are settings that may be intended. Settings that cannot
-mean what they say, or have no effect, also keep a session from starting. With --bench or $ISTHMUS_BENCH, references are
-compared with every workload, metric and axis that the program lists; otherwise with those that are the same on every
-machine.
+Errors are settings that fail or are silently ignored; notes are settings that may be intended. Settings that are
+certainly mistakes, or have no effect, also prevent a session from starting. With --bench or $ISTHMUS_BENCH, references
+are compared with all workloads, metrics and axes that the program lists; otherwise with those that are the same on
+every machine.
 
 exit codes: 0 no errors; 1 errors were found; 2 bad input, such as an unknown site
 """
@@ -27,13 +27,13 @@ from isthmus.site.machine import FILL_IN
 PLACEHOLDER = re.compile(r"ACCOUNT|PROJECT|<[a-z]+>")
 ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4}")
 CATALOGUE = "reframe/checks/catalogue.json"
-# File with names of a site's login nodes, one per line, on which its patterns are tried.
+# File with the names of a site's login nodes, one per line, with which its patterns of host names are tested.
 LOGIN_NODES = "login-nodes.txt"
-# Launchers that belong to one batch system.
+# Launchers that work with only one batch system → ReFrame's names for its schedulers.
 LAUNCHERS_OF = {"srun": ("slurm", "squeue"), "ibrun": ("slurm", "squeue"), "flux-run": ("flux-batch",)}
-# Modules of HPE's MPI, whose ranks no other MPI's launcher starts.
+# Modules of HPE's MPI, whose ranks only its own launcher can start.
 OF_HPE = re.compile(r"(PrgEnv-|cray-mpich|craype)")
-# Sites that are no real machine: they match any host, and need no Spack environment.
+# Sites that are not real machines; they match any host, and need no Spack environment.
 PATTERNS = ("generic", "example")
 
 
@@ -51,43 +51,52 @@ def add_arguments(parser):
     parser.add_argument("sites", nargs="*", metavar="SITE", help="names of folders in site-configs/ (default: all)")
     site_tree.add_root(parser)
     parser.add_argument(
-        "--bench", metavar="FILE", help="isthmus-bench, to hold references against (default: $ISTHMUS_BENCH)"
+        "--bench", metavar="FILE", help="isthmus-bench, to check references against (default: $ISTHMUS_BENCH)"
     )
     parser.add_argument("--quiet", action="store_true", help="errors only")
 
 
 def run(arguments) -> int:
     root = site_tree.root_of(arguments.root)
-    names = arguments.sites or site_tree.sites(root)
-    if not names:
+    entries = site_tree.entries(root)
+    if all(what and not what.is_error for what in entries.values()):
         raise Error(f"no site in {root / 'site-configs'}")
-    for name in names:
+    for name in arguments.sites:
         site_tree.configuration_of(root, name)
     known = Known(root, arguments.bench or os.environ.get("ISTHMUS_BENCH"))
     files = read(root)
     patterns = host_patterns(files)
-    errors = 0
-    for name in names:
-        findings = Site(root, name, known, files, patterns).findings()
+    errors = checked = 0
+    for name in arguments.sites or entries:
+        if what := entries[name]:
+            findings = [Finding("error" if what.is_error else "note", str(what.path.relative_to(root)), what.why)]
+        else:
+            findings = Site(root, name, known, files, patterns).findings()
+        checked += what is None or what.is_error
         errors += sum(finding.level == "error" for finding in findings)
         for finding in findings:
             if finding.level == "error" or not arguments.quiet:
                 print("\n".join(spelling.fold(f"{name}: {finding}")))
-    print(f"{spelling.counted(len(names), 'site')}, {spelling.counted(errors, 'error')}", file=sys.stderr)
+    for name, loaded in files.items():
+        if isinstance(loaded, Error) and arguments.sites and name not in arguments.sites and not arguments.quiet:
+            print("\n".join(spelling.fold(f"{name}: note: its host names are not compared with others: {loaded}")))
+    print(f"{spelling.counted(checked, 'site')}, {spelling.counted(errors, 'error')}", file=sys.stderr)
     return exits.FOUND if errors else exits.PASSED
 
 
 def read(root) -> dict[str, site_tree.Loaded | Error]:
-    """Executes every site's file once, as if on a machine with modules.
+    """Executes every site's file once, as if the machine had a modules system.
 
-    Returns the results, or why a file cannot be read.
+    Returns each file's result, or the error if it cannot be read. Raises OSError if site-configs/ cannot be listed.
     """
     found: dict[str, site_tree.Loaded | Error] = {}
     away = not os.environ.get("LMOD_CMD") and not os.environ.get("MODULES_CMD")
-    if away:  # a file that looks up its machine's modules system would find none
+    if away:  # otherwise a file that detects its machine's modules system would find none
         os.environ["LMOD_CMD"] = "lmod"
     try:
-        for name in site_tree.sites(root):
+        for name, what in site_tree.entries(root).items():
+            if what and not what.is_error:
+                continue
             try:
                 found[name] = site_tree.execute(site_tree.configuration_of(root, name))
             except Error as error:
@@ -99,7 +108,7 @@ def read(root) -> dict[str, site_tree.Loaded | Error]:
 
 
 def host_patterns(files) -> dict[str, list[str]]:
-    """Returns the sites of each pattern of host names.
+    """Returns, for each pattern of host names, the sites that have it.
 
     Sites that cannot be read are left out, since they are reported elsewhere.
     """
@@ -114,10 +123,10 @@ def host_patterns(files) -> dict[str, list[str]]:
 
 
 class Known:
-    """Workloads, metrics, modes and sizes of the suite, with those of this machine where the program is given."""
+    """Workloads, metrics, modes and sizes of the suite, including those of this machine if the program is given."""
 
     def __init__(self, root, bench: str | None):
-        place = next(filter(pathlib.Path.is_file, (tree / CATALOGUE for tree in (root, site_tree.OWN))), None)
+        place = next(filter(inputs.status_of, (tree / CATALOGUE for tree in (root, site_tree.OWN))), None)
         if place is None:
             raise Error(
                 f"{root / CATALOGUE} is missing: it lists what the suite measures; name Isthmus's tree with --root"
@@ -126,7 +135,9 @@ class Known:
             self.catalogue = inputs.json_of(inputs.read_small(place))
         except (OSError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or spelling.shorten(str(error))
-            raise Error(f"{place}: no list of what the suite measures ({why}); take it from Isthmus's tree") from None
+            raise Error(
+                f"{place}: not a list of what the suite measures ({why}); take it from Isthmus's tree"
+            ) from None
         if bench:
             listed = {w["name"]: w for w in listing(bench)["workloads"]}
             fixed = [w for w in self.catalogue["workloads"] if w["name"] not in listed]
@@ -135,12 +146,12 @@ class Known:
         self.workloads = {w["name"]: w for w in self.catalogue["workloads"]}
 
     def metrics(self) -> set[str]:
-        """Returns the names of all metrics that are known to be reported."""
+        """Returns the names of all metrics that workloads are known to report."""
         return {name for w in self.workloads.values() for key in ("metrics", "observed") for name in w.get(key, [])}
 
 
 def listing(bench: str) -> dict:
-    """Returns the output of `isthmus-bench list --json`. Raises Error where there is none."""
+    """Returns the parsed output of `isthmus-bench list --json`. Raises Error if it fails."""
     answer = tools.ask(bench, "list", "--json", timeout=120)
     why = answer.why
     if answer.ok and not why:
@@ -152,7 +163,7 @@ def listing(bench: str) -> dict:
 
 
 class Site:
-    """Files of one site, and their mistakes."""
+    """Files of a site, and their mistakes."""
 
     def __init__(self, root, name, known: Known, files, patterns):
         self.root, self.name, self.known, self.patterns = root, name, known, patterns
@@ -168,9 +179,9 @@ class Site:
         self._findings.append(Finding("note", where, what))
 
     def unknown(self, where, word, known, what):
-        """Notes a word that nothing asks for, since it may be the site's own.
+        """Adds a note, not an error, on a word that our checks do not use, since checks of the site may use it.
 
-        What is certainly a misspelling, settings.problems() reports as an error.
+        Nothing is added for certain misspellings, which settings.problems() reports as errors.
         """
         if not spelling.slip_of(word, known):
             self.note(where, f"{word!r} is {what}{spelling.did_you_mean(word, known)}")
@@ -189,10 +200,10 @@ class Site:
             if not has_blanks:
                 self._against_schema()
             if self._findings and self._findings[-1].where == "reframe.py":
-                return self._findings  # everything below relies on the schema
+                return self._findings  # the code below relies on the schema
             with site_tree.registered(self.loaded):
                 self._look(self.loaded.configuration)
-            # It is no news that a blank is neither an architecture nor a scheduler.
+            # Blanks were reported above, so findings that a blank is not an architecture or a scheduler are dropped.
             self._findings[stated:] = [each for each in self._findings[stated:] if FILL_IN not in each.what]
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             self._against_schema()
@@ -209,24 +220,24 @@ class Site:
         self._references(site_tree.partitions_of(configuration))
 
     def _against_schema(self):
-        """Reports what ReFrame refuses, if ReFrame is installed."""
+        """Reports why ReFrame refuses the configuration, if it does and is installed."""
         try:
             from reframe.core.config import load_config
             from reframe.core.exceptions import ReframeError
         except ModuleNotFoundError:
             return
         try:
-            known = load_config()  # ReFrame's own configuration; the site's file is not executed again
+            known = load_config()  # loads ReFrame's own configuration, without executing the site's file again
             known.update_config(self.loaded.configuration, str(self.path))
             known.validate()
-        # ReFrame reads some parts before it checks their types.
+        # Various errors occur, since ReFrame uses some parts before it checks their types.
         except (ReframeError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             self.error("reframe.py", f"ReFrame refuses it: {' '.join(str(error).split())[:300]}")
 
     # --- environments ---
 
     def _environments(self, configuration) -> dict[str, list[dict]]:
-        """Checks the environments and returns them by name; one name may occur several times, for several systems."""
+        """Checks the environments and returns them grouped by name; several systems may use the same name."""
         found: dict[str, list[dict]] = collections.defaultdict(list)
         for environment in configuration.get("environments", []):
             name = environment.get("name", "?")
@@ -239,20 +250,26 @@ class Site:
                 if word not in (known := capabilities.OF_ENVIRONMENTS):
                     self.unknown(where, word, known, "a feature of an environment that no check asks for")
             spack = environment.get("extras", {}).get("spack_environment")
-            # An installation by Spack contains no environments, since nothing is built from it.
+            # An installation by Spack lacks the environments, since nothing is built from it.
             installed = not (self.root / "scripts/spack-environment").is_file()
-            if spack and not installed and not (self.root / spack / "spack.yaml").is_file():
-                self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
-            if isinstance(spack, str):
-                self._spack_files(self.root / spack)
+            try:
+                if spack and not installed and not inputs.status_of(self.root / spack / "spack.yaml"):
+                    self.error(where, f"its Spack environment {spack}/spack.yaml is missing")
+                if isinstance(spack, str):
+                    self._spack_files(self.root / spack)
+            except OSError as error:
+                self.error(where, f"its Spack environment {spack} cannot be read ({error.strerror})")
         return found
 
     def _spack_files(self, folder):
-        """Reports variables that the files of a Spack environment set and nothing reads."""
+        """Reports variables that the files of a Spack environment set but are never read.
+
+        Raises OSError if the files cannot be listed.
+        """
         for path in exports.spack_files(folder):
             try:
                 content = lookup.read_yaml(path)
-            except lookup.BadReference:  # Spack reports it
+            except lookup.BadReference:  # Spack reports the error
                 continue
             for why in sorted(set(exports.of_spack(content))):
                 self.error(f"{folder.name}/{path.name}", why)
@@ -269,7 +286,7 @@ class Site:
             for target in environment.get("target_systems", []):
                 if target not in (*names, "*") and not target.startswith("*"):
                     slip = spelling.did_you_mean(target, {str(name) for name in names})
-                    self.error(where, f"target_systems names {target!r}, which is no system of this file{slip}")
+                    self.error(where, f"target_systems names {target!r}, which is not a system of this file{slip}")
 
     # --- systems and partitions ---
 
@@ -294,7 +311,7 @@ class Site:
             self._capabilities(where, partition)
 
     def _same_nodes(self, where, partition, nodes: dict[str, str]):
-        """Notes a partition that asks the scheduler for the same nodes as another."""
+        """Adds a note if a partition requests the same nodes as another from the scheduler."""
         if partition.get("scheduler") in ("local", "ssh"):
             return
         asked = repr([partition.get(key) for key in ("scheduler", "access", "resources", "sched_options", "env_vars")])
@@ -304,7 +321,7 @@ class Site:
 
     def _hostname(self, where, pattern):
         if not _compiles(pattern):
-            self.error(where, f"hostname {pattern!r} is no regular expression")
+            self.error(where, f"hostname {pattern!r} is not a regular expression")
             return
         if self.is_pattern:
             return
@@ -321,12 +338,10 @@ class Site:
             self.error(where, f"hostname {pattern!r} is also that of {whom}; the first one read wins")
 
     def _login_nodes(self, own: list[str]):
-        """Checks that the names in login-nodes.txt, if it exists, match this machine and no other."""
+        """Checks that the names in login-nodes.txt, if it exists, match only this machine."""
         path = self.path.parent / LOGIN_NODES
-        if not path.is_file():
-            return
         try:
-            text = inputs.read_small(path, inputs.MIB).decode()
+            text = inputs.read_small(path, inputs.MIB).decode() if inputs.status_of(path) else ""
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             self.error(LOGIN_NODES, f"it cannot be read ({why}); write a name of a login node a line")
@@ -355,23 +370,25 @@ class Site:
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         local = scheduler in ("local", "ssh")
         if scheduler == "flux":
-            self.error(where, "ReFrame's scheduler 'flux' asks for no GPU and no queue; take 'flux-batch'")
+            self.error(where, "ReFrame's scheduler 'flux' asks for no GPU and no queue; use 'flux-batch'")
         elif scheduler:
             self._backend(where, "scheduler", scheduler)
         if launcher:
             self._backend(where, "launcher", launcher)
         if not local and launcher == "local":
-            self.error(where, f"launcher 'local' under {scheduler} starts no ranks; take the scheduler's own, as srun")
+            self.error(
+                where, f"launcher 'local' under {scheduler} starts no ranks; use the scheduler's own, such as srun"
+            )
         if local and partition.get("max_jobs", 8) != 1:
             self.error(where, "several local jobs at once perturb each other's figures; set max_jobs to 1")
         if not local and not partition.get("time_limit"):
             self.note(where, "no time_limit: a job that sets none runs to the queue's limit")
         here = any(re.match(p, socket.gethostname()) for p in system.get("hostnames", []) if _compiles(p))
         if scheduler == "slurm" and here and (why := no_accounting()):
-            self.error(where, f"scheduler 'slurm' needs accounting, but {why}; take 'squeue'")
+            self.error(where, f"scheduler 'slurm' needs accounting, but {why}; use 'squeue'")
 
     def _launcher(self, where, partition, environments):
-        """Checks that the launcher belongs to the batch system and starts ranks of the loaded MPI."""
+        """Checks that the launcher works with the batch system and starts ranks of the loaded MPI."""
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         own = LAUNCHERS_OF.get(launcher)
         if own and scheduler not in (*own, "local", "ssh"):
@@ -379,7 +396,7 @@ class Site:
         for name in partition.get("environs", []) if launcher == "local" else ():
             if any("mpi" in each.get("features", []) for each in environments.get(name, [])):
                 self.error(
-                    where, f"environment {name} states 'mpi', but launcher 'local' starts one process; take 'mpirun'"
+                    where, f"environment {name} states 'mpi', but launcher 'local' starts one process; use 'mpirun'"
                 )
         if launcher not in ("mpiexec", "mpirun"):
             return
@@ -394,7 +411,7 @@ class Site:
                 )
 
     def _backend(self, where, kind, name):
-        """Checks that ReFrame has this scheduler or launcher, including those that the file registered."""
+        """Checks that ReFrame has this scheduler or launcher, or that the site's file registers it."""
         try:
             from reframe.core import backends
             from reframe.core.exceptions import ConfigError
@@ -431,7 +448,7 @@ class Site:
         self._required(where, given.get("require_reference"))
 
     def _required(self, where, required):
-        """Checks metrics that must have a reference; one that no workload reports would require nothing."""
+        """Checks the metrics that must have a reference; a metric that no workload reports would have no effect."""
         metrics = self.known.metrics()
         for name in required if isinstance(required, list) else []:
             if isinstance(name, str) and name not in metrics and (hint := spelling.did_you_mean(name, metrics)):
@@ -461,7 +478,7 @@ class Site:
         self._resources(where, partition)
 
     def _lacks(self, where, words):
-        """Reports an error; only a note for a pattern, which leaves this to the sites that are made from it."""
+        """Reports an error, or a note if this site is one of PATTERNS, from which other sites are made."""
         (self.note if self.is_pattern else self.error)(where, words)
 
     def _device(self, where, device, backends):
@@ -469,7 +486,7 @@ class Site:
         if arch == FILL_IN:
             return
         if not arch:
-            self._lacks(where, "a device without 'arch': the build then takes what the login node has")
+            self._lacks(where, "a device without 'arch': the build then uses that of the login node")
         elif not ARCHITECTURE.fullmatch(arch):
             self.error(where, f"arch {arch!r} is neither like sm_90 nor like gfx942")
         elif backends and backends != {"cuda" if arch.startswith("sm_") else "hip"}:
@@ -527,8 +544,13 @@ class Site:
         return found
 
     def _misnamed(self):
-        """Reports files with nearly the name of the folder of references, which nobody reads."""
-        for path in sorted(self.path.parent.iterdir()):
+        """Reports files whose names resemble that of the folder of references, since they are never read."""
+        try:
+            paths = sorted(self.path.parent.iterdir())
+        except OSError as error:  # for instance, the folder's files can be opened, but not listed
+            self.error("references", f"misspelt names cannot be looked for: {error.strerror}")
+            return
+        for path in paths:
             name = path.stem if path.suffix in (".yaml", ".yml") else path.name
             if path.name != "references" and spelling.distance(name.lower(), "references") <= 2:
                 self.error(path.name, "not read under this name; did you mean 'references', the folder?")
@@ -541,10 +563,10 @@ class Site:
         return spelling.did_you_mean(wrong, {*self.known.metrics(), *self.known.modes, *self.known.sizes})
 
     def _reference(self, entry, seen):
-        """Checks what only a site's configuration, or the program, can tell about an entry."""
+        """Checks an entry's axes against the program's list, and that each metric has only one reference."""
         pattern = entry.selectors.get("workload", ".*")
         fitting = [w for name, w in self.known.workloads.items() if re.fullmatch(pattern, name)]
-        # The program lists all axes of this machine; the catalogue lists no families.
+        # Only workloads that the program listed have lists of axes; these contain all axes on this machine.
         listed = [workload["axes"] for workload in fitting if isinstance(workload.get("axes"), list)]
         axes = {axis["name"] for described in listed for axis in described}
         for axis in set(entry.axes) - axes if axes else ():
@@ -562,7 +584,7 @@ def _partitions_of(system: dict) -> list[str]:
 
 def _count(device: dict) -> float:
     count = device.get("num_devices", 0)
-    return count if isinstance(count, (int, float)) else 2  # a blank to be filled in
+    return count if isinstance(count, (int, float)) else 2  # 2 if the count is a blank to be filled in
 
 
 def _compiles(pattern: str) -> bool:
@@ -574,7 +596,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def no_accounting() -> str | None:
-    """Returns why Slurm on this machine has no accounting; None where it has, or where there is no Slurm."""
+    """Returns why Slurm on this machine has no accounting; None if it has accounting, or Slurm is not installed."""
     if not tools.ask("sinfo", "--version", timeout=30).is_here:
         return None
     answer = tools.ask("sacct", "-n", "-X", "-j", "1", timeout=30)

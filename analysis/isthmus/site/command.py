@@ -1,7 +1,7 @@
-"""Checks, drafts and costs of a site's configuration.
+"""Checks and drafts the configuration of a site, and estimates node-hours.
 
-check   finds the common mistakes in site-configs/<site>/ before a job is submitted
-probe   writes a first version of a site's configuration from what this node shows
+check   finds common mistakes in site-configs/<site>/ before a job is submitted
+probe   writes a first version of a site's configuration by examining this node
 budget  estimates the node-hours of a set of checks, and selects the part that a budget allows
 """
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
-from isthmus import variables
+from isthmus import inputs, variables
 
-#: Keys with pairs of name and value in ReFrame's configuration; the second is the older one.
+#: Keys with (name, value) pairs in ReFrame's configuration; the second is an older name for the first.
 _PAIRS = ("env_vars", "variables")
-#: Keys with lines of a shell or options of a scheduler, which may set variables (--export=NAME=VALUE).
+#: Keys with shell lines or scheduler options, which may set variables (--export=NAME=VALUE).
 _TEXTS = ("prepare_cmds", "access")
 
 
 def of(place: dict) -> Iterator[str]:
-    """Yields a sentence for each variable without effect that a system, partition or environment sets."""
+    """Yields a sentence for each variable that a system, partition or environment sets without effect."""
     for key in _PAIRS:
         for why in variables.without_effect(_pairs(place.get(key))):
             yield f"{key} {why}"
@@ -38,13 +38,13 @@ def _mappings(value) -> list[dict]:
 
 
 def _pairs(value) -> dict[str, str]:
-    """Returns a list of pairs, or a mapping, as a dictionary; ReFrame refuses anything else."""
+    """Returns a list of pairs, or a mapping, as a dictionary; ignores anything else, which ReFrame refuses."""
     pairs = value.items() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2}
 
 
 def of_spack(content) -> Iterator[str]:
-    """Yields a sentence for each variable that a file of a Spack environment sets and nothing reads, at any depth."""
+    """Yields a sentence for each variable that a file of a Spack environment sets, at any depth, but is never read."""
     if isinstance(content, dict):
         yield from variables.without_effect(dict.fromkeys(key for key in content if isinstance(key, str)))
         for inner in content.values():
@@ -55,5 +55,5 @@ def of_spack(content) -> Iterator[str]:
 
 
 def spack_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files of a Spack environment."""
-    return sorted(folder.glob("*.yaml")) if folder.is_dir() else []
+    """Returns the files of a Spack environment. Raises OSError if the folder cannot be listed."""
+    return [folder / name for name in inputs.names_in(folder) if name.endswith(".yaml")]

@@ -1,7 +1,7 @@
-"""GPUs, memory and profilers of a node, each with the tool that reported it.
+"""GPUs, memory and profilers of a node, with the tool that reported each.
 
-A tool may be missing, fail, print nothing, or print something unintelligible. None of these means that there is
-nothing: what is not known is FILL_IN, with a note that says why.
+A tool may be missing, fail, print nothing, or print something unintelligible. None of this proves that the node has no
+GPU or profiler: unknown facts are FILL_IN, with a note that states why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from isthmus import Error, spelling, tools
 from isthmus.site.machine import FILL_IN, Machine
 
-# Facts that isthmus-bench states about a GPU, with our words for them. All GPUs of a node must share them.
+# Facts that isthmus-bench states about a GPU → capabilities. A capability must apply to all GPUs of a node.
 WORDS = {
     "managed": ("managed",),
     "concurrent_managed": ("managed_demand",),
@@ -31,19 +31,19 @@ WORDS = {
 PROFILERS = ("nsys", "ncu", "rocprofv3", "perf")
 KFD = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
-#: Vendors of GPUs by PCI vendor number, with the PCI classes of their GPUs; AMD's do not include desktop GPUs.
+#: PCI vendor number → vendor, and the PCI classes of its GPUs; AMD's classes do not include desktop GPUs.
 VENDORS = {"0x10de": ("NVIDIA", ("0x0300", "0x0302")), "0x1002": ("AMD", ("0x0302", "0x0380", "0x1200"))}
 BACKENDS = {"NVIDIA": "cuda", "AMD": "hip"}
-ASK_FOR_ALL = "ask for all of a node's and probe again"
+ASK_FOR_ALL = "request all GPUs of the node and probe again"
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """GPUs of one kind in a node."""
+    """GPUs of the same kind in a node."""
 
     name: str
     arch: str
-    count: int | None  #: None if not known
+    count: int | None  #: None if unknown
 
 
 @dataclasses.dataclass
@@ -63,12 +63,12 @@ class Gpus:
 
 @dataclasses.dataclass
 class Node:
-    """Hardware of this node; notes say what a statement is based on, and why others are missing."""
+    """Hardware of this node; `notes` state the sources of facts, and why other facts are missing."""
 
     gpus: Gpus | None
     words: list[str]
     notes: list[str]
-    is_unknown: bool  #: true if no GPU was seen, but there may be some
+    is_unknown: bool  #: true if no GPU was seen but the node may have some
 
 
 def look(machine: Machine) -> Node:
@@ -84,14 +84,14 @@ def look(machine: Machine) -> Node:
 
 
 def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
-    """Returns the GPUs of this node according to the best tool, or None.
+    """Returns the GPUs of this node according to the best available tool, or None.
 
-    `doubts` gets reasons why there may be some.
+    Adds reasons why the node may have GPUs that no tool showed to `doubts`.
     """
     by_driver = _by_kfd(machine, notes, doubts)
     found = _by_bench(machine) or _by_nvidia_smi(machine, notes, doubts) or by_driver or _by_rocm_smi(machine, doubts)
     if found and found.backend == "cuda" and by_driver:
-        notes.append(f"{_listed(by_driver.kinds)} are here, too: a partition is built for one vendor")
+        notes.append(f"{_listed(by_driver.kinds)} are here as well: a partition is built for one vendor")
     _compare_with_pci(machine, found, notes, doubts)
     if found is None:
         return None
@@ -108,7 +108,7 @@ def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
 
 
 def summary(node: Node) -> str:
-    """Returns one sentence about a node's hardware, for a file that has no partition of it."""
+    """Returns a sentence about a node's hardware, for a configuration without a partition of this node."""
     gpus = f"{_listed(node.gpus.kinds)} ({', '.join(kind.arch for kind in node.gpus.kinds)})" if node.gpus else ""
     has = "; ".join(filter(None, (gpus, ", ".join(node.words))))
     return f"this node has {has}" if has else "no GPU was seen on this node"
@@ -119,7 +119,7 @@ def _listed(kinds: list[Kind]) -> str:
 
 
 def _kinds(rows: list[tuple[str, str]]) -> list[Kind]:
-    """Returns (name, arch) of each GPU as kinds, in order of appearance."""
+    """Groups GPUs, given as (name, arch), into kinds, in order of appearance."""
     return [Kind(name, arch, count) for (name, arch), count in collections.Counter(rows).items()]
 
 
@@ -146,7 +146,7 @@ def _by_bench(machine) -> Gpus | None:
     return Gpus(devices[0]["backend"], kinds, "isthmus-bench info", words, memory)
 
 
-#: Fields of a device in `info --json`: the test that each must pass, and its requirement in words.
+#: Fields of a device in `info --json` → test that the value must pass, and the requirement in words.
 _DEVICE: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
     "arch": (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
@@ -162,15 +162,15 @@ _MAY_LACK = ("memory_bytes",)
 
 
 def _devices_of(info) -> list[dict]:
-    """Returns the GPUs in `info --json`, none for the emulator.
+    """Returns the GPUs in the output of `info --json`, or none if it is of the emulator.
 
-    Raises ValueError where it has not the documented form.
+    Raises ValueError if the output does not have the documented form.
     """
     if not isinstance(info, dict) or not isinstance(info.get("emulated"), bool):
         raise ValueError("emulated is neither true nor false")
     devices = info.get("devices")
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
-        raise ValueError("devices is no list of GPUs")
+        raise ValueError("devices is not a list of GPUs")
     if info["emulated"]:
         return []
     for number, device in enumerate(devices):
@@ -202,7 +202,7 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         notes.append(f"nvidia-smi does not list all GPUs ({spelling.shorten((odd or [answer.why])[0], 120)})")
         known = _kinds([(name, _architecture(name, version, notes)) for name, version in rows])
         kinds = [dataclasses.replace(kind, count=None) for kind in known]
-    elif instances:  # drivers before 510 do not know compute_cap
+    elif instances:  # drivers before 510 do not support compute_cap
         notes.append(f"no architecture is known: {answer.why or 'nvidia-smi does not name it'}")
         kinds = _kinds([(name, FILL_IN) for name, _ in instances])
         if unlisted:
@@ -216,14 +216,14 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
     return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
 
 
-#: Everything that nvidia-smi and AMD's tools print where there is no GPU; rocm-smi adds a frame.
+#: Complete output of nvidia-smi and of AMD's tools on a machine without GPUs; rocm-smi prints it inside a frame.
 NO_NVIDIA = re.compile(r"no devices (?:were )?found\.?", re.IGNORECASE)
 NO_AMD = re.compile(r"(?:warning:|error:)?\s*no amd gpus (?:specified|found|detected)\.?", re.IGNORECASE)
 _FRAME = re.compile(r"[=\s]*|=+[ \w:.-]*=+")
 
 
 def _odd(answer: tools.Answer, sentence: re.Pattern) -> str:
-    """Returns a line that a tool prints in addition to saying that there is no GPU; empty unless it prints both."""
+    """Returns a line that a tool prints in addition to the statement that there is no GPU; empty if there is none."""
     lines = [line.strip() for line in (answer.out + "\n" + answer.err).splitlines() if line.strip()]
     others = [line for line in lines if not sentence.fullmatch(line) and not _FRAME.fullmatch(line)]
     if not others or len(others) == len(lines):
@@ -232,7 +232,7 @@ def _odd(answer: tools.Answer, sentence: re.Pattern) -> str:
 
 
 def _says_none(answer: tools.Answer, sentence: re.Pattern, codes: tuple[int, ...], may_be_silent: bool = False) -> bool:
-    """Returns whether a tool says only that there is no GPU, and exits as it then does.
+    """Returns whether a tool states only that there is no GPU, and exits with one of the `codes` for this.
 
     Some tools do not list a lost GPU, but complain about it in other lines.
     """
@@ -255,7 +255,7 @@ def _architecture(name: str, version: str, notes) -> str:
 def listed_by_nvidia_smi(answer: tools.Answer) -> tuple[list[tuple[str, list[str]]], str]:
     """Parses `nvidia-smi -L` into the name of each GPU with the profiles of its MIG instances.
 
-    The second value says why these may not be all, and is empty if they are.
+    The second return value states why the list may be incomplete; it is empty if the list is complete.
     """
     found: list[tuple[str, list[str]]] = []
     others = []
@@ -307,7 +307,7 @@ def _look_at_addressing(machine, found: Gpus, notes) -> None:
 
 
 def _look_at_peers(machine, found: Gpus, notes) -> None:
-    """Adds the word `peer` if every two GPUs reach each other's memory, with a note that names the tool."""
+    """Adds the word `peer` if all GPUs can access each other's memory, and a note that names the tool."""
     if found.backend != "cuda":
         witness, why = ("the driver's links", "") if _linked_by_kfd(machine) else ("", "")
     else:
@@ -329,9 +329,9 @@ def _look_at_peers(machine, found: Gpus, notes) -> None:
 
 
 def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
-    """Returns the properties of the GPUs that the AMD driver shows, by node number, and how many nodes have none.
+    """Returns the properties of GPUs in the AMD driver's topology, keyed by node, and the number of unreadable nodes.
 
-    A job's control group hides the properties of GPUs that the job was not given.
+    A job's control group hides the properties of GPUs that are not assigned to the job.
     """
     nodes, hidden = {}, 0
     for folder in machine.folders(f"{KFD}/*"):
@@ -340,7 +340,7 @@ def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
         hidden += not properties
         if any(
             properties.get(name, "0") != "0" for name in ("gfx_target_version", "simd_count")
-        ):  # both are 0 for a CPU
+        ):  # both are 0 or missing for a CPU
             nodes[folder.name] = properties
     return nodes, hidden
 
@@ -348,8 +348,11 @@ def _kfd_nodes(machine) -> tuple[dict[str, dict[str, str]], int]:
 def _by_kfd(machine, notes, doubts) -> Gpus | None:
     nodes, hidden = _kfd_nodes(machine)
     if hidden:
-        unread = f"the driver's topology has {spelling.counted(hidden, 'node')} whose properties cannot be read"
-        (notes if nodes else doubts).append(f"{unread}, as of AMD GPUs that a job was not given: {ASK_FOR_ALL}")
+        entries = f"{hidden} {'entry' if hidden == 1 else 'entries'} whose properties cannot be read"
+        (notes if nodes else doubts).append(
+            f"the driver's topology has {entries}, as happens with AMD GPUs that were not allocated to the job: "
+            f"{ASK_FOR_ALL}"
+        )
     if not nodes:
         return None
     archs = [_gfx(properties.get("gfx_target_version", "")) for properties in nodes.values()]
@@ -360,12 +363,13 @@ def _by_kfd(machine, notes, doubts) -> Gpus | None:
     if len(names) != len(archs):
         names = archs
     if FILL_IN in archs:
-        notes.append("the driver's topology has a GPU without gfx_target_version, or one that is no number")
+        notes.append("the driver's topology has a GPU without gfx_target_version, or one that is not a number")
     return Gpus("hip", _kinds(list(zip(names, archs))), "the driver's topology")
 
 
 def _gfx(version: str) -> str:
-    """Returns the architecture of a version such as 90010: major 9, minor 0, stepping 10."""
+    """Returns the architecture of a version such as 90010 (major 9, minor 0, stepping 10); FILL_IN if it is not a
+    number."""
     if not version.isdigit():
         return FILL_IN
     number = int(version)
@@ -373,7 +377,7 @@ def _gfx(version: str) -> str:
 
 
 def _by_rocm_smi(machine, doubts) -> Gpus | None:
-    """Returns the GPUs that AMD's tools list, for use where the driver shows none."""
+    """Returns the GPUs that AMD's tools list; used if the driver shows none."""
     for command in (("rocm-smi", "--showproductname"), ("amd-smi", "list")):
         answer = machine.ask(*command)
         if not answer.is_here or _says_none(answer, NO_AMD, (0,)):
@@ -398,11 +402,11 @@ def _linked_by_kfd(machine) -> bool:
     return bool(nodes)
 
 
-# --- another witness ---
+# --- comparison with the PCI bus ---
 
 
 def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
-    """Compares with the PCI bus, which also shows GPUs without a driver or tool, and those that a job was not given."""
+    """Compares the found GPUs with the PCI bus, which also shows GPUs without a driver or not assigned to the job."""
     seen: collections.Counter[str] = collections.Counter()
     for folder in machine.folders(f"{PCI}/*"):
         name, classes = VENDORS.get(machine.read(f"{PCI}/{folder.name}/vendor") or "", ("", ()))
@@ -418,7 +422,7 @@ def _compare_with_pci(machine, found: Gpus | None, notes, doubts) -> None:
 
 
 def numa_nodes(machine, notes: list[str]) -> int:
-    """Counts the NUMA nodes with processors and memory; a GPU's memory may be a node, but one without processors."""
+    """Counts the NUMA nodes with processors and memory; a GPU's memory may also be a node, but without processors."""
     folders = machine.folders("/sys/devices/system/node/node[0-9]*")
     if not folders:
         notes.append("numa: not known, /sys/devices/system/node is not there")
@@ -431,7 +435,7 @@ def numa_nodes(machine, notes: list[str]) -> int:
 
 
 def profilers(machine, notes: list[str]) -> set[str]:
-    """Returns the profilers that can be used here; notes say why others that are installed cannot."""
+    """Returns the profilers that can be used here; adds notes on why other installed profilers cannot."""
     found = set()
     for name in PROFILERS:
         answer = machine.ask(name, "--version")
@@ -443,7 +447,7 @@ def profilers(machine, notes: list[str]) -> set[str]:
     if any(machine.folders(f"{kit}/extras/CUPTI/lib*/libcupti.so*") for kit in toolkits | {"/usr/local/cuda"}):
         found.add("cupti")
     admin = re.search(r"RmProfilingAdminOnly: (\d)", machine.read("/proc/driver/nvidia/params") or "")
-    if "ncu" in found and admin and admin.group(1) == "1":  # cupti counts calls and copies, which needs no counters
+    if "ncu" in found and admin and admin.group(1) == "1":  # cupti needs no counters for calls and copies
         found.discard("ncu")
         notes.append("ncu is here, but only root may read the GPU's counters")
     paranoid = machine.read("/proc/sys/kernel/perf_event_paranoid")

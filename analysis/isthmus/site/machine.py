@@ -1,4 +1,4 @@
-"""Files and commands of the node that the probe looks at."""
+"""Access to the files and commands of the node that the probe examines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import shutil
 
 from isthmus import tools
 
-#: Placeholder for what the probe cannot know; `isthmus site check` and every session refuse it.
+#: Placeholder for facts that the probe cannot know; `isthmus site check` and every session refuse it.
 FILL_IN = "FILL_IN"
 
 
 @dataclasses.dataclass
 class Machine:
-    """Node that the probe runs on."""
+    """Node on which the probe runs."""
 
     bench: str | None = None
     root: pathlib.Path = pathlib.Path("/")

@@ -1,9 +1,9 @@
-"""Writes a first version of a site's configuration from what this node shows.
+"""Writes a first version of a site's configuration by examining this node.
 
 Run it on a compute node of the partition: `srun --partition=… --gpus-per-node=… isthmus site probe NAME`. It looks for
-GPUs, peer access, NUMA nodes, page faults, profilers, scheduler, launcher and modules. It asks isthmus-bench where
-there is one, and otherwise the system. Each finding is written with its source. What could not be seen is FILL_IN,
-which `isthmus site check` reports until a person has filled it in.
+GPUs, peer access, NUMA nodes, page faults, profilers, scheduler, launcher and modules. It queries isthmus-bench if
+available, and otherwise the system. Each finding is written with its source. Facts that could not be found are FILL_IN,
+which `isthmus site check` reports until a person has filled them in.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_arguments(parser):
 
 def run(arguments) -> int:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", arguments.name):
-        raise Error(f"{arguments.name!r} cannot be a site's name; take small letters, digits, - and _")
+        raise Error(f"{arguments.name!r} cannot be a site's name; use lower-case letters, digits, - and _")
     machine = Machine(bench=arguments.bench or os.environ.get("ISTHMUS_BENCH"))
     text = configuration(arguments.name, machine, arguments.partition)
     if not arguments.write:
@@ -48,7 +48,7 @@ def run(arguments) -> int:
             (unfinished / "README.md").write_text(readme(arguments.name, machine), encoding="utf-8")
     except FileExistsError:
         raise Error(
-            f"{folder} is there already, and nothing was changed; to add this kind of node, run the command without "
+            f"{folder} already exists, and nothing was changed; to add this kind of node, run the command without "
             f"--write and copy its entries of 'partitions' into {folder / 'reframe.py'}"
         ) from None
     except OSError as error:
@@ -61,7 +61,7 @@ def run(arguments) -> int:
 
 
 def configuration(name: str, machine: Machine, named: str | None) -> str:
-    """Returns the text of reframe.py; this node's hardware is stated only for its own partitions."""
+    """Returns the text of reframe.py; this node's hardware is stated only for partitions to which the node belongs."""
     notes: list[str] = []
     system, scheduler, launcher = batch.batch(machine, notes)
     partitions = batch.partitions(machine, system, named, notes)
@@ -95,12 +95,12 @@ def configuration(name: str, machine: Machine, named: str | None) -> str:
 
 
 def _comment(note: str, indent: int) -> str:
-    """Returns a note as lines of comment, indented by `indent` blanks."""
+    """Returns a note as comment lines that are indented by `indent` blanks."""
     return "\n".join(f"{' ' * indent}# {line}" for line in spelling.fold(note, 118 - indent))
 
 
 def _text(value) -> str:
-    """Returns JSON, which is also Python where the value is text or a list of texts."""
+    """Returns a value as JSON, which is also valid Python if the value is a text or a list of texts."""
     return json.dumps(value, ensure_ascii=False)
 
 

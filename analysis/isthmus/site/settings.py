@@ -1,7 +1,7 @@
-"""Settings of a site that cannot mean what they say, or have no effect.
+"""Detection of a site's settings that are certainly mistakes, or have no effect.
 
-ReFrame ignores all of these. `isthmus site check` reports them as errors, and no session starts with them; both call
-`problems()`.
+ReFrame ignores all of these. `isthmus site check` reports them as errors, and sessions refuse to start with them; both
+call `problems()`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ SETTINGS = {
     "host_memory",
     "maintainers",
 }
-#: Settings that only Isthmus uses, so that they are misplaced next to 'isthmus'.
+#: Settings that only Isthmus uses, so that they are misplaced outside of 'isthmus'.
 _OURS_ALONE = {"require_reference", "shared_nodes", "device_memory", "host_memory"}
 _SLURM = ("slurm", "squeue")
-#: First parts of the options that choose a queue, by scheduler; _NODES has Slurm's other options that choose nodes.
+#: Options that choose a queue, for each scheduler; _NODES has Slurm's other options that choose nodes.
 _QUEUES = {
     **dict.fromkeys(_SLURM, ("--partition", "-p")),
     "flux-batch": ("--queue", "-q"),
     **dict.fromkeys(("pbs", "pbspro", "torque", "lsf", "sge", "oar"), ("-q",)),
 }
 _NODES = ("--reservation", "--constraint", "-C", "--nodelist", "-w", "--clusters", "-M")
-#: Keys that ReFrame reads of a device and of `sched_options`; its schema accepts any.
+#: Keys that ReFrame reads from a device and from `sched_options`; its schema accepts any keys.
 _DEVICE = ("type", "arch", "model", "num_devices")
 _SCHEDULING = (
     "hosts", "ignore_reqnodenotavail", "job_submit_timeout", "max_sacct_failures", "resubmit_on_errors",
     "sched_access_in_submit", "slurm_envvar_whitelist", "slurm_job_cancel_reasons", "slurm_multi_cluster_mode",
     "slurm_pending_job_reason_poll_freq", "unqualified_hostnames", "use_nodes_option",
 )  # fmt: skip
-#: What ReFrame hands to its own build systems. The build here is a script that takes them from variables.
+#: Keys that ReFrame passes to its build systems. Our build is a script that reads such settings from variables.
 _COMPILING = ("cc", "cxx", "ftn", "nvcc", "cppflags", "cflags", "cxxflags", "fflags", "ldflags")
 _DURATION = re.compile(r"(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 #: Long options of sbatch; its plug-ins may add others.
@@ -65,7 +65,7 @@ _SBATCH = frozenset(
 
 
 class Problem(NamedTuple):
-    where: str  #: such as "system:partition" or "environment name"
+    where: str  #: location such as "system:partition" or "environment name"
     what: str
 
     def __str__(self):
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
 
 
 def problems(configuration: dict, name: str | None = None) -> list[Problem]:
-    """Returns the problems of all systems of a configuration, or of the one called `name`."""
+    """Returns the problems of all systems of a configuration, or of the system called `name`."""
     systems = [each for each in configuration["systems"] if name in (None, each.get("name"))]
     environments = [each for each in configuration.get("environments", []) if _is_for(each, systems)]
     found: list[Problem] = []
@@ -123,7 +123,7 @@ def _of_environment(environment: dict) -> list[Problem]:
     found = [*_blanks(where, environment), *_misplaced(where, environment)]
     found += [Problem(where, what) for what in exports.of(environment)]
     found += _slips(where, environment, capabilities.OF_ENVIRONMENTS)
-    # ReFrame's own environment `builtin` states the compiler cc.
+    # The compiler cc does not count, because ReFrame's own environment `builtin` states it.
     if stated := [key for key in _COMPILING if environment.get(key) and (key, environment[key]) != ("cc", "cc")]:
         what = f"{', '.join(stated)} {'has' if len(stated) == 1 else 'have'} no effect, as the build does not read "
         what += (
@@ -154,7 +154,7 @@ def _keys(where: str, what: str, place: dict, known) -> list[Problem]:
 
 
 def _blanks(where: str, value: Any, within: str = "") -> list[Problem]:
-    """Returns a problem for each FILL_IN that the probe wrote and nobody has filled in."""
+    """Returns a problem for each FILL_IN that the probe wrote and that was not filled in."""
     if isinstance(value, dict):
         return [each for key, inner in value.items() for each in _blanks(where, inner, within or str(key))]
     if isinstance(value, (list, tuple)):
@@ -165,7 +165,7 @@ def _blanks(where: str, value: Any, within: str = "") -> list[Problem]:
     return [Problem(where, f"{shown} is still to be filled in ({FILL_IN})")]
 
 
-# --- what jobs are started with ---
+# --- modules, options and numbers of jobs ---
 
 
 def _modules(where: str, system: dict, partition: dict, environments: list[dict]) -> list[Problem]:
@@ -176,7 +176,7 @@ def _modules(where: str, system: dict, partition: dict, environments: list[dict]
         if isinstance(stated, str):
             return [Problem(where, f"modules{whose} is the text {stated!r}, and must be a list: write [{stated!r}]")]
         if system.get("modules_system", "nomod") == "nomod" and (names := [_module_name(each) for each in stated]):
-            what = f"modules{whose} ({', '.join(names)}) are never loaded: modules_system is 'nomod'; take 'lmod' or "
+            what = f"modules{whose} ({', '.join(names)}) are never loaded: modules_system is 'nomod'; use 'lmod' or "
             what += "'tmod4' (a file that looks for them finds them in a login shell), or leave them out"
             return [Problem(where, what)]
     return []
@@ -187,7 +187,7 @@ def _module_name(module) -> str:
 
 
 def _queue(where: str, partition: dict, partitions: list[dict]) -> list[Problem]:
-    """Returns a problem where a partition names no queue and another one of the same scheduler does."""
+    """Returns a problem if a partition names no queue although another partition of the same scheduler names one."""
     scheduler = partition.get("scheduler")
     own = _QUEUES.get(str(scheduler))
     if not own or _begins(partition, (*own, *_NODES)):
@@ -200,7 +200,7 @@ def _queue(where: str, partition: dict, partitions: list[dict]) -> list[Problem]
 
 
 def _begins(partition: dict, options: tuple[str, ...]) -> bool:
-    """Returns whether `access` has one of these options, as `--partition=x`, `-p x` or `-px`."""
+    """Returns whether `access` contains one of these options, written like `--partition=x`, `-p x` or `-px`."""
     return any(
         re.split(r"[=\s]", option.strip())[0] == name or (len(name) == 2 and re.match(f"{name}[^-]", option.strip()))
         for option in partition.get("access", [])
@@ -214,7 +214,7 @@ def wrong_option(scheduler: str, option: str, named: str) -> str | None:
     if scheduler == "local":
         return f"{named}: the scheduler {scheduler!r} takes no options"
     if scheduler in _SLURM and not text.startswith(("-", "#")):
-        return f"{named} is no option of sbatch, which begin with '-'"
+        return f"{named} is not an option of sbatch, because it does not begin with '-'"
     long = re.match(r"--([\w-]+)", text)
     if scheduler in _SLURM and long and not any(known.startswith(long[1]) for known in _SBATCH):  # getopt abbreviates
         near = next((known for known in sorted(_SBATCH) if _is_slip(long[1], known)), None)
@@ -272,16 +272,16 @@ def _extras(where: str, extras: dict) -> list[Problem]:
     for key, value in settings.items():
         if key not in SETTINGS:
             hint = spelling.did_you_mean(key, SETTINGS) or f"; there are {', '.join(sorted(SETTINGS))}"
-            found.append(f"extras.isthmus has {key!r}, which is no setting of the checks{hint}")
+            found.append(f"extras.isthmus has {key!r}, which is not a setting of the checks{hint}")
         elif not _has_blank(value) and (why := _VALUES[key](value)):
             found.append(f"{key} is {value!r}; {why}")
     return [Problem(where, what) for what in found]
 
 
 def _slips(where: str, place: dict, known) -> list[Problem]:
-    """Returns a problem for each feature that is certainly one of ours misspelt.
+    """Returns a problem for each feature that is certainly a misspelling of one of ours.
 
-    Others may be asked for by a site's own checks.
+    Other unknown features may be required by a site's own checks.
     """
     words = [word for word in place.get("features", []) if word not in known and word not in capabilities.OLD]
     slips = {word: slip for word in words if (slip := spelling.slip_of(word, known))}
@@ -296,7 +296,7 @@ def _has_blank(value) -> bool:
 
 
 def _capabilities(value) -> str | None:
-    """Returns why a value is no list of our capabilities, or None; no words of others are allowed here."""
+    """Returns why a value is not a list of our capabilities, or None; other words are not allowed here."""
     words = [word for word in value if word not in capabilities.OLD] if _words(value) is None else []
     unknown = next((word for word in words if word not in capabilities.CAPABILITIES), None)
     if unknown is None:
@@ -316,7 +316,7 @@ def _truth(value) -> str | None:
 
 
 def _amount(value) -> str | None:
-    """Returns why a value is no amount of bytes with a unit, or None; a bare number is often meant in GiB."""
+    """Returns why a value is not a number of bytes with a unit, or None; a bare number may have been meant in GiB."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         if re.search(r"[KMGT]iB$", text) and units.amount(text) > 0:

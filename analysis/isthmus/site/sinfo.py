@@ -1,7 +1,7 @@
 """Slurm's notation for time limits and for the generic resources (GRES) of a node.
 
-A node has several entries, such as `gpu:a100:4(S:0-1),gpu:v100:2,shard:32`. Each has a name, perhaps a type, and a
-number. Only entries called `gpu` are GPUs; `gpu_mem`, `mps` and `shard` are not.
+A node may have several entries, such as `gpu:a100:4(S:0-1),gpu:v100:2,shard:32`. Each has a name, possibly a type, and
+a number. Only entries called `gpu` are GPUs; `gpu_mem`, `mps` and `shard` are not.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MIG = re.compile(r"(?:.*_)?\d+g\.\d+gb.*")
 
 @dataclasses.dataclass(frozen=True)
 class NodeGpus:
-    """Number of GPUs of one type in a node; the type is empty where Slurm has none."""
+    """Number of GPUs of one type in a node; the type is empty if Slurm does not state it."""
 
     type: str
     count: int
 
 
 def gpus_of(gres: str) -> tuple[list[NodeGpus], list[str]]:
-    """Returns the GPUs of a node, and entries that look like GPUs but cannot be read."""
+    """Returns the GPUs of a node, and entries that look like GPUs but cannot be parsed."""
     found, unreadable = [], []
     if gres.strip().lower() in _NOTHING:
         return [], []
     for entry in re.split(r",(?![^()]*\))", gres):
         entry = entry.strip()
-        bare = re.sub(r"\([^()]*\)", "", entry)  # (S:0-1) are sockets, (IDX:0) numbers
+        bare = re.sub(r"\([^()]*\)", "", entry)  # removes sockets, as in (S:0-1), and indices, as in (IDX:0)
         name, *rest = re.split(r"[:=]", bare.removeprefix("gres/").removeprefix("gres:"))
         if name.strip() != "gpu":
             continue
@@ -47,7 +47,10 @@ def gpus_of(gres: str) -> tuple[list[NodeGpus], list[str]]:
 
 
 def _gpus(rest: list[str]) -> NodeGpus | None:
-    """Parses what follows `gpu`: a type, `no_consume` and a number, each of which may be missing."""
+    """Parses the words after `gpu`: a type, `no_consume` and a number, each of which may be missing.
+
+    Returns None for any other words.
+    """
     words = [word for word in rest if word != "no_consume"]
     count = 1
     if words and (number := re.fullmatch(r"(\d+)([kmgtp]?)", words[-1], re.IGNORECASE)):
@@ -59,7 +62,7 @@ def _gpus(rest: list[str]) -> NodeGpus | None:
 
 
 def seconds_of(limit: str) -> int | None:
-    """Returns a time limit of sinfo or sbatch in seconds, or None for no limit.
+    """Returns a time limit of sinfo or sbatch in seconds, or None if it is unlimited.
 
     `30` and `30:00` are minutes, `1-12` is 36 h. Raises ValueError for any other text.
     """
@@ -68,7 +71,7 @@ def seconds_of(limit: str) -> int | None:
         return None
     found = _LIMIT.fullmatch(text) if text.isascii() else None
     if found is None:
-        raise ValueError(f"{limit!r} is no time limit of Slurm's")
+        raise ValueError(f"{limit!r} is not a time limit of Slurm")
     part = {name: int(value or 0) for name, value in found.groupdict().items()}
     if found["only"] is not None:
         return 60 * part["only"] + part["rest"]

@@ -1,1 +1,1 @@
-"""Statistics over jobs: series, the spread of a figure, what may be permuted, and the test that compares."""
+"""Statistics over jobs: series, the spread of a figure, permutable units, and the test for comparisons."""

@@ -1,8 +1,8 @@
-"""Change points of one history: when its level changed or began to creep, and which jobs are outliers.
+"""Change points of a history: when its level changed or began to creep, and which jobs are outliers.
 
-Outliers, which are single jobs far from their neighbours, are set aside first, so that they affect neither the noise
-nor the level. The evidence for a change is an e-process: its reciprocal is a p-value at any time, however often one
-looks.
+Outliers, which are a few jobs far from their neighbours, are set aside first, so that they affect neither the noise nor
+the level. The evidence for a change is an e-process: its reciprocal is a valid p-value at any time, no matter how often
+the history is examined.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import numpy as np
 
 from isthmus.statistics import rank_test
 
-FEWEST = 5  # jobs before a change
-QUIET = 1e-4  # least noise, as a share: identical values are no certainty
-_PRIOR = 9.0  # prior variance of steps, in variances between jobs
-_CUT = 3.0  # standard deviations at which a job's deviation is cut
-_KNOWN = 3.0  # degrees of freedom assigned to the spread of all neighbours, in addition to those of the jobs so far
-_LOOKS = 400  # most ends of a history that are examined, evenly spread
-_MOST_ALIKE = 0.95  # largest autocorrelation that is allowed for
-_MARGIN = 0.8  # standard errors (1 / √jobs) added to a measured autocorrelation
+FEWEST = 5  # minimum number of jobs before a change
+QUIET = 1e-4  # minimum noise, as a share, since identical values do not prove that there is no noise
+_PRIOR = 9.0  # prior variance of steps, in units of the variance between jobs
+_CUT = 3.0  # number of standard deviations to which a job's deviation is limited
+_KNOWN = 3.0  # degrees of freedom of the noise between neighbours in the whole history, added to those of earlier jobs
+_LOOKS = 400  # maximum number of ends of a history that are examined; they are evenly spread
+_MOST_ALIKE = 0.95  # maximum autocorrelation that is assumed
+_MARGIN = 0.8  # number of standard errors (1 / √jobs) that is added to a measured autocorrelation
 
 # --- outliers ---
 
-_NEAR = 4  # neighbours on each side
-_FAR = 6.0  # standard deviations from the neighbours' median
-_FEW = 0.15  # largest share of jobs that are outliers; more than that are a state of the machine
-_RUN = 3  # longest run of outliers; a fourth makes it a level
+_NEAR = 4  # number of neighbours on each side
+_FAR = 6.0  # number of standard deviations from the neighbours' median that makes a job an outlier
+_FEW = 0.15  # maximum share of jobs that are outliers; if there are more, they show a state of the machine
+_RUN = 3  # maximum number of outliers in a row; four jobs are a level
 
 
 def noise(values: np.ndarray, quiet: float) -> float:
-    """Returns the robust standard deviation between neighbours; a step, or one outlier in ten, hardly changes it."""
+    """Returns a robust standard deviation between neighbours, which a step or one outlier in ten hardly affects."""
     steps = np.abs(np.diff(values))
     return max(float(np.median(steps)) / 0.9539, quiet) if len(steps) else quiet
 
 
 def from_neighbours(values: np.ndarray) -> np.ndarray:
-    """Returns distances of values from the median of the nine around each; at the ends, of the outermost nine."""
+    """Returns each value's distance from the median of the nine values around it or, at the ends, of the last nine."""
     width = min(2 * _NEAR + 1, len(values))
     medians = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
     places = np.clip(np.arange(len(values)) - _NEAR, 0, len(medians) - 1)
@@ -46,7 +46,10 @@ def from_neighbours(values: np.ndarray) -> np.ndarray:
 
 
 def outliers(values: np.ndarray, least: float, quiet: float = QUIET) -> np.ndarray:
-    """Returns a mask of outliers: far beyond the noise, by `least` or more, at most three in a row, and few in all."""
+    """Returns a mask of outliers: jobs that are far beyond the noise and at least `least` away from their neighbours.
+
+    At most three in a row, and at most a share _FEW of all jobs, count as outliers.
+    """
     none = np.zeros(len(values), bool)
     if len(values) <= FEWEST:
         return none
@@ -62,30 +65,30 @@ def outliers(values: np.ndarray, least: float, quiet: float = QUIET) -> np.ndarr
 
 
 def weights(count: int) -> np.ndarray:
-    """Returns shares of the permitted errors for the 1st, 2nd, … place of a change; over all places they sum to 1."""
+    """Returns the share of the permitted errors for the 1st, 2nd, … place of a change; the sum of all shares is 1."""
     places = np.arange(2, count + 2)
     return 1 / (2.1098 * places * np.log(places) ** 2)
 
 
 def standard(values: np.ndarray, quiet: float) -> np.ndarray:
-    """Returns deviations from the median in robust standard deviations of neighbours, cut at ±_CUT."""
+    """Returns deviations from the median, divided by the noise between neighbours and limited to ±_CUT."""
     steps = np.abs(np.diff(values))
     scale = max(noise(values, quiet), float(np.quantile(steps, 0.9)) / 2.326 if len(steps) else quiet)
     return np.clip((values - np.median(values)) / scale, -_CUT, _CUT)
 
 
 def _left(columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Returns the residuals of a fit of these columns."""
+    """Returns the residuals of a least-squares fit of these columns."""
     return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
 
 def _ramp(times: np.ndarray, start: int) -> np.ndarray:
-    """Returns columns for a level that is constant until a job and creeps from there on."""
+    """Returns the columns of a fit in which the level is constant until job `start` and creeps from then on."""
     return np.stack([np.ones(len(times)), np.maximum(times - times[start], 0)], axis=1)
 
 
 def autocorrelation(z: np.ndarray) -> float:
-    """Returns the lag-1 autocorrelation of the residuals of the likeliest step or creep, corrected for fitting it."""
+    """Returns the lag-1 autocorrelation of the residuals of the best-fitting step or creep, corrected for the fit."""
     n = len(z)
     if n < 2 * FEWEST:
         return 0.0
@@ -100,17 +103,18 @@ def autocorrelation(z: np.ndarray) -> float:
 
 
 def allowance(measured: float, jobs: float) -> float:
-    """Returns the autocorrelation to allow for: one measured over `jobs` jobs, plus a margin for its error."""
+    """Returns the autocorrelation to assume: the one measured over `jobs` jobs, plus a margin for its error."""
     return min(max(measured + _MARGIN / math.sqrt(jobs), 0.0), _MOST_ALIKE)
 
 
 def log_evidence(z: np.ndarray, alike: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns log E[end, place], the evidence in the jobs before `end` that the level changed at `place`; and the ends.
 
-    `z` (n,) are values in approximate standard deviations, `alike` is their autocorrelation. E is (ends, places), both
-    ascending. E is the likelihood ratio of a step with a normal prior to no step, invariant to the unknown level
-    (Pérez-Ortiz et al., E-statistics, group invariance and anytime-valid testing, Annals of Statistics 2024), for
-    values freed of their autocorrelation (Prais and Winsten). For normal noise it is a martingale under "no change".
+    `z` (n,) has values in approximate standard deviations; `alike` is their autocorrelation. E has shape (ends,
+    places), both ascending. E is the likelihood ratio of a step with a normal prior to no step, invariant to the
+    unknown level (Pérez-Ortiz et al., E-statistics, group invariance and anytime-valid testing, Annals of Statistics
+    2024), for values from which the autocorrelation was removed (Prais and Winsten). For normal noise, E is a
+    martingale if the level does not change.
     """
     n = len(z)
     first = math.sqrt(1 - alike**2)
@@ -135,7 +139,7 @@ def log_evidence(z: np.ndarray, alike: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _step(z: np.ndarray, alike: float) -> tuple[int, float]:
-    """Returns the number of jobs before the likeliest step, and its p, which is valid however often one looks."""
+    """Returns the number of jobs before the likeliest step, and its p, which is valid for repeated examination."""
     evidence, ends = log_evidence(z, alike)
     weighted = evidence + np.log(weights(evidence.shape[1]))
     peak = weighted.max(axis=1)
@@ -146,9 +150,9 @@ def _step(z: np.ndarray, alike: float) -> tuple[int, float]:
 
 
 def _collapse(values: np.ndarray, quiet: float) -> tuple[int, float]:
-    """Returns the place and p of a collapse: all jobs since are far beyond all before, even for heavy-tailed noise.
+    """Returns the place and p of a collapse, after which all jobs are far beyond all earlier jobs.
 
-    The tails are those of Student's t with 5 degrees of freedom; p covers all places at which one may ever look.
+    Heavy-tailed noise is assumed: Student's t with 5 degrees of freedom. p is corrected for all possible places.
     """
     best = (len(values), 1.0)
     shares = weights(len(values))
@@ -170,10 +174,10 @@ def _collapse(values: np.ndarray, quiet: float) -> tuple[int, float]:
 def change_point(
     values: np.ndarray, alike: float | None = None, *, quiet: float = QUIET, kept: np.ndarray | None = None
 ) -> tuple[int, float] | None:
-    """Returns the number of jobs before the likeliest change, and its p, which is valid however often one looks.
+    """Returns the number of jobs before the likeliest change, and its p, which is valid for repeated examination.
 
-    `alike` is the autocorrelation to allow for; by default it is measured, with a margin for its error. `kept` are the
-    indices of jobs that are no outliers. Returns None for fewer than 6 jobs.
+    `alike` is the autocorrelation to assume; by default it is measured, with a margin for its error. `kept` contains
+    the indices of jobs that are not outliers. Returns None for fewer than 6 jobs.
     """
     kept = np.arange(len(values)) if kept is None else kept
     if len(kept) <= FEWEST:
@@ -188,14 +192,14 @@ def change_point(
 
 # --- sizes ---
 
-_LONG = 15  # fewest jobs of a creep
-_LATER = 8.0  # variances of a job that a start after the first job must explain
-_CLEARLY = 0.9  # largest share of a step's residuals that a creep may leave
+_LONG = 15  # minimum number of jobs of a creep
+_LATER = 8.0  # minimum improvement of the fit, in variances of a job, if a creep begins after the first job
+_CLEARLY = 0.9  # maximum ratio of a creep's squared residuals to those of the best step
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Distance that a level moved, with a 95% interval."""
+    """Distance by which a level moved, with a 95% interval."""
 
     estimate: float
     low: float
@@ -208,9 +212,9 @@ def _unlike(alike: float) -> float:
 
 
 def size_of_step(before: np.ndarray, after: np.ndarray, alike: float) -> Size:
-    """Returns the difference of levels (Hodges and Lehmann); its interval is widened for autocorrelation.
+    """Returns the difference of two levels (Hodges and Lehmann) with an interval that is widened for autocorrelation.
 
-    It is infinite with too few jobs.
+    The interval is infinite if there are too few jobs.
     """
     before, after = before[-_LOOKS:], after[:_LOOKS]
     found = rank_test.compare([(before, after)])
@@ -219,7 +223,7 @@ def size_of_step(before: np.ndarray, after: np.ndarray, alike: float) -> Size:
 
 
 def creep_start(z: np.ndarray, times: np.ndarray) -> int | None:
-    """Returns the job from which a linear creep explains the values clearly better than any step; None if none does."""
+    """Returns the first job of a linear creep that fits the values clearly better than any step, or None."""
     n = len(z)
     if n < _LONG or times[-1] <= times[0]:
         return None
@@ -235,7 +239,7 @@ def creep_start(z: np.ndarray, times: np.ndarray) -> int | None:
 
 
 def size_of_creep(values: np.ndarray, times: np.ndarray, start: int, alike: float) -> Size:
-    """Returns how far the level crept from a job to the last, by least squares."""
+    """Returns how far the level crept from job `start` to the last job, by least squares."""
     columns = _ramp(times, start)
     level, slope = np.linalg.lstsq(columns, values, rcond=None)[0]
     freedom = max(len(values) - 3, 1)

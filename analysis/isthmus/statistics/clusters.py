@@ -1,10 +1,11 @@
-"""Clusters in time: jobs that ran together, in a night or after one restart, and may share its effect.
+"""Clusters in time: jobs that ran together, in one night or after one restart, and may share its effect.
 
-Eight nodes that measure in five nights share five nights, not forty. So a change is also compared with the differences
-between means of clusters (Student's t over clusters). If a side has too few clusters, nothing is decided.
+If eight nodes measure in five nights, there are five independent nights, not forty. Therefore a change is also compared
+with the differences between means of clusters (Student's t over clusters). If a side has too few clusters, nothing is
+decided.
 
-Clusters are found by gaps. A *level* cuts the jobs at every gap that is GAP times longer than the longest gap left
-inside. Jobs of one node at regular intervals have no level.
+Clusters are separated by gaps. A *level* is a grouping that cuts the jobs at every gap that is at least GAP times as
+long as the longest gap inside a cluster. Jobs of one node at regular intervals have no level.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ import numpy as np
 
 from isthmus.statistics import rank_test
 
-GAP = 4  # least ratio of a gap between clusters to the longest inside: a weekend's two days are no gap between weeks
-NIGHT = 24 * 3600  # longest duration of a cluster in s; longer ones are stretches of time, not causes
-FEWEST = 2  # clusters a side that give a spread
+# Minimum ratio of a gap between clusters to the longest gap inside one, so that weekends do not separate weeks.
+GAP = 4
+NIGHT = 24 * 3600  # maximum duration of a cluster in s; jobs of longer periods do not share a cause
+FEWEST = 2  # minimum number of clusters per side for a spread
 
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """A grouping of jobs into clusters, with weights that give clusters' means from jobs' values, less their strata.
+    """Grouping of jobs into clusters, with weights that turn jobs' values into clusters' means relative to the strata.
 
-    `weights` is (clusters, jobs of A and then of B). Each cluster belongs to one side. If clusters are `mixed`, each
-    row is the difference of the sides within a cluster instead.
+    `weights` has shape (clusters, jobs of A and then of B). Each cluster belongs to one side. If clusters are `mixed`,
+    each row is the difference between the sides within a cluster instead.
     """
 
     name: str  # "nights", "restarts" or "rounds"
@@ -48,7 +50,7 @@ class Level:
 
 
 def cuts(times: np.ndarray) -> list[np.ndarray]:
-    """Returns labels of each level for points in time (s), from the finest to the coarsest."""
+    """Returns, for each level from the finest to the coarsest, the cluster of each point in time (s)."""
     order = np.argsort(times, kind="stable")
     gaps = np.diff(times[order])
     lengths = np.unique(gaps)
@@ -65,7 +67,7 @@ def cuts(times: np.ndarray) -> list[np.ndarray]:
 
 
 def level_of(name: str, labels: np.ndarray, sides: np.ndarray, strata: np.ndarray) -> Level:
-    """Returns the level with these clusters, for jobs on these sides and in these strata."""
+    """Returns the level in which jobs have these clusters (`labels`), sides and strata."""
     n = len(labels)
     centring = np.eye(n)
     for stratum in np.unique(strata):
@@ -89,10 +91,10 @@ def level_of(name: str, labels: np.ndarray, sides: np.ndarray, strata: np.ndarra
 
 @functools.lru_cache(maxsize=512)
 def levels(times: tuple[float, ...], sides: tuple[int, ...], strata: tuple[int, ...], places: int) -> tuple[Level, ...]:
-    """Returns the levels of jobs by their start times (s), sides and strata; `places` is the number of nodes or GPUs.
+    """Returns the levels of jobs with these start times (s), sides and strata; `places` is the number of nodes or GPUs.
 
-    A level matters if clusters contain several jobs of a side. Jobs of one place need three clusters a side, because
-    their order is tested as well. If several places ran without gaps, a cluster is a round: one job for each place.
+    A level is relevant if clusters contain several jobs of a side. Jobs of a single place need three clusters per side,
+    because their order is also tested. If several places ran without gaps, a cluster is a round of one job per place.
     """
     of_side, of_stratum = np.array(sides), np.array(strata)
     found = [labels for labels in cuts(np.array(times, float)) if len({*zip(labels, sides)}) < len(labels)]
@@ -112,7 +114,7 @@ def levels(times: tuple[float, ...], sides: tuple[int, ...], strata: tuple[int, 
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """Comparison of B with A by the means of clusters."""
+    """Comparison of B with A, based on the means of clusters."""
 
     estimate: np.ndarray
     error: np.ndarray
@@ -125,12 +127,12 @@ class Compared:
         return np.vectorize(rank_test.student_p, otypes=[float])(t, self.freedom)
 
     def away(self, confidence: float) -> np.ndarray:
-        """Returns the distance of each end of the interval from the estimate; `confidence` is that of one end."""
+        """Returns the distance of both ends of the interval from the estimate; each end has this `confidence`."""
         return self.error * rank_test.student_quantile(1 - confidence, self.freedom)
 
 
 def compare(level: Level, values: np.ndarray) -> Compared | None:
-    """Compares values (…, jobs of A and then of B); None if there are too few clusters."""
+    """Compares values (…, jobs of A and then of B); returns None if there are too few clusters."""
     if level.freedom < 1 or (not level.mixed and min(level.sizes) < FEWEST):
         return None
     means = values @ level.weights.T
@@ -143,18 +145,21 @@ def compare(level: Level, values: np.ndarray) -> Compared | None:
     return Compared(b.mean(axis=-1) - a.mean(axis=-1), error, level.freedom)
 
 
-WANTED = 3  # clusters a side that give a step of eight standard errors a p below 1%
+WANTED = 3  # number of clusters per side with which a step of eight standard errors has a p below 1%
 
 
 def _chances(p: float, size: int) -> tuple[float, float]:
-    """Returns the standard errors a change needs, by itself and beyond the margin, to be found with rank_test.POWER."""
+    """Returns how many standard errors a change must be above 0, and above the margin, to be found with POWER."""
     quantile, freedom = rank_test.student_quantile, 2 * size - 2
     chance = quantile(1 - rank_test.POWER, freedom)
     return quantile(max(p / 2, 1e-9), freedom) + chance, quantile(1 - rank_test.BOUND, freedom) + chance
 
 
 def detectable(size: int, sd: float, margin: float, p: float) -> float:
-    """Returns the step that `size` clusters a side find with rank_test.POWER; infinite below FEWEST."""
+    """Returns the smallest step that is found with rank_test.POWER if each side has `size` clusters.
+
+    It is infinite below FEWEST clusters.
+    """
     if size < FEWEST:
         return math.inf
     error = sd * math.sqrt(2 / size)
@@ -163,11 +168,14 @@ def detectable(size: int, sd: float, margin: float, p: float) -> float:
 
 
 def fewest(p: float) -> int:
-    """Returns the fewest clusters a side that can be expected to reach a p this small."""
+    """Returns the minimum number of clusters per side that can be expected to reach a p this small."""
     return next(size for size in range(FEWEST, 64) if rank_test.student_p(8.0, 2 * size - 2) <= p)
 
 
 def needed(step: float, sd: float, margin: float, p: float) -> int:
-    """Returns the clusters a side that find a step beyond the margin with rank_test.POWER; `sd` is of their means."""
+    """Returns the number of clusters per side with which a step beyond the margin is found with rank_test.POWER.
+
+    `sd` is the standard deviation of the clusters' means.
+    """
     sizes = range(FEWEST, rank_test.MOST)
     return FEWEST + bisect.bisect_left(sizes, True, key=lambda size: detectable(size, sd, margin, p) <= step)

@@ -1,11 +1,12 @@
 """Design of a comparison: the units that may be permuted if nothing changed (jobs of a boot, boots of a node, nodes).
 
-Jobs of one boot (one start of a node) share its effects: the layout of memory, and the training of links and clocks. So
-jobs are compared with jobs of the same boot if both sides ran in it. Otherwise a boot counts once, with the mean of its
-jobs, and is compared with boots of the same node. If the sides share no node, a node counts once. What one boot a side
-cannot show stays undecided: see docs/statistics.md.
+Jobs of one boot (one start of a node) share its effects: the layout of memory, and the training of links and clocks.
+Therefore jobs are compared with jobs of the same boot if both sides ran in it. Otherwise a boot counts once, with the
+mean of its jobs, and is compared with boots of the same node. If the sides have no node in common, a node counts once.
+Changes that one boot per side cannot show remain undecided: see docs/statistics.md.
 
-Nodes share causes as well: a night, or a restart of all. Design.levels groups the jobs that may share one.
+Different nodes may also share a cause, such as a night or a restart of all nodes. Design.levels groups jobs that may
+share one.
 """
 
 from __future__ import annotations
@@ -23,37 +24,37 @@ from isthmus.statistics.series import Job, components
 
 @dataclasses.dataclass(frozen=True)
 class Stratum:
-    """Units of one stratum, ordered by time: weights (units, jobs of the side) that give their values."""
+    """Units of a stratum, ordered by time, as weights (units, jobs of the side) that turn jobs' values into units'."""
 
-    key: tuple  # properties its units share, the same for every series
+    key: tuple  # common properties of its units, which are the same for every series
     a: np.ndarray
     b: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """Assignment of units to the strata they are compared in."""
+    """Assignment of units to the strata in which they are compared."""
 
     strata: tuple[Stratum, ...]
-    unit: str  # "job", "boot" or "node": the smallest that is permuted
-    paired: str  # "GPU", "node" or "unpaired"
-    jobs: tuple[int, int]  # number on each side that are in a stratum
-    unnamed: int  # number of jobs that do not say in which boot they ran
-    other_gpus: bool = False  # true if the sides ran on other GPUs of the nodes, and not by chance
+    unit: str  # unit that is permuted: "job", "boot" or "node"
+    paired: str  # property that units of a stratum share: "GPU", "node" or "unpaired"
+    jobs: tuple[int, int]  # number of jobs of each side that are in a stratum
+    unnamed: int  # number of jobs whose boot is unknown
+    other_gpus: bool = False  # true if the sides ran on different GPUs of the nodes, and not by chance
     levels: tuple[clusters.Level, ...] = ()  # clusters of jobs that ran together, over all strata
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Numbers of units of each side, by stratum."""
+        """Number of units of each side in each stratum."""
         return tuple((len(stratum.a), len(stratum.b)) for stratum in self.strata)
 
     @property
     def units(self) -> tuple[int, int]:
-        """Number of units of each side, over all strata."""
+        """Number of units of each side in all strata together."""
         return sum(a for a, _ in self.sizes), sum(b for _, b in self.sizes)
 
     def members(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns, for each stratum, indices of its jobs (A then B), and indices of those of A."""
+        """Returns, for each stratum, the indices of its jobs (A then B), and the indices of its jobs of A."""
         of_a = self.strata[0].a.shape[1]
         result = []
         for each in self.strata:
@@ -62,13 +63,13 @@ class Design:
         return result
 
     def jobs_of_sides(self) -> tuple[list[int], list[int]]:
-        """Returns indices of the jobs of A, and of B, that are in a stratum."""
+        """Returns the indices of the jobs of A, and of those of B, that are in a stratum."""
         of_a = self.strata[0].a.shape[1]
         every = sorted(int(job) for members, _ in self.members() for job in members)
         return [job for job in every if job < of_a], [job for job in every if job >= of_a]
 
     def units_of_jobs(self) -> list[int]:
-        """Returns a number for each job of A, then B, the same within a unit; a job in no stratum has its own."""
+        """Returns a number for each job of A, then B, equal for jobs of a unit, unique for jobs without a stratum."""
         of_a, of_b = (sides[0].shape[1] for sides in zip(*((each.a, each.b) for each in self.strata)))
         result = list(range(-1, -1 - of_a - of_b, -1))
         rows = [(0, row) for each in self.strata for row in each.a]
@@ -79,7 +80,7 @@ class Design:
         return result
 
     def clusters_of_jobs(self) -> list[int]:
-        """Returns a number for each job of A, then B, the same for jobs that ran together."""
+        """Returns a number for each job of A, then B, which is equal for jobs that ran together."""
         name = "restarts" if self.unit == "boot" else ""
         for level in self.levels:
             if not name or level.name == name:
@@ -87,7 +88,7 @@ class Design:
         return [-1 - unit for unit in self.units_of_jobs()]
 
     def pairs(self, a: np.ndarray, b: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns values of units by stratum from values of jobs; the last axis is the unit or job."""
+        """Returns units' values of A and B in each stratum, given jobs' values; the last axis is the unit or job."""
         return [(a @ stratum.a.T, b @ stratum.b.T) for stratum in self.strata]
 
 
@@ -99,7 +100,7 @@ class _Unit:
 
 
 def of(a: list[Job], b: list[Job], *, boots: bool = True) -> Design:
-    """Makes the design of two sides' jobs, each ordered by time; without `boots` all boots count as one."""
+    """Makes the design for two sides' jobs, each ordered by time; without `boots`, all boots count as one."""
     unnamed = sum(not job.boots or any(boot is None for _, boot in job.boots) for job in (*a, *b))
     labels = _boots([*a, *b], apart=boots and not unnamed)
     units = _units(a, b, labels[: len(a)], labels[len(a) :])
@@ -126,13 +127,13 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def _seconds(jobs: list[Job]) -> np.ndarray:
-    """Returns the start times of jobs in s, NaN if unknown; timestamp() fails for some years."""
+    """Returns the start times of jobs in s, NaN if unknown; works for years for which timestamp() fails."""
     times = (job.time.replace(tzinfo=None) if job.time else None for job in jobs)
     return np.array([(time - _EPOCH).total_seconds() if time else math.nan for time in times])
 
 
 def _strata_of(strata: tuple[Stratum, ...], jobs: int) -> np.ndarray:
-    """Returns the index of the stratum of each job of A, then B; -1 for jobs in none."""
+    """Returns the index of the stratum of each job of A, then B; -1 for jobs without a stratum."""
     result = np.full(jobs, -1)
     for i, each in enumerate(strata):
         result[np.concatenate([(each.a > 0).any(axis=0), (each.b > 0).any(axis=0)])] = i
@@ -140,7 +141,7 @@ def _strata_of(strata: tuple[Stratum, ...], jobs: int) -> np.ndarray:
 
 
 def _over_all(level: clusters.Level, used: np.ndarray, jobs: int) -> clusters.Level:
-    """Extends the level of the jobs `used` to weights over all jobs."""
+    """Returns a level of the jobs `used`, extended to all jobs."""
     weights, labels = np.zeros((len(level.weights), jobs)), np.full(jobs, -1)
     weights[:, used] = level.weights
     labels[used] = level.labels
@@ -148,7 +149,7 @@ def _over_all(level: clusters.Level, used: np.ndarray, jobs: int) -> clusters.Le
 
 
 def _levels(strata: tuple[Stratum, ...], a: list[Job], b: list[Job], paired: str) -> tuple[clusters.Level, ...]:
-    """Returns levels of the jobs that are in a stratum, with weights over all jobs of A, then B."""
+    """Returns the levels of jobs that are in a stratum, with weights over all jobs of A, then B."""
     jobs = [*a, *b]
     of_job, times = _strata_of(strata, len(jobs)), _seconds(jobs)
     used = np.flatnonzero(of_job >= 0)
@@ -161,7 +162,10 @@ def _levels(strata: tuple[Stratum, ...], a: list[Job], b: list[Job], paired: str
 
 
 def _restarts(strata: tuple[Stratum, ...], a: list[Job], b: list[Job]) -> tuple[clusters.Level, ...]:
-    """Returns the finest level of boots of several nodes that began together, by the first job of each."""
+    """Returns the finest level whose clusters are boots that began together on several nodes.
+
+    A boot's first job shows when it began.
+    """
     jobs, seconds = [*a, *b], _seconds([*a, *b])
     of_job = _strata_of(strata, len(jobs))
     began = np.full(len(jobs), math.nan)
@@ -182,7 +186,7 @@ def _restarts(strata: tuple[Stratum, ...], a: list[Job], b: list[Job]) -> tuple[
 
 
 def _boots(jobs: list[Job], *, apart: bool) -> list[frozenset]:
-    """Returns, by job, the boots of all jobs linked to it through shared boots; without `apart`, those of all jobs."""
+    """Returns, for each job, the boots of all jobs linked to it by common boots; without `apart`, those of all jobs."""
     labels = components([job.boots for job in jobs]) if apart else [0] * len(jobs)
     members: dict[int, set] = {}
     for job, label in zip(jobs, labels):
@@ -192,7 +196,7 @@ def _boots(jobs: list[Job], *, apart: bool) -> list[frozenset]:
 
 
 def _units(a, b, labels_a, labels_b) -> tuple[list[_Unit], list[_Unit]]:
-    """Returns the units of both sides: jobs of a boot that both sides have, otherwise boots."""
+    """Returns the units of both sides: jobs if both sides ran in their boot, otherwise boots."""
     shared = {*labels_a} & {*labels_b}
     sides = []
     for jobs, labels in ((a, labels_a), (b, labels_b)):
@@ -212,7 +216,7 @@ def _units(a, b, labels_a, labels_b) -> tuple[list[_Unit], list[_Unit]]:
 
 
 def _strata(units, level: str) -> dict[tuple, tuple[list[_Unit], list[_Unit]]]:
-    """Groups the units of both sides by what they share, ordered by time."""
+    """Groups the units of both sides by their attribute `level`, in order of time; keeps groups with both sides."""
     groups: list[dict[tuple, list[_Unit]]] = []
     for side in units:
         groups.append({})
@@ -227,7 +231,7 @@ def _jobs(strata) -> tuple[int, int]:
 
 
 def _cells(units: list[_Unit], jobs: list[Job]) -> tuple:
-    """Returns the GPUs of each unit's jobs."""
+    """Returns the GPUs of each job of each unit."""
     return tuple(tuple(tuple(sorted(set(jobs[i].places), key=str)) for i in unit.jobs) for unit in units)
 
 
@@ -236,9 +240,10 @@ _ORDERS = 999
 
 @functools.lru_cache(maxsize=1024)
 def _on_other_gpus(strata: tuple) -> bool:
-    """Returns whether a unit's GPUs depend on its side: the sides share none, or chance would seldom separate them so.
+    """Returns whether the sides ran on different GPUs: they have none in common, or differ more than by chance.
 
-    GPUs of a node differ, so a difference between sides may be one between GPUs. `strata` are _cells() of both sides.
+    GPUs of a node differ, so a difference between such sides may be one between GPUs. `strata` contains the _cells() of
+    both sides for each stratum.
     """
     chance = np.random.default_rng(1)
     seen, drawn, shared = 0.0, np.zeros(_ORDERS), False
@@ -260,7 +265,7 @@ def _on_other_gpus(strata: tuple) -> bool:
 
 
 def _weights(units: list[_Unit], jobs: int) -> np.ndarray:
-    """Returns rows that average the jobs of each unit."""
+    """Returns a row of weights for each unit that averages its jobs."""
     weights = np.zeros((len(units), jobs))
     for row, unit in zip(weights, units):
         row[unit.jobs] = 1 / len(unit.jobs)
@@ -268,24 +273,24 @@ def _weights(units: list[_Unit], jobs: int) -> np.ndarray:
 
 
 def _apart(jobs: list[Job]) -> np.ndarray:
-    """Returns rows that average the jobs of each node; nodes that shared a job count as one."""
+    """Returns a row of weights for each node that averages its jobs; nodes with a common job count as one."""
     labels = components([frozenset(job.nodes) for job in jobs])
     return np.array([[(label == each) / labels.count(each) for label in labels] for each in dict.fromkeys(labels)])
 
 
-# --- the order in time ---
+# --- order in time ---
 
 
 class Sequences:
-    """Values of units by side and stratum over all series, in the form of rank_test.order()."""
+    """Values of units of all series, grouped by side and stratum, for rank_test.order()."""
 
     def __init__(self):
         self._rows: dict[tuple, dict[int, dict]] = {}
-        self._cases: dict = {}  # first series of each case: its other metrics come from the same samples
+        self._cases: dict = {}  # case → its first series; its other metrics come from the same samples
         self._count = 0
 
     def add(self, design: Design, case, sides: list[tuple[list[Job], np.ndarray]]) -> None:
-        """Adds the units of a series of a case; `sides` are the jobs of A and of B with their values."""
+        """Adds the units of a series of a case; `sides` contains the jobs of A and of B with their values."""
         for side, (jobs, values) in enumerate(sides):
             for stratum in design.strata:
                 weights = stratum.b if side else stratum.a
@@ -309,7 +314,7 @@ class Sequences:
         return result
 
     def order(self) -> rank_test.Order:
-        """Tests whether the order of units matters; only one metric a case shows whether metrics move together."""
+        """Tests whether the order of units matters, and, with one metric per case, whether metrics move together."""
         found = rank_test.order(self._matrices(None))
         together = rank_test.move_together(self._matrices(list(self._cases.values())))
         return dataclasses.replace(found, together=together)

@@ -1,9 +1,9 @@
-"""Parts of a system that changed differently from the rest: a node, a GPU, some of the jobs.
+"""Parts of a system that changed differently from the rest: a node, a GPU, or some of the jobs.
 
-A comparison of all jobs does not see one node of eight at half speed, because its interval covers what most jobs did.
-So each place is compared with the others: how much more it changed than they did, less the effects that all places of a
-job (or night) share. A tail is compared with the earlier one: how many jobs are far below the usual value at their
-place.
+A comparison of all jobs cannot detect that one node of eight has half speed, because its interval describes most jobs.
+Therefore each place (node or GPU) is compared with the other places: how much more it changed than they did, without
+effects that all places of a job or night share. In addition, the tails of both sides are compared: how many jobs are
+far below the usual value of their place.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import math
 
 import numpy as np
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.statistics import rank_test
 from isthmus.statistics.design import Design
 from isthmus.statistics.series import Job
 
-LEAST = 6.0  # standard errors by which a place must differ to be sure: jobs that follow each other seldom fake so much
-ALPHA = 0.005  # p of a place with few units, corrected for the number of places
-FEWEST = 3  # units a side of a place that show its noise
-TAILS = 2  # most degrees of freedom if there is one boot a side
-OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, that put a job in the tail
+LEAST = 6.0  # standard errors by which a place must differ to count; correlated jobs seldom cause such a difference
+ALPHA = 0.005  # maximum p of a place with few units, after correction for the number of places
+FEWEST = 3  # minimum number of units of a place per side that show the place's noise
+TAILS = 2  # maximum degrees of freedom if there is one boot per side
+OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, from which a job is in the tail
 
 
 # --- places ---
@@ -30,18 +30,18 @@ OUTLIER = 4.0  # standard deviations between jobs, beyond the margin, that put a
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Structure of the compared values: unit, side and place of each, and the figures of jobs it averages.
+    """Structure of the compared values (entries): place, side and cluster of each, and the figures that it averages.
 
     An entry is a unit at a place: a job, or a boot with the mean of its jobs. Places are compared within their group:
-    nodes with nodes, GPUs with GPUs of the same node. A cluster's entries share an effect that is removed.
+    nodes with nodes, GPUs with GPUs of the same node. The entries of a cluster share an effect, which is removed.
     """
 
     places: tuple[tuple[str, str], ...]  # (node, GPUs); the GPUs are empty for a whole node
     group: np.ndarray  # group of each place
-    place: np.ndarray  # place of each entry; so are side and cluster
-    side: np.ndarray
-    cluster: np.ndarray
-    figures: tuple[tuple[tuple[int, ...], ...], ...]  # columns that are averaged, for each job of each entry
+    place: np.ndarray  # place of each entry
+    side: np.ndarray  # side of each entry
+    cluster: np.ndarray  # cluster of each entry
+    figures: tuple[tuple[tuple[int, ...], ...], ...]  # columns of figures to average, for each job of each entry
     boots: bool
 
 
@@ -51,10 +51,10 @@ def _labels(values: list) -> np.ndarray:
 
 
 def layout(a: list[Job], b: list[Job], units: list[int], clusters: list[int], *, boots: bool) -> Layout | None:
-    """Returns the layout of two sides' jobs; None if no place has another to be compared with.
+    """Returns the layout of two sides' jobs; None if there are no two places to compare.
 
-    `units` and `clusters` have a number for each job of A and then of B; `boots` says that units are boots. Columns of
-    figures are the places of all jobs, one job after the other.
+    `units` and `clusters` contain a number for each job of A and then of B; `boots` means that units are boots. The
+    columns of figures are the places of all jobs, job by job.
     """
     cells: dict[tuple, dict[int, list]] = {}  # columns by job, for each (side, unit, place)
     cluster_of: dict[tuple, tuple] = {}
@@ -89,7 +89,7 @@ def layout(a: list[Job], b: list[Job], units: list[int], clusters: list[int], *,
 
 
 def entries(of: Layout, figures: np.ndarray, ratio: bool) -> np.ndarray:
-    """Returns values of entries (…, entries) from figures of jobs at places (…, columns), as logarithms for a ratio."""
+    """Returns values of entries (…, entries), given figures of jobs at places (…, columns); logarithms if `ratio`."""
     result = np.empty((*figures.shape[:-1], len(of.figures)))
     for i, jobs in enumerate(of.figures):
         means = [figures[..., list(columns)].mean(axis=-1) for columns in jobs]
@@ -98,7 +98,7 @@ def entries(of: Layout, figures: np.ndarray, ratio: bool) -> np.ndarray:
 
 
 def _sums(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """Returns sums of values (…, n) by label: (…, count)."""
+    """Returns the sums of values (…, n) that have the same label, as (…, count)."""
     order = np.argsort(labels, kind="stable")
     present, first = np.unique(labels[order], return_index=True)
     result = np.zeros((*values.shape[:-1], count))
@@ -108,21 +108,21 @@ def _sums(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Changes of places relative to the others of their group: arrays (…, places)."""
+    """Changes of places relative to the other places of their group; arrays have shape (…, places)."""
 
     own: np.ndarray  # B - A of the place
-    more: np.ndarray  # `own` less the median of the others
+    more: np.ndarray  # `own` minus the median of the other places
     error: np.ndarray
-    freedom: np.ndarray  # (places,)
-    replicated: np.ndarray  # (places,): true if its own units show its noise
-    values: np.ndarray  # values of entries, less what a cluster shares
+    freedom: np.ndarray  # degrees of freedom of each place, (places,)
+    replicated: np.ndarray  # true if the place has enough units to show its noise, (places,)
+    values: np.ndarray  # values of entries without the effects that clusters share, (…, entries)
 
     @property
     def t(self) -> np.ndarray:
         return self.more / np.maximum(self.error, 1e-12)
 
     def p(self) -> np.ndarray:
-        """Returns the two-sided p of each place; 1 below two standard errors, and where nothing is known."""
+        """Returns the two-sided p of each place; 1 within two standard errors, and if the error is unknown."""
         t, result = np.nan_to_num(self.t), np.ones(self.t.shape)
         for where in zip(*np.nonzero(np.abs(t) > 2)):
             result[where] = rank_test.student_p(float(t[where]), int(self.freedom[where[-1]]))
@@ -140,7 +140,10 @@ def _others(own: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 def _of_few(own: np.ndarray, group: np.ndarray, boots: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns errors of places and degrees of freedom, from differences between the others' changes; NaN below four."""
+    """Returns each place's error and degrees of freedom, estimated from the changes of the other places of its group.
+
+    The error is NaN in groups of fewer than four places.
+    """
     error, freedom = np.full(own.shape, math.nan), np.ones(own.shape[-1], int)
     for each in np.unique(group):
         members = np.flatnonzero(group == each)
@@ -154,7 +157,7 @@ def _of_few(own: np.ndarray, group: np.ndarray, boots: bool) -> tuple[np.ndarray
 
 
 def compare(of: Layout, values: np.ndarray) -> Places:
-    """Compares the places by values (…, entries)."""
+    """Compares the places, given the values of entries (…, entries)."""
     count = len(of.places)
     cell = of.place * 2 + of.side
     sizes = np.bincount(cell, minlength=2 * count)
@@ -188,9 +191,10 @@ def compare(of: Layout, values: np.ndarray) -> Places:
 
 
 def interval(of: Layout, found: Places, place: int) -> tuple[float, float]:
-    """Returns an interval of how much more a place changed than the others; each end has confidence rank_test.BOUND.
+    """Returns an interval for how much more a place changed than the others; each end has confidence rank_test.BOUND.
 
-    It is the wider of Student's and, if the place's own units show its noise, the ranks'. `found` is of one series.
+    It covers Student's interval and, if the place has enough units to show its noise, the interval of the rank test.
+    `found` must be of one series.
     """
     more, error = float(found.more[place]), float(found.error[place])
     away = error * rank_test.student_quantile(1 - rank_test.BOUND, int(found.freedom[place]))
@@ -206,7 +210,7 @@ def interval(of: Layout, found: Places, place: int) -> tuple[float, float]:
 
 
 def excess(few: tuple[int, int], of: tuple[int, int]) -> float:
-    """Returns the one-sided p of Fisher's exact test that B has more of something: `few` of `of` jobs of each side."""
+    """Returns the one-sided p of Fisher's exact test that B has more such jobs than A: `few` of `of` on each side."""
     total, found = sum(of), sum(few)
     ways = math.comb(total, found)
     most = min(found, of[1])
@@ -214,7 +218,7 @@ def excess(few: tuple[int, int], of: tuple[int, int]) -> float:
 
 
 def _away(plan: Design, values: np.ndarray) -> np.ndarray:
-    """Returns each job's distance from the median of A's jobs of its stratum, A then B; NaN for jobs in none."""
+    """Returns the distance of each job (A, then B) from the median of A's jobs in its stratum; NaN without stratum."""
     result = np.full(values.shape, math.nan)
     for members, of_a in plan.members():
         result[members] = values[members] - np.median(values[of_a])
@@ -222,7 +226,7 @@ def _away(plan: Design, values: np.ndarray) -> np.ndarray:
 
 
 def far_from_usual(plan: Design, values: np.ndarray, distance: float, below: bool) -> tuple[list[int], list[int]]:
-    """Returns indices of jobs of A and of B that are further than `distance` from the usual value, to one side."""
+    """Returns the indices of jobs of A and of B that are more than `distance` below, or above, the usual value."""
     away = _away(plan, values) * (-1 if below else 1)
     of_a, of_b = plan.jobs_of_sides()
     return [i for i in of_a if away[i] > distance], [i for i in of_b if away[i] > distance]

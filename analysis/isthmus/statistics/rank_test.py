@@ -1,8 +1,8 @@
 """Exact rank test within nodes, with its interval, a correction for many metrics, and planning.
 
-The unit is the job: one value per job, the median of what it measured. Jobs of one node (a *stratum*) are compared only
-with each other, so a slow node is no regression. Everything here is exact or seeded: the same input gives the same
-verdict. docs/statistics.md explains the choice of methods and their assumptions.
+The unit is the job, with one value: the median of its measurements. Jobs of one node (a *stratum*) are compared only
+with each other, so a slow node is not mistaken for a regression. All methods are exact or seeded, so the same input
+always produces the same verdict. docs/statistics.md explains the choice of methods and their assumptions.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ SESSION = 0.05  # rate of false alarms for all metrics of a session together
 CONFIDENCE = 0.95
 BOUND = 0.95  # confidence of each end of an interval that decides a verdict
 POWER = 0.9
-NOISIER = 2.0  # least ratio of a stratum's spread to the others' for it to be named
-MOST = 1000  # most units a side that can be run; if more are needed, no number helps
-_EXACT, _EXACT_ALL = 64, 400  # most jobs of a stratum, and of all, for an exact null; a normal one is used beyond
-_SIMULATED = 60  # most jobs a side over all strata for a simulation of the power: 10 MB, 0.3 s
-_DRAWS = 20_000  # simulated comparisons per planned size: the standard error of the power is 0.2%
+NOISIER = 2.0  # minimum ratio of a stratum's spread to that of the others at which the stratum is reported
+MOST = 1000  # maximum number of units per side that can be run; if more are needed, a change cannot be found
+# Maximum numbers of jobs in a stratum, and in all, for an exact null distribution; for more, a normal one is used.
+_EXACT, _EXACT_ALL = 64, 400
+_SIMULATED = 60  # maximum number of jobs per side in all strata for a simulation of the power (10 MB, 0.3 s)
+_DRAWS = 20_000  # number of simulated comparisons per planned size; the standard error of the power is 0.2%
 
 
-# --- the null distribution ---
+# --- null distribution ---
 
 
 def _subset_sums(weights: np.ndarray, size: int) -> np.ndarray:
-    """Returns the shares of subsets of `size` of the integers `weights`, by their sum (Streitberg and Röhmel 1986)."""
+    """Returns, for each sum, the share of subsets of `size` of the integers `weights` (Streitberg and Röhmel 1986)."""
     counts = np.zeros((size + 1, int(weights.sum()) + 1))
     counts[0, 0] = 1
     for weight in weights:
@@ -56,7 +57,10 @@ def _doubled_midranks(values: np.ndarray) -> np.ndarray:
 
 
 def _stratum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Returns the null distribution of twice the pairs with a < b, given the values; twice, because ties count half."""
+    """Returns the null distribution of twice the number of pairs with a < b, given the values.
+
+    The number is doubled because ties count half.
+    """
     together = np.concatenate([a, b])
     n, m = len(a), len(b)
     if len(np.unique(together)) == n + m:
@@ -66,13 +70,13 @@ def _stratum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _counted(sizes: tuple[tuple[int, int], ...]) -> bool:
-    """Returns whether the null distribution of such strata is computed exactly."""
+    """Returns whether the null distribution of strata with these sizes is computed exactly."""
     totals = [n + m for n, m in sizes]
     return max(totals) <= _EXACT and sum(totals) <= _EXACT_ALL
 
 
 def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Returns the mean and variance of twice the pairs with a < b, corrected for ties."""
+    """Returns the mean and variance of twice the number of pairs with a < b, corrected for ties."""
     n, m = len(a), len(b)
     _, ties = np.unique(np.concatenate([a, b]), return_counts=True)
     total = n + m
@@ -82,15 +86,15 @@ def _normal_moments(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=256)
 def _design(sizes: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """Returns the distribution of the pairs with a < b over all strata, without ties."""
+    """Returns the distribution of the number of pairs with a < b in all strata, for values without ties."""
     return functools.reduce(np.convolve, (_untied(n, m)[::2] for n, m in sizes))
 
 
 def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Returns the two-sided p of 'a and b are alike within every stratum' (van Elteren's design).
+    """Returns the two-sided p of the hypothesis that a and b are alike within every stratum (van Elteren's design).
 
-    All pairs have equal weight. It is exact given the values, whatever their distribution; normal for more than 64 jobs
-    in a stratum or 400 in all.
+    All pairs have equal weight. p is exact given the values, regardless of their distribution; for more than 64 jobs in
+    a stratum or 400 in all, it is a normal approximation.
     """
     wins = sum(int(np.count_nonzero(a[:, None] < b) + np.count_nonzero(a[:, None] <= b)) for a, b in strata)
     if _counted(tuple((len(a), len(b)) for a, b in strata)):
@@ -105,12 +109,12 @@ def p_value(strata: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def smallest_p(sizes: tuple[tuple[int, int], ...]) -> float:
-    """Returns the p of complete separation of strata of (n, m) values, the smallest such a comparison can reach."""
+    """Returns the smallest p that strata of (n, m) values can reach, which is that of complete separation."""
     return min(1.0, 2 * math.exp(-sum(math.log(math.comb(n + m, n)) for n, m in sizes)))
 
 
 def wanted_a_side(strata: int, p: float) -> int:
-    """Returns the fewest values a side in each stratum that can reach p."""
+    """Returns the minimum number of values per side in each stratum with which p can be reached."""
     wanted = 1
     while smallest_p(((wanted, wanted),) * strata) > p:
         wanted += 1
@@ -118,7 +122,7 @@ def wanted_a_side(strata: int, p: float) -> int:
 
 
 def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Counts pairs with a < b within strata, for many comparisons: (…, strata, n) and (…, strata, m) to (…)."""
+    """Counts pairs with a < b within strata, for many comparisons: a (…, strata, n), b (…, strata, m), result (…)."""
     total = np.zeros(a.shape[:-2], np.int32)
     for i in range(a.shape[-1]):
         total += np.count_nonzero(a[..., i, None] < b, axis=(-2, -1))
@@ -126,7 +130,7 @@ def wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def cut(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
-    """Returns how many pairs to cut off at an end: the largest k with P(fewer than k) at most `tail`."""
+    """Returns how many pairs to cut off at each end: the largest k for which P(fewer than k) is at most `tail`."""
     if _counted(sizes):
         return int(np.searchsorted(np.cumsum(_design(sizes)), tail * (1 + 1e-12), "right"))
     mean = sum(n * m for n, m in sizes) / 2
@@ -134,21 +138,21 @@ def cut(sizes: tuple[tuple[int, int], ...], tail: float) -> int:
     return max(0, math.floor(mean + NormalDist().inv_cdf(tail) * spread))
 
 
-# --- comparing ---
+# --- comparison ---
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Comparison of B with A: a factor (if logarithms were compared) or a difference."""
+    """Comparison of B with A as a difference, or as the logarithm of a factor if logarithms were compared."""
 
-    estimate: float  # Hodges and Lehmann's: median of b - a over the pairs within strata
-    low: float  # end of the interval; infinite with too few jobs
+    estimate: float  # median of b - a over all pairs within strata (Hodges and Lehmann)
+    low: float  # lower end of the interval; infinite if there are too few jobs
     high: float
     p: float
 
 
 def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CONFIDENCE) -> Comparison:
-    """Compares values a and b of each stratum; shift, interval and p come from one test, so they never disagree."""
+    """Compares values a and b of each stratum; estimate, interval and p come from one test, so they never disagree."""
     strata = [(np.asarray(a, float), np.asarray(b, float)) for a, b in strata]
     differences = np.sort(np.concatenate([(b - a[:, None]).ravel() for a, b in strata]))
     outside = cut(tuple((len(a), len(b)) for a, b in strata), (1 - confidence) / 2)
@@ -157,10 +161,10 @@ def compare(strata: list[tuple[np.ndarray, np.ndarray]], confidence: float = CON
 
 
 def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Returns the distance between the strata's means of a (…, n) and b (…, m) in pooled standard errors: Student's t.
+    """Returns Student's t: the distance between the means of a (…, n) and b (…, m) in pooled standard errors.
 
-    If every stratum has one value a side, the error comes from the differences between the strata's changes. The
-    distance is infinite where there is no error.
+    If every stratum has one value per side, the error is estimated from differences between the strata's changes. The
+    distance is infinite if the error cannot be estimated.
     """
     weights = [a.shape[-1] * b.shape[-1] / (a.shape[-1] + b.shape[-1]) for a, b in strata]
     steps = [b.mean(axis=-1) - a.mean(axis=-1) for a, b in strata]
@@ -177,13 +181,13 @@ def distance(strata: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 
 
 def in_errors(step, error):
-    """Returns how many standard errors a step is from zero; infinite where the quotient overflows."""
+    """Returns how many standard errors a step is from zero; infinite if the quotient overflows."""
     with np.errstate(over="ignore"):
         return np.abs(step) / np.maximum(error, 1e-300)
 
 
 def _signed_null(doubled: np.ndarray) -> np.ndarray:
-    """Returns the null distribution of the sum of doubled ranks with a positive sign, if each sign is a coin toss."""
+    """Returns the null distribution of the sum of the doubled ranks with a positive sign, if signs are random."""
     null = np.ones(1)
     for rank in doubled:
         raised = np.zeros(len(null) + rank)
@@ -194,15 +198,15 @@ def _signed_null(doubled: np.ndarray) -> np.ndarray:
 
 
 def fewest_pairs(p: float) -> int:
-    """Returns the fewest pairs for which compare_pairs() can give a p this small."""
+    """Returns the minimum number of pairs for which compare_pairs() can return a p this small."""
     return math.ceil(1 - math.log2(p) - 1e-12)
 
 
 def compare_pairs(differences: np.ndarray, confidence: float = CONFIDENCE) -> Comparison:
-    """Compares B with A from differences b - a of pairs (n,) in random order, by Wilcoxon's signed ranks.
+    """Compares B with A, given the differences b - a of pairs (n,) in random order, with Wilcoxon's signed-rank test.
 
-    The test is exact, with ties as doubled midranks and zeros left out; it is normal beyond 200 pairs. The estimate and
-    the interval come from the means of two differences (Hodges and Lehmann).
+    The test is exact, with doubled midranks for ties and without zeros; for more than 200 pairs it is a normal
+    approximation. The estimate and the interval come from the means of two differences (Hodges and Lehmann).
     """
     d = np.asarray(differences, float)
     n, tail = len(d), (1 - confidence) / 2
@@ -224,17 +228,20 @@ def compare_pairs(differences: np.ndarray, confidence: float = CONFIDENCE) -> Co
 
 
 def spread(strata: list[np.ndarray]) -> float:
-    """Returns a robust standard deviation between jobs within strata, from the median distance of two; NaN if none."""
+    """Returns a robust standard deviation between jobs within strata, based on the median distance of two jobs.
+
+    Returns NaN if no stratum has two jobs.
+    """
     distances = [np.abs(x[:, None] - x)[np.triu_indices(len(x), 1)] for x in map(np.asarray, strata) if len(x) > 1]
     return float(np.median(np.concatenate(distances)) / 0.9539) if distances else math.nan
 
 
 def noisier(strata: list[np.ndarray], tests: int = 1) -> list[int]:
-    """Returns indices of strata that vary at least NOISIER times as much as the others, and by more than chance.
+    """Returns the indices of strata that vary at least NOISIER times as much as the others, and more than by chance.
 
-    Distances from a stratum's median are ranked against those of the others, so the distribution does not matter. They
-    are scaled by the strata's sizes, because a median of few values is near them. `tests` is the number of tests in a
-    session.
+    Distances from a stratum's median are ranked against those of the others, so the distribution does not matter.
+    Distances are scaled by the strata's sizes, because the median of few values is close to them. `tests` is the number
+    of tests in a session.
     """
     if len(strata) < 2:
         return []
@@ -244,15 +251,18 @@ def noisier(strata: list[np.ndarray], tests: int = 1) -> list[int]:
         others = [x for j, x in enumerate(strata) if j != i]
         if not spread([own]) > 0 or not spread([own]) >= NOISIER * spread(others):
             continue
-        beside = np.concatenate([x for j, x in enumerate(away) if j != i and len(x) > 1])
-        if p_value([(beside, away[i])]) * len(strata) * tests <= SESSION:
+        pooled = np.concatenate([x for j, x in enumerate(away) if j != i and len(x) > 1])
+        if p_value([(pooled, away[i])]) * len(strata) * tests <= SESSION:
             found.append(i)
     return found
 
 
 @functools.lru_cache(maxsize=64)
 def spread_factors(sizes: tuple[int, ...]) -> tuple[float, float]:
-    """Returns factors of spread() for a 95% interval, for strata of these sizes and normal noise; simulated once."""
+    """Returns the factors by which spread() must be multiplied for the ends of its 95% interval.
+
+    They are simulated once for strata of these sizes and normal noise.
+    """
     chance = np.random.default_rng(1)
     drawn = [spread([chance.standard_normal(size) for size in sizes]) for _ in range(4000)]
     low, high = np.quantile(drawn, [0.025, 0.975])
@@ -260,7 +270,7 @@ def spread_factors(sizes: tuple[int, ...]) -> tuple[float, float]:
 
 
 def adjusted(p: np.ndarray) -> np.ndarray:
-    """Returns Benjamini and Hochberg's adjusted p: those below q have an expected share of false findings below q."""
+    """Returns Benjamini and Hochberg's adjusted p: of findings below q, on average at most a share q is false."""
     p = np.asarray(p, float)
     order = np.argsort(p, kind="stable")
     raised = p[order] * len(p) / np.arange(1, len(p) + 1)
@@ -271,28 +281,28 @@ def adjusted(p: np.ndarray) -> np.ndarray:
 
 # --- exchangeability ---
 
-_ORDERS = 999  # random orders that the actual order is compared with
+_ORDERS = 999  # number of random orders with which the actual order is compared
 ORDER_ALPHA = 0.005
-HARMLESS = 0.05  # largest autocorrelation for which the rates below are right (docs/statistics.md)
-SEEN = 0.3  # autocorrelation that must be found with 90% power before units are called exchangeable
-_LONGEST = 1000  # last units of a side and stratum that are examined
+HARMLESS = 0.05  # maximum autocorrelation for which the rates below are correct (docs/statistics.md)
+SEEN = 0.3  # autocorrelation that must be found with a power of 90% before units are called exchangeable
+_LONGEST = 1000  # maximum number of units of a side and stratum that are examined; the last ones are
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Effect of the order in time of a side's units, pooled over metrics."""
+    """Effect of the order of a side's units in time, pooled over metrics."""
 
-    units: int  # number in sequences of three or more
+    units: int  # number of units in sequences of three or more
     metrics: int
-    autocorrelation: float  # lag 1, less its bias in short sequences
+    autocorrelation: float  # autocorrelation at lag 1, corrected for its bias in short sequences
     p: float
     trend_p: float
     testable: bool  # true if an autocorrelation of SEEN would be found
-    together: bool = False  # true if the metrics move together, so that they say little more than one
+    together: bool = False  # true if metrics move together, so that many contain little more information than one
 
     @property
     def guarded(self) -> bool:
-        """True if many metrics may be wrong at once and nothing would show it."""
+        """True if many metrics may be wrong at the same time without being noticed."""
         return self.together and not self.testable
 
     @property
@@ -305,13 +315,13 @@ class Order:
 
     @property
     def bars(self) -> bool:
-        """True if nothing can be decided."""
+        """True if the order of units prevents any decision."""
         return self.autocorrelated or self.drifts
 
 
 @functools.lru_cache(maxsize=256)
 def _orders(n: int) -> np.ndarray:
-    """Returns random orders of n units, the actual one first: (1 + _ORDERS, n)."""
+    """Returns the actual order of n units, followed by random orders: (1 + _ORDERS, n)."""
     chance = np.random.default_rng([n, 0])
     orders = np.tile(np.arange(n), (1 + _ORDERS, 1))
     orders[1:] = chance.permuted(orders[1:], axis=1)
@@ -320,7 +330,7 @@ def _orders(n: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)
 def _lag_one(n: int, phi: float) -> float:
-    """Returns the expected lag-1 autocorrelation of n values of a first-order autoregression, less their mean."""
+    """Returns the expected lag-1 autocorrelation of n centred values of a first-order autoregression."""
     steps = np.arange(n)
     centred = np.eye(n) - 1 / n
     covariance = centred @ phi ** np.abs(steps[:, None] - steps) @ centred
@@ -328,7 +338,7 @@ def _lag_one(n: int, phi: float) -> float:
 
 
 def _scores(values: np.ndarray) -> np.ndarray:
-    """Returns ranks of each row, with mean 0 and variance 1; 0 where a value is missing or all are equal."""
+    """Returns the ranks in each row, scaled to mean 0 and variance 1; 0 for missing values, and if all are equal."""
     there = np.isfinite(values)
     ranks = np.array([_doubled_midranks(row) for row in np.where(there, values, np.inf)], float)
     ranks[~there] = np.nan
@@ -342,9 +352,9 @@ def _scores(values: np.ndarray) -> np.ndarray:
 def order(groups: list[np.ndarray]) -> Order:
     """Tests lag-1 autocorrelation and trend in groups of values (metrics, units ordered by time), NaN if missing.
 
-    Every metric, and every sequence of one length, gets the same random order, so that dependent metrics and nodes do
-    not count as independent: the tests are exact if units are exchangeable. Only products of units over metrics are
-    needed, which is fast.
+    All metrics, and all sequences of the same length, are permuted in the same way, so that dependent metrics and nodes
+    do not count as independent. The tests are exact if units are exchangeable. They are fast, since only products of
+    units summed over metrics are needed.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
     lags, trends = np.zeros(1 + _ORDERS), np.zeros(1 + _ORDERS)
@@ -375,14 +385,14 @@ def order(groups: list[np.ndarray]) -> Order:
     return Order(units, metrics, float((lags[0] - expected) / total), p, trend_p, testable, move_together(groups))
 
 
-TOGETHER = 0.05  # mean squared correlation of two metrics, beyond chance, above which metrics move together
+TOGETHER = 0.05  # mean squared correlation of pairs of metrics, minus that of chance, above which they move together
 
 
 def move_together(groups: list[np.ndarray]) -> bool:
-    """Returns whether metrics of the same units are alike, from groups of values (metrics, units), NaN if missing.
+    """Returns whether metrics of the same units are correlated; groups have values (metrics, units), NaN if missing.
 
-    All groups have the same rows. Each is centred separately. Squared correlations of all pairs are summed through the
-    products of their units.
+    All groups have the same rows. Each group is centred separately. The sum of the squared correlations of all pairs of
+    metrics is computed from the products of units.
     """
     groups = [group[:, -_LONGEST:] for group in groups if group.shape[1] >= 3]
     if not groups or len({len(group) for group in groups}) > 1 or len(groups[0]) < 2:
@@ -403,7 +413,7 @@ def move_together(groups: list[np.ndarray]) -> bool:
 
 
 def threshold(metrics: int) -> float:
-    """Returns the p that one changed metric among `metrics` must reach on its own."""
+    """Returns the p that a single changed metric among `metrics` must reach."""
     return min(ALPHA, SESSION / max(metrics, 1))
 
 
@@ -414,21 +424,21 @@ def _draws(n: int, strata: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simulated(jobs: int, strata: int = 1) -> bool:
-    """Returns whether power() simulates the test for this many jobs; beyond, a normal approximation is as good."""
+    """Returns whether power() simulates the test for this many jobs; for more, a normal approximation is as good."""
     return jobs * strata <= _SIMULATED
 
 
 def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
-    """Returns the power where normal values of one side are `step` standard deviations higher.
+    """Returns the power if values are normal and those of one side are `step` standard deviations higher.
 
-    The number of pairs that the higher side wins is taken as normal, with its mean and variance under that step
-    (Lehmann, Nonparametrics, 1975, section 2.3). It is within 0.5% of the simulated power from 30 jobs a side on.
+    The number of pairs that the higher side wins is assumed to be normal, with its mean and variance for that step
+    (Lehmann, Nonparametrics, 1975, section 2.3). From 30 jobs per side on, this is within 0.5% of the simulated power.
     """
     normal = NormalDist()
     x = np.linspace(-8, 8, 801)
     density = np.exp(-x * x / 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
     won = normal.cdf(step / math.sqrt(2))
-    # Probability that one value wins against two others.
+    # Probability that a value wins against two values of the other side.
     both = float(density @ np.array([normal.cdf(value + step) for value in x]) ** 2)
     pairs = strata * jobs * jobs
     variance = pairs * (won * (1 - won) + 2 * (jobs - 1) * (both - won * won))
@@ -437,9 +447,10 @@ def _normal_power(step: float, jobs: int, strata: int, cut: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def power(step: float, jobs: int, *, strata: int = 1, metrics: int = 1, margin: float = 0.0) -> float:
-    """Returns the power to find a step, in standard deviations between jobs, with `jobs` a side in each stratum.
+    """Returns the power to find a step with `jobs` per side in each stratum.
 
-    A change counts as found if p and q are significant and its interval is beyond the margin, in standard deviations.
+    A change counts as found if p and q are significant and its interval is beyond the margin. Step and margin are in
+    standard deviations between jobs.
     """
     sizes = ((jobs, jobs),) * strata
     cut_p, cut_margin = cut(sizes, threshold(metrics) / 2), cut(sizes, 1 - BOUND)
@@ -460,7 +471,7 @@ def _jobs_needed(step: float, strata: int, metrics: int, wanted: float, margin: 
     quantile = NormalDist().inv_cdf
     distances = [(quantile(1 - threshold(metrics) / 2) + quantile(wanted)) / step]
     distances.append((quantile(BOUND) + quantile(wanted)) / (step - margin))
-    total = 2 * math.pi / 3 * max(distances) ** 2  # a side's, over all strata; Noether's, for normal noise
+    total = 2 * math.pi / 3 * max(distances) ** 2  # jobs per side in all strata, by Noether's formula for normal noise
     about = math.ceil(total / strata)
     if about > 40:
         return about
@@ -471,9 +482,9 @@ def _jobs_needed(step: float, strata: int, metrics: int, wanted: float, margin: 
 
 
 def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float = POWER, margin: float = 0.0) -> int:
-    """Returns the jobs a side in each stratum that find a step, in standard deviations, with the wanted power.
+    """Returns the number of jobs per side in each stratum with which a step is found with the power `wanted`.
 
-    `margin` is in standard deviations. Raises ValueError unless 0 ≤ margin < step.
+    `step` and `margin` are in standard deviations between jobs. Raises ValueError unless 0 ≤ margin < step.
     """
     if not step > margin >= 0:
         raise ValueError("a step must be above 0, and above the margin")
@@ -481,7 +492,7 @@ def jobs_needed(step: float, *, strata: int = 1, metrics: int = 1, wanted: float
     return _jobs_needed(min(max(round(step, 2), margin + 0.01), 200.0), strata, metrics, wanted, margin)
 
 
-# --- the next job ---
+# --- prediction of the next job ---
 
 
 def student_p(t: float, freedom: int) -> float:
@@ -491,14 +502,14 @@ def student_p(t: float, freedom: int) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def student_quantile(tail: float, freedom: int) -> float:
-    """Returns the t that Student's distribution exceeds with probability `tail`, 1e-9 to 0.5. Raises ValueError."""
+    """Returns the value that Student's t exceeds with probability `tail`, 1e-9 to 0.5. Raises ValueError otherwise."""
     if not (1e-9 <= tail <= 0.5 and freedom >= 1):
         raise ValueError("a tail is between 1e-9 and 0.5")
     return -float(special.stdtrit(freedom, tail))
 
 
 def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Returns the geometric mean of at least two ratios and the ends of Student's 95% interval of their logarithms."""
+    """Returns the geometric mean of two or more ratios and its 95% interval (Student's, computed on logarithms)."""
     log = np.log(np.asarray(ratios, dtype=float))
     width = student_quantile(0.025, len(log) - 1) * log.std(ddof=1) / math.sqrt(len(log))
     mean = float(log.mean())
@@ -507,24 +518,27 @@ def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Prediction of the next job's value: a mean, and the distance that chance allows."""
+    """Prediction of the next job's value: the mean, and how far chance may move the value from it."""
 
     mean: float
-    spread: float  # standard deviation of (one more job - mean)
+    spread: float  # standard deviation of the difference between the next job and the mean
     mean_spread: float  # standard deviation of the mean
     freedom: int
 
     def distance(self, tail: float) -> float:
-        """Returns the one-sided distance that the next job exceeds with probability `tail`, for normal noise."""
+        """Returns the distance from the mean, on one side, that the next job exceeds with probability `tail`.
+
+        Normal noise is assumed.
+        """
         return self.spread * student_quantile(tail, self.freedom)
 
 
 def predict(nodes: list[np.ndarray]) -> Prediction:
-    """Predicts a job on any node from the values of each node's jobs; there must be at least two jobs.
+    """Predicts the value of a job on any node from the values of each node's jobs, at least two in all.
 
     If there are several nodes and at least one has several jobs, variances between and within nodes are estimated
     separately (one-way analysis of variance); their sum has Satterthwaite's degrees of freedom, rounded down. If nodes
-    do not differ more than their jobs explain, all jobs are one sample.
+    do not differ more than their jobs explain, all jobs are treated as one sample.
     """
     nodes = [np.asarray(x, float) for x in nodes if len(x)]
     every = np.concatenate(nodes)

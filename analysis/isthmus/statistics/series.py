@@ -1,4 +1,4 @@
-"""Series of one case and metric over jobs: selection of jobs, their values, and the series' labels."""
+"""Series of a case and metric over jobs: selection of jobs, their values, and labels of series."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, spelling, units
-from isthmus.groups import components, grouped
-from isthmus.records import content, measurements, selection, store
+from isthmus.grouping import components, grouped
+from isthmus.records import fields, measurements, places, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test
 
-# Columns that a selection such as driver=570 may name, besides uvm.PARAMETER and environment.VARIABLE.
+# Columns that a selection such as driver=570 may name; it may also name uvm.PARAMETER and environment.VARIABLE.
 FIELDS = (*measurements.FINGERPRINT, "system", "partition", "node", "job", "file", "dirty")
 
-# Condition of a value that counts: measured, verified and valid.
-COUNTS = f"NOT spoilt AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify IN {content.VERIFIED}"
+# SQL condition for values that count: measured, verified and valid.
+COUNTS = f"NOT invalid AND median IS NOT NULL AND error IS NULL AND skipped IS NULL AND verify IN {fields.VERIFIED}"
 
-# Condition of content.failure(): a case that failed, is wrong, or was not verified. A skipped case needs no
+# SQL condition for fields.failure(): a case that failed, is wrong, or was not verified. Skipped cases need no
 # verification.
-FAILED = f"(error IS NOT NULL OR verify = 'fail' OR (skipped IS NULL AND verify NOT IN {content.VERIFIED}))"
+FAILED = f"(error IS NOT NULL OR verify = 'fail' OR (skipped IS NULL AND verify NOT IN {fields.VERIFIED}))"
 
-_SHARED = {"node": "#", "job": "@"}  # separator after a name that several share: records.places, records.jobs
+_SHARED = {"node": "#", "job": "@"}  # sign after a name that several nodes (records.places) or jobs share
 
 _DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
 
@@ -38,9 +38,9 @@ _DATE = r"\d{4}-\d{2}-\d{2}(?:T[\d:]+)?"
 def condition(text: str) -> str:
     """Returns SQL for a selection FIELD=VALUE,….
 
-    VALUE is a whole value, its beginning up to a point, or a pattern with *. A day (2026-11-21) or a range of time
-    (2026-11-01..2026-11-08, the end excluded, either end optional) may replace FIELD=VALUE. Raises Error for anything
-    else.
+    VALUE is a complete value, its beginning up to a point, or a pattern with *. A day (2026-11-21) or a period
+    (2026-11-01..2026-11-08, the end excluded, either end optional) may be written instead of FIELD=VALUE. Raises Error
+    for anything else.
     """
     terms = []
     for part in text.split(","):
@@ -56,7 +56,8 @@ def condition(text: str) -> str:
             length = "INTERVAL 1 DAY" if "T" not in part else "INTERVAL 1 MINUTE"
             terms.append(f"(time >= {start} AND time < {start} + {length})")
         elif equals and field in FIELDS:
-            terms.append(_equals(f'"{field}"::VARCHAR', value, (".", *_SHARED.get(field, ""))))
+            of_field = _equals(f'"{field}"::VARCHAR', value, (".", *_SHARED.get(field, "")))
+            terms.append(places.or_also_called(of_field, _equals("name", value)) if field == "node" else of_field)
         elif equals and field.partition(".")[0] in measurements.OBJECTS and "." in field:
             column, _, name = field.partition(".")
             terms.append(_equals(f"json_extract_string({column}, {literal(_json_path(name))})", value))
@@ -74,12 +75,15 @@ def condition(text: str) -> str:
 
 def _json_path(name: str) -> str:
     if not re.fullmatch(r"\w+", name):
-        raise Error(f"{spelling.shorten(name, 40)!r} is no name of a module parameter or variable")
+        raise Error(f"{spelling.shorten(name, 40)!r} is not the name of a module parameter or variable")
     return f'$."{name}"'
 
 
 def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
-    """Returns SQL for a value, or the value and one of `ends`: a node's or job's name means all that share it."""
+    """Returns SQL for columns that equal a value or begin with it and one of `ends`.
+
+    In this way, the name of a node or job selects all that share it.
+    """
     if "*" in value:
         return f"coalesce({column} GLOB {literal(value)}, false)"
     longer = " OR ".join(f"starts_with({column}, {literal(value + end)})" for end in ends)
@@ -87,7 +91,7 @@ def _equals(column: str, value: str, ends: tuple[str, ...] = (".",)) -> str:
 
 
 def axes_of(text: str | None) -> dict[str, Any]:
-    """Returns the column `axes` as a dictionary; empty where it is none."""
+    """Returns the text of the column `axes` as a dictionary; empty if the text is not a JSON object."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -100,16 +104,16 @@ def axes_of(text: str | None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One job's values of a series. A job counts once, however many GPUs, nodes, processes and repetitions it had."""
+    """Values of a job in a series. A job counts once, regardless of its GPUs, nodes, processes and repetitions."""
 
     name: str  # column `job` of the store: the scheduler's number with the system's name, or the run
-    places: dict[tuple[str, str], float]  # median by (node, GPUs)
-    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, boot); the boot is None if not known
+    places: dict[tuple[str, str], float]  # (node, GPUs) → median there
+    boots: frozenset[tuple[str, str | None]] = frozenset()  # (node, boot) pairs; the boot is None if unknown
     time: datetime.datetime | None = None  # time of its first record
 
     @property
     def value(self) -> float:
-        """Mean over its GPUs and nodes; a median would hide one slow GPU of eight."""
+        """Mean over the job's GPUs and nodes, since a median would hide one slow GPU of eight."""
         return float(np.mean(list(self.places.values())))
 
     @property
@@ -119,7 +123,7 @@ class Job:
 
 @dataclasses.dataclass
 class Series:
-    """Jobs of one series, by side, ordered by time."""
+    """Jobs of a series, grouped by side and ordered by time."""
 
     key: tuple  # values of measurements.SERIES
     better: str | None
@@ -154,15 +158,15 @@ class Series:
         return len(self.of(side))
 
     def all(self, side: str) -> np.ndarray:
-        """Returns one value per job, (jobs,)."""
+        """Returns one value per job, in shape (jobs,)."""
         return np.array([job.value for job in self.of(side)])
 
     def by_node(self, side: str) -> dict[tuple[str, ...], np.ndarray]:
-        """Returns one value per job, by the nodes it ran on."""
+        """Returns one value per job, grouped by the nodes on which jobs ran."""
         return _arrays((job.nodes, job.value) for job in self.of(side))
 
     def by_place(self, side: str) -> dict[frozenset, np.ndarray]:
-        """Returns one value per job, by the nodes and GPUs it ran on."""
+        """Returns one value per job, grouped by the nodes and GPUs on which jobs ran."""
         return _arrays((frozenset(job.places), job.value) for job in self.of(side))
 
 
@@ -171,7 +175,7 @@ def _arrays(pairs) -> dict:
 
 
 def jobs_of(rows) -> list[Job]:
-    """Makes jobs, ordered by time, from rows (job, node, gpus, boot, time, value), one for each place of a job."""
+    """Makes jobs, ordered by time, from rows (job, node, gpus, boot, time, value), one row per place of a job."""
     jobs = [
         Job(
             name,
@@ -185,7 +189,7 @@ def jobs_of(rows) -> list[Job]:
 
 
 def load(opened: store.Store, side: str) -> list[Series]:
-    """Loads all series, sorted by key; `side` is SQL for the side of a row, null for neither.
+    """Loads all series, sorted by key; `side` is SQL for the side of a row, or null for rows of neither side.
 
     A job counts once: see Job.
     """
@@ -209,7 +213,7 @@ def load(opened: store.Store, side: str) -> list[Series]:
 
 
 def per_series(opened: store.Store, expression: str, condition: str) -> dict[tuple, Any]:
-    """Evaluates an SQL expression over the measurements that count and fulfil a condition, by key of series."""
+    """Evaluates an SQL expression for each series over its measurements that count and fulfil a condition."""
     names = measurements.SERIES_COLUMNS
     rows = opened.sql(
         f"SELECT {names}, {expression} FROM measurements "
@@ -220,44 +224,44 @@ def per_series(opened: store.Store, expression: str, condition: str) -> dict[tup
 
 @dataclasses.dataclass(frozen=True)
 class Uncounted:
-    """Numbers of cases whose figures do not count, by reason; a failed case is not counted as invalid again."""
+    """Numbers of cases whose figures do not count, for each reason; a failed case does not also count as invalid."""
 
     cases: int = 0  # number of all cases
     failed: int = 0
     wrong: int = 0
     unverified: int = 0
-    spoilt: int = 0
+    invalid: int = 0
 
     @property
     def bad(self) -> int:
-        """Number of cases in FAILED. Invalid ones are no fault of the system: something else disturbed it."""
+        """Number of cases that fulfil FAILED. Invalid cases are not included, since they are not the system's fault."""
         return self.failed + self.wrong + self.unverified
 
     @property
     def words(self) -> str:
-        """Words such as "of 56 cases 3 failed, 28 wrong"; empty where every case counts."""
-        kinds = {"failed": self.failed, "wrong": self.wrong, "not verified": self.unverified, "spoilt": self.spoilt}
+        """Text such as "of 56 cases 3 failed, 28 wrong"; empty if every case counts."""
+        kinds = {"failed": self.failed, "wrong": self.wrong, "not verified": self.unverified, "invalid": self.invalid}
         found = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         return f"of {spelling.counted(self.cases, 'case')} {found}" if found else ""
 
     def say(self, name: str) -> None:
-        """Prints to stderr what the figures of `name` leave out."""
+        """Prints on stderr which cases the figures of `name` leave out."""
         if self.words:
             print(f"{spelling.printable(name)}: {self.words}; none of these counts", file=sys.stderr)
 
 
 def uncounted(opened: store.Store, condition: str = "true", table: str = "measurements") -> Uncounted:
-    """Counts the cases that do not count among the records of a table that fulfil an SQL condition."""
+    """Counts the cases whose figures do not count, among the records of a table that fulfil an SQL condition."""
     [row] = opened.sql(
         "SELECT count(*), count(*) FILTER (error IS NOT NULL), count(*) FILTER (error IS NULL AND verify = 'fail'), "
-        f"count(*) FILTER ({FAILED} AND error IS NULL AND verify <> 'fail'), count(*) FILTER (spoilt AND NOT {FAILED}) "
-        f"FROM {table} WHERE metric_index = 0 AND ({condition})"
+        f"count(*) FILTER ({FAILED} AND error IS NULL AND verify <> 'fail'), "
+        f"count(*) FILTER (invalid AND NOT {FAILED}) FROM {table} WHERE metric_index = 0 AND ({condition})"
     ).fetchall()
     return Uncounted(*row)
 
 
 def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
-    """Returns values of jobs by nodes; nodes that shared a job count as one."""
+    """Returns the values of jobs, grouped by nodes; nodes with a common job count as one."""
     labels = components([frozenset(job.nodes) for job in jobs])
     return {
         tuple(sorted({node for job in members for node in job.nodes})): [job.value for job in members]
@@ -266,7 +270,7 @@ def apart(jobs: list[Job]) -> dict[tuple[str, ...], list[float]]:
 
 
 def boots(series: Series, side: str) -> list[np.ndarray]:
-    """Returns the means of a side's known boots, by nodes, as logarithms where values are above zero."""
+    """Returns the means of a side's known boots, grouped by nodes; as logarithms if all values are above zero."""
     jobs = [job for job in series.of(side) if job.boots and all(boot is not None for _, boot in job.boots)]
     values = np.array([job.value for job in jobs])
     values = np.log(values) if has_ratios(series, (side,)) else values
@@ -281,11 +285,11 @@ def boots(series: Series, side: str) -> list[np.ndarray]:
 # --- names ---
 
 
-_COUNTS = ("ranks", "version")  # numbers that need their name to mean anything
+_COUNTS = ("ranks", "version")  # fields whose values are meaningless without their names
 
 
 def labels(all_series: list[Series]) -> dict[tuple, str]:
-    """Returns a label for each series: what tells it from the others of its workload, then the metric."""
+    """Returns a label for each series: workload, differences from other series of the workload, and metric."""
     seen: dict[str, dict[str, set]] = collections.defaultdict(lambda: collections.defaultdict(set))
     parts = {}
     for series in all_series:
@@ -316,24 +320,24 @@ def now() -> str:
 
 
 def has_ratios(series: Series, sides) -> bool:
-    """Returns whether ratios of its values mean something: all are above zero, at each place."""
+    """Returns whether ratios of the series' values are meaningful, because all values at all places are above zero."""
     return all(value > 0 for side in sides for job in series.of(side) for value in job.places.values())
 
 
 def noisy_places(series: Series, side: str, tests: int = 1) -> dict[frozenset, float]:
-    """Returns the standard deviations, as in spread(), of places noisier than the others: see rank_test.noisier()."""
+    """Returns the standard deviations, as in spread(), of places that are noisier than others (rank_test.noisier())."""
     own = series.by_place(side)
     groups = _groups(series, side)
     return {list(own)[at]: rank_test.spread([groups[at]]) for at in rank_test.noisier(groups, tests)}
 
 
 def _groups(series: Series, side: str) -> list[np.ndarray]:
-    """Returns values of a side by place, as logarithms where all are above zero."""
+    """Returns the values of a side, grouped by place; as logarithms if all are above zero."""
     own = list(series.by_place(side).values())
     return [np.log(x) for x in own] if has_ratios(series, (side,)) else own
 
 
 def spread(series: Series, sides) -> float:
-    """Returns the standard deviation between jobs of a place (of logarithms for values above zero); NaN if unknown."""
+    """Returns the standard deviation between jobs of a place (of logarithms if values are above 0); NaN if unknown."""
     found = rank_test.spread([group for side in sides for group in _groups(series, side)])
     return 0.0 if math.isclose(found, 0, abs_tol=1e-15) else found

@@ -1,11 +1,11 @@
-"""Spread of a figure: an interval over jobs, or the spread within the only job.
+"""Spread of a figure: an interval over jobs, or the spread within a single job.
 
 The unit is the job (docs/statistics.md): samples of one job agree with each other far better than with the next job's.
-So intervals over jobs and within a job have different names; `Spread.kind` tells which it is:
+Therefore intervals over jobs and within a job have different names in `Spread.kind`:
 
     jobs      6 jobs or more: the 95% interval of their median by order statistics, exact for any distribution
-    range     2 to 5 jobs: the smallest and the largest
-    process   one job of several records or processes: the smallest and the largest of them
+    range     2 to 5 jobs: the smallest and the largest value
+    process   one job with several records or processes: the smallest and the largest of their values
     within    one record of 10 samples or more: its `within_job`, a 95% interval of the median
     samples   one record of fewer samples: its median absolute deviation to either side
 """
@@ -19,17 +19,17 @@ import statistics
 
 from isthmus.records import jobs
 
-#: Explanation of ± for the foot of a table.
+#: Explanation of ±, printed below a table.
 MEANING = (
     "±: half the interval over the median: 95% over 6 jobs or more, else the range of the jobs; "
-    "of one job (j=1) what it says of itself."
+    "for one job (j=1) its own interval."
 )
 CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """Interval in the unit of the figure, with its kind and number of jobs."""
+    """Interval in the unit of the figure, with its kind and the number of jobs."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Spread:
 
 @functools.lru_cache(maxsize=1024)
 def _drop(n: int) -> int | None:
-    """Returns how many values to leave out at either end of n for a 95% interval of the median; None below 6."""
+    """Returns how many of n sorted values to omit at each end for a 95% interval of the median; None if n < 6."""
     tail, left = 0.5**n, None
     cumulated = 0.0
     for k in range(n // 2):
@@ -51,7 +51,7 @@ def _drop(n: int) -> int | None:
 
 
 def over_jobs(values: list[float]) -> Spread | None:
-    """Returns the spread over values of jobs, one each; None for fewer than two jobs."""
+    """Returns the spread over jobs, given one value per job; None for fewer than two jobs."""
     ordered, n = sorted(values), len(values)
     if n < 2:
         return None
@@ -74,7 +74,7 @@ def of_record(
 
 
 def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
-    """Returns the spread over the values of each job's records; `alone` is of_record() of an only record."""
+    """Returns the spread over each job's records; `alone` is the result of of_record() if there is only one record."""
     if len(jobs) > 1:
         return over_jobs([statistics.median(values) for values in jobs])
     if jobs and len(jobs[0]) > 1:
@@ -83,18 +83,18 @@ def of_jobs(jobs: list[list[float]], alone: Spread | None) -> Spread | None:
 
 
 def fields(spread: Spread | None) -> dict[str, float | str | None]:
-    """Returns the columns of a table: low, high and the kind of interval; null where there is none."""
+    """Returns the columns of a table for an interval: low, high and kind; null without an interval."""
     low, high, kind = (spread.low, spread.high, spread.kind) if spread else (None, None, None)
     return {"low": low, "high": high, "interval": kind}
 
 
 def ends(value: float, spread: Spread | None) -> tuple[float, float]:
-    """Returns both ends of the interval; the value twice where there is none."""
+    """Returns both ends of the interval, or the value twice without an interval."""
     return (spread.low, spread.high) if spread else (value, value)
 
 
 def relative(value: float | None, spread: Spread | None) -> float | None:
-    """Returns half the interval's width over the value; None without an interval, or for a value of zero."""
+    """Returns half the interval's width divided by the value; None without an interval, or if the value is zero."""
     if value is None or spread is None or value == 0:
         return None
     return (spread.high - spread.low) / 2 / abs(value)
@@ -109,14 +109,14 @@ def percent(value: float | None, spread: Spread | None) -> str:
 
 
 def whiskers(values: list[float], spreads: list[Spread | None], factor: float = 1) -> dict:
-    """Returns Plotly's error bars, in multiples of `factor`; they have no length where there is no interval."""
+    """Returns Plotly's error bars, in multiples of `factor`; their length is 0 for values without an interval."""
     above = [(s.high - v) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
     below = [(v - s.low) / factor if s else 0 for v, s in zip(values, spreads, strict=True)]
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1, "width": 3}
 
 
 class Values:
-    """Values of one metric in the records of one case, by job, with their spread."""
+    """Values of a metric in the records of a case, grouped by job, with their spread."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, list[float]] = {}

@@ -1,1 +1,1 @@
-"""Tables for people and for programs: medians, matrices, cache levels, counters, and every format of output."""
+"""Tables for people and for programs: medians, matrices, cache levels, counters, and all output formats."""

@@ -1,8 +1,8 @@
-"""Counters of memory and what they see of an allocation: `isthmus table FILE… --view accounting`, 80 columns.
+"""Memory counters, and how much of an allocation they show: `isthmus table FILE… --view accounting`, 80 columns.
 
-A cell shows what accounting/* records have of one counter: first after the call that allocates, then after every page
-was touched. Where jobs disagree it shows the least and the largest value. A counter agrees with the allocation when it
-sees all of it once it is touched.
+A cell shows a counter in accounting/* records: first after the call that allocates, then after every page was touched.
+If jobs disagree, it shows the smallest and the largest value. A counter agrees with an allocation if it shows all of
+the allocation's bytes after every page was touched.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from isthmus import Error
-from isthmus.groups import grouped
-from isthmus.records import content, doubts
+from isthmus.grouping import grouped
+from isthmus.records import doubts, fields
 from isthmus.statistics import spread
 from isthmus.tables import output
 
-_NEARLY = 0.1  # a counter that is off by less than this share of the bytes asked for counts as exact
+_NEARLY = 0.1  # share of the requested bytes; counters with a smaller error count as exact
 _HEADS = {
     "meminfo_free": "MemFree",
     "meminfo_available": "MemAvail",
@@ -32,7 +32,7 @@ _HEADS = {
 
 
 def word(share: float) -> str:
-    """Returns a share of the bytes asked for in words: "all", "-" for nothing, or a percentage."""
+    """Returns a share of the requested bytes in words: "all", "-" for nothing, or a percentage."""
     if abs(share - 1) < _NEARLY:
         return "all"
     if abs(share) < _NEARLY:
@@ -41,8 +41,8 @@ def word(share: float) -> str:
 
 
 def readings(case: dict) -> dict[str, tuple[float, float]]:
-    """Returns the shares seen after allocating and after touching, by counter, in the record's order."""
-    medians = {name: metric["median"] for name, metric in content.metrics(case).items()}
+    """Returns the shares that each counter shows after allocating and after touching, in the record's order."""
+    medians = {name: metric["median"] for name, metric in fields.metrics(case).items()}
     names = [name.removesuffix("_allocated") for name in medians if name.endswith("_allocated")]
     return {
         name: (medians[f"{name}_allocated"], medians[f"{name}_touched"])
@@ -53,22 +53,22 @@ def readings(case: dict) -> dict[str, tuple[float, float]]:
 
 def _label(case: dict) -> str:
     _, way, maker = case["workload"].split("/")
-    toucher = case["axes"].get("touch")
+    touch = case["axes"].get("touch")
     extra = "" if case["axes"].get("pages", "standard") == "standard" else f" {case['axes']['pages']}"
     if maker == "cpu":
         return f"{way}{extra}"
-    return f"{way}{extra} {maker}" + (f"/{toucher}" if toucher else "")
+    return f"{way}{extra} {maker}" + (f"/{touch}" if touch else "")
 
 
 Counters = dict[str, tuple[spread.Values, spread.Values]]  # counter → values after allocating, values after touching
 
 
 def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
-    """Returns, by label, the first record and the values of each counter over jobs."""
+    """Returns, for each label, the first record and the values of each counter over jobs."""
     rows: dict[str, tuple[dict, Counters]] = {}
     for case in cases:
         _, counters = rows.setdefault(_label(case), (case, {}))
-        metrics = content.metrics(case)
+        metrics = fields.metrics(case)
         for name in readings(case):
             values = counters.setdefault(name, (spread.Values(), spread.Values()))
             for each, stage in zip(values, ("allocated", "touched"), strict=True):
@@ -77,7 +77,7 @@ def _merged(cases: list[dict]) -> dict[str, tuple[dict, Counters]]:
 
 
 def _said(values: spread.Values) -> str:
-    """Returns a value as one word, or as two where jobs, or processes of one job, disagree."""
+    """Returns a value as one word, or as two if jobs, or processes of one job, disagree."""
     value, sure = values.value, values.spread
     assert value is not None
     if sure and sure.kind in ("jobs", "range", "process") and word(sure.low) != word(sure.high):
@@ -90,17 +90,17 @@ def _sees_all(values: spread.Values) -> bool:
 
 
 def _column(found: Counters, counters: list[str]) -> list[str]:
-    """Returns the cells of one allocation; the last says how many counters differ."""
+    """Returns the cells of one allocation; the last cell shows how many counters differ."""
     cells = [f"{_said(found[name][0])} → {_said(found[name][1])}" if name in found else "unknown" for name in counters]
     differ = sum(not _sees_all(touched) for name, (_, touched) in found.items() if name != "meminfo_anon_huge")
     return [*cells, "agree" if differ == 0 else f"{differ} differ"]
 
 
 def _doubts(cases: list[dict]) -> dict[tuple[str, str], str]:
-    """Returns the doubts about a counter's figures, by label and counter."""
+    """Returns the doubts about counters' figures, keyed by label and counter."""
     found: dict[tuple[str, str], list[doubts.Doubt]] = {}
     for case in cases:
-        metrics = content.metrics(case)
+        metrics = fields.metrics(case)
         for name in readings(case):
             said = [doubts.of_record(case, metrics[f"{name}_{stage}"]) for stage in ("allocated", "touched")]
             found.setdefault((_label(case), name), []).append(max(said, key=lambda each: len(each.codes)))
@@ -108,7 +108,7 @@ def _doubts(cases: list[dict]) -> dict[tuple[str, str], str]:
 
 
 def _notes(found: dict[tuple[str, str], str]) -> list[str]:
-    """Returns the lines below the table, one per doubt, which name the figures that it is about."""
+    """Returns the lines below the table, one per doubt, with the figures that it concerns."""
     by_text = grouped((text, f"{label} {_HEADS.get(name, name)}") for (label, name), text in found.items() if text)
     return output.fold_each(
         f"{'all figures' if len(names) == len(found) else ', '.join(names)}: {text}" for text, names in by_text.items()
@@ -130,7 +130,7 @@ def _ends(name: str, values: spread.Values) -> dict[str, Any]:
 def view(cases: list[dict]) -> output.Table:
     """Returns a table of counters (down) and allocations (across).
 
-    Cells are shares of the bytes asked for, 'allocated → touched'. Raises Error where no record says what counters see.
+    Cells are shares of the requested bytes, 'allocated → touched'. Raises Error if no record has readings of counters.
     """
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     if not cases:

@@ -1,9 +1,9 @@
 """Cache levels from latency records of several sizes: `isthmus table FILE… --view levels`, 80 columns.
 
-A level is a range of sizes over which latency/*/chase stays about the same. It ends somewhere between its last size and
-the first size of the next level. It is shown next to the cache that hwloc or the device reports and that ends in the
-same place. Where none does, the level has no name: it is something else, such as a cache that nobody reports or the
-reach of a TLB.
+A level is a range of sizes over which the latency of latency/*/chase is about constant. It ends somewhere between its
+last size and the first size of the next level. If hwloc or the device reports a cache whose size is in this range, the
+level is named after it. Otherwise the level has no name: it is something else, such as an unreported cache or the reach
+of a TLB.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from isthmus import Error, units
-from isthmus.groups import grouped
-from isthmus.records import content, doubts
+from isthmus.grouping import grouped
+from isthmus.records import doubts, fields
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
 from isthmus.units import quantity
 
-_FLAT = 1.15  # largest growth of the latency within a level from one size to the next twice as large
-_ALIKE = 1.25  # neighbouring stretches that differ by less are one level, in which some sizes were disturbed
-_MEMORY = 2  # a last level that reaches this many times the largest cache is memory
+_FLAT = 1.15  # maximum factor by which the latency within a level grows when the size doubles
+_ALIKE = 1.25  # factor; neighbouring stretches that differ by less are one level in which some sizes were disturbed
+_MEMORY = 2  # multiple of the largest cache; a last level that reaches this size is memory
 
 
 @dataclasses.dataclass
 class Level:
-    """Range of sizes with one latency."""
+    """Range of sizes with the same latency."""
 
     seconds: float
     first: int  # bytes
     last: int
-    beyond: int | None = None  # first size of the next level; the capacity is between `last` and this
+    beyond: int | None = None  # first size of the next level; the capacity is between `last` and this size
     name: str = ""
-    reported: int | None = None  # size in bytes of the cache that gives the level its name
-    low: float | None = None  # seconds; least and largest latency over the level's sizes and their jobs
+    reported: int | None = None  # size in bytes of the cache after which the level is named
+    low: float | None = None  # seconds; low and high are the extremes of latency over the level's sizes and their jobs
     high: float | None = None
     doubts: str = ""
 
@@ -62,7 +62,7 @@ def _seconds(run: list[tuple[int, float]]) -> float:
 
 
 def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()) -> list[Level]:
-    """Returns the levels of a curve of (bytes, seconds), named after the reported `caches` (name, bytes) that fit."""
+    """Returns the levels of a curve of (bytes, seconds), named after those reported `caches` (name, bytes) that fit."""
     runs: list[list[tuple[int, float]]] = []
     for run in _stretches(sorted(points)):
         if runs and _seconds(run) < _ALIKE * _seconds(runs[-1]):
@@ -88,7 +88,7 @@ def find(points: list[tuple[int, float]], caches: Sequence[tuple[str, int]] = ()
 
 
 def reported_caches(case: dict) -> list[tuple[str, int]]:
-    """Returns (name, bytes) of the caches of the reader: those of the processor, or the second level of the GPU."""
+    """Returns (name, bytes) of the caches of the device that reads: the processor's, or the GPU's second level."""
     found = matrix.route(case["workload"])
     reader = found["end"] if found else ""
     if reader.startswith("gpu"):
@@ -100,10 +100,10 @@ def reported_caches(case: dict) -> list[tuple[str, int]]:
 
 
 def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
-    """Groups records with a latency into curves; the records of a curve differ in `bytes` only."""
+    """Groups records with a latency into curves; the records of a curve differ only in `bytes`."""
     groups: dict[tuple, list[dict]] = {}
     for case in cases:
-        metric = content.metrics(case).get("latency")
+        metric = fields.metrics(case).get("latency")
         if metric is None or metric["median"] is None or "bytes" not in case["axes"]:
             continue
         others = tuple(sorted((axis, value) for axis, value in case["axes"].items() if axis != "bytes"))
@@ -112,15 +112,15 @@ def curves(cases: list[dict]) -> dict[tuple, list[dict]]:
 
 
 def _points(cases: list[dict]) -> dict[int, spread.Values]:
-    """Returns the latencies by size, over jobs."""
+    """Returns the latencies over jobs for each size."""
     by_size: dict[int, spread.Values] = {}
     for case in cases:
-        by_size.setdefault(case["axes"]["bytes"], spread.Values()).add(case, content.metrics(case)["latency"])
+        by_size.setdefault(case["axes"]["bytes"], spread.Values()).add(case, fields.metrics(case)["latency"])
     return dict(sorted(by_size.items()))
 
 
 def _levels(cases: list[dict], points: dict[int, spread.Values], caches: list[tuple[str, int]]) -> list[Level]:
-    """Returns the levels of a curve, each with its extremes over sizes and jobs, and with its doubts."""
+    """Returns the levels of a curve, each with its extremes over sizes and jobs, and its doubts."""
     levels = find([(size, values.value) for size, values in points.items() if values.value is not None], caches)
     for level in levels:
         inside = [values for size, values in points.items() if level.first <= size <= level.last]
@@ -128,7 +128,7 @@ def _levels(cases: list[dict], points: dict[int, spread.Values], caches: list[tu
             end for values in inside if values.value is not None for end in spread.ends(values.value, values.spread)
         ]
         level.low, level.high = min(ends), max(ends)
-        figures = grouped((case["axes"]["bytes"], (case, content.metrics(case)["latency"])) for case in cases)
+        figures = grouped((case["axes"]["bytes"], (case, fields.metrics(case)["latency"])) for case in cases)
         equals_of_sizes = [found for size, found in figures.items() if level.first <= size <= level.last]
         level.doubts = doubts.say([each for equals in equals_of_sizes for each in doubts.of_figures(equals)])
     return levels
@@ -178,9 +178,9 @@ MORE = {
 
 
 def view(cases: list[dict]) -> output.Table:
-    """Returns a table with a row for each level, whose text has a block for each curve.
+    """Returns a table with a row for each level; its text has a block for each curve.
 
-    Raises Error where no record has a latency.
+    Raises Error if no record has a latency.
     """
     groups = curves(cases)
     if not groups:

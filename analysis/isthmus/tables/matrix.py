@@ -1,7 +1,7 @@
-"""Tables of workloads whose names say where they move data: <family>/<from>-<to>/<initiator>[-duplex].
+"""Tables of workloads whose names contain a route: <family>/<from>-<to>/<initiator>[-duplex].
 
-All figures are medians over jobs. First comes a matrix from × to for each initiator at the largest size, then each
-route by size, then the failures with their reasons.
+All figures are medians over jobs. First comes a matrix of sources (rows) and destinations (columns) for each initiator
+at the largest size, then each route at all sizes, then the failures with their reasons.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import textwrap
 from collections.abc import Iterable
 
 from isthmus import units
-from isthmus.groups import grouped
-from isthmus.records import content, doubts
+from isthmus.grouping import grouped
+from isthmus.records import doubts, fields
 from isthmus.statistics import spread
 from isthmus.tables import output
 
-_SHOWN = ("rate", "latency")  # metrics that a cell can show; the first that a record has is shown
+_SHOWN = ("rate", "latency")  # metrics that a cell can show; it shows the first one that a record has
 _ROUTE = re.compile(r"(?P<family>[^/]+)/(?P<start>[^/-]+)-(?P<end>[^/]+)/(?P<initiator>[^/]+)")
 
 
 def route(workload: str) -> re.Match | None:
-    """Returns family, start, end and initiator of a workload's name, or None where the name is no route."""
+    """Returns family, start, end and initiator of a workload's name, or None if the name is not a route."""
     return _ROUTE.fullmatch(workload)
 
 
 @dataclasses.dataclass
 class _Reading:
-    """Figures of one route at one size."""
+    """Figures of a route at one size."""
 
     values: spread.Values = dataclasses.field(default_factory=spread.Values)
     figures: list[doubts.Figure] = dataclasses.field(default_factory=list)  # (record, metric) of each value
@@ -49,21 +49,21 @@ class _Reading:
 
     @property
     def doubt(self) -> str:
-        """Doubts about the figure, in words; empty without any."""
+        """Doubts about the figure, in words; empty without doubts."""
         return doubts.say_of_equals(self.figures)
 
 
 @dataclasses.dataclass
 class _Matrix:
-    """Figures of one initiator at one point of all axes but the size."""
+    """Figures of an initiator with the same values of all axes except the size."""
 
-    title: str  # such as "transfer/ce" or "transfer/ce streams=2"
+    title: str  # text such as "transfer/ce" or "transfer/ce streams=2"
     metric: str = ""
     unit: str = ""
     sizes: dict[int | None, dict[tuple[str, str], _Reading]] = dataclasses.field(default_factory=dict)
 
     def shown_size(self) -> int | None:
-        """Returns the largest size with a figure, or the largest size where none has any."""
+        """Returns the largest size that has a figure, or the largest of all sizes if none has a figure."""
         ordered = sorted(self.sizes, key=lambda size: size or 0)
         full = [size for size in ordered if any(reading.values.jobs for reading in self.sizes[size].values())]
         return (full or ordered)[-1]
@@ -77,7 +77,7 @@ def _number(value: float) -> str:
 
 
 def order(place: str):
-    """Returns a sort key with gpu2 before gpu10, and `all`, which stands for several places, last."""
+    """Returns a sort key that puts gpu2 before gpu10, and `all`, which represents several places, last."""
     stem = place.rstrip("0123456789")
     number = place[len(stem) :]
     return place == "all", stem, int(number or -1)
@@ -91,7 +91,7 @@ def sides(cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
 
 def _route_of(case: dict) -> re.Match:
     found = route(case["workload"])
-    assert found is not None  # matrices() is given only cases with routes
+    assert found is not None  # guaranteed by the caller of matrices()
     return found
 
 
@@ -102,20 +102,20 @@ def _group(case: dict) -> str:
 def _outcome(case: dict) -> str:
     if case["skipped"] and not case["error"]:
         return "skipped"
-    if content.failure(case):
+    if fields.failure(case):
         return "WRONG" if case["verify"]["status"] == "fail" and not case["error"] else "FAILED"
     return ""
 
 
 def _gather(cases: list[dict]) -> list[_Matrix]:
-    """Returns the matrices in the order of their records; axes with several values are part of their titles."""
+    """Returns the matrices in the order of their records; axes with several values are part of matrices' titles."""
     seen: dict[tuple[str, str], set] = {}
     for case in cases:
-        for axis, value in content.axes(case).items():
+        for axis, value in fields.axes(case).items():
             seen.setdefault((_group(case), axis), set()).add(value)
     matrices: dict[str, _Matrix] = {}
     for case in cases:
-        others = sorted((axis, value) for axis, value in content.axes(case).items() if axis != "bytes")
+        others = sorted((axis, value) for axis, value in fields.axes(case).items() if axis != "bytes")
         title = _group(case)
         title += "".join(f" {axis}={value}" for axis, value in others if len(seen[_group(case), axis]) > 1)
         matrix = matrices.setdefault(title, _Matrix(title))
@@ -123,7 +123,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
         readings = matrix.sizes.setdefault(case["axes"].get("bytes"), {})
         reading = readings.setdefault((found["start"], found["end"]), _Reading())
         reading.outcome = reading.outcome or _outcome(case)
-        metrics = content.metrics(case)
+        metrics = fields.metrics(case)
         name = next((name for name in _SHOWN if name in metrics and metrics[name]["median"] is not None), None)
         if reading.outcome or name is None:
             continue
@@ -134,7 +134,7 @@ def _gather(cases: list[dict]) -> list[_Matrix]:
 
 
 def _scale(readings: list[_Reading], unit: str) -> tuple[float, str]:
-    """Returns a factor and unit that suit the median value, so that an outlier costs the others no digits."""
+    """Returns a factor and unit that suit the median value, so that an outlier does not cost other values digits."""
     values = [abs(value) for reading in readings if (value := reading.values.value) is not None]
     return units.scale_of(statistics.median(values) if values else 0, unit)
 
@@ -158,13 +158,13 @@ def _matrix(matrix: _Matrix) -> list[str]:
 
 
 def _doubts(readings: dict[str, _Reading]) -> list[str]:
-    """Returns the lines below a table with the doubts about figures that are marked by !."""
+    """Returns the lines below a table with the doubts about figures that are marked with !."""
     notes = output.notes_of({name: reading.doubt for name, reading in readings.items()})
     return [line for note in notes for line in output.fold(f"  ! {note}")]
 
 
 def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
-    """Returns a table of every route with a figure, at every size, for the matrices that show `metric`."""
+    """Returns a table of all routes that have figures, at all sizes, for the matrices that show `metric`."""
     matrices = [matrix for matrix in matrices if matrix.metric == metric]
     sizes = sorted({size for matrix in matrices for size in matrix.sizes if size is not None})
     if len(sizes) < 2:
@@ -188,18 +188,18 @@ def _by_size(matrices: list[_Matrix], metric: str) -> list[str]:
         f"{label} {head}": found
         for label, (pair, matrix) in zip(labels, rows)
         for size, head in zip(sizes, heads)
-        if (found := matrix.sizes.get(size, {}).get(pair)) and size != matrix.shown_size()  # noted above
+        if (found := matrix.sizes.get(size, {}).get(pair)) and size != matrix.shown_size()  # noted below its matrix
     }
     return [f"{metric}{unit and f' in {unit}'} by size", *output.grid("", labels, heads, cells), *_doubts(doubtful)]
 
 
 def _failures(cases: list[dict]) -> list[str]:
-    """Returns lines with the number of cases that failed or are wrong, and each reason once."""
+    """Returns lines with the number of cases that failed or are wrong, and the distinct reasons."""
     failed = [case for case in cases if _outcome(case) in ("FAILED", "WRONG")]
     if not failed:
         return []
     details = [f": {case['verify'].get('detail')}" if _outcome(case) == "WRONG" else "" for case in failed]
-    reasons = grouped((f"{content.failure(case)}{detail}", case) for case, detail in zip(failed, details, strict=True))
+    reasons = grouped((f"{fields.failure(case)}{detail}", case) for case, detail in zip(failed, details, strict=True))
     lines = [f"Failed: {len(failed)} of {len(cases)} cases"]
     for reason, members in reasons.items():
         lines += output.fold(f"{len(members):>4} × {reason}")

@@ -1,7 +1,7 @@
-"""Medians of record files with their intervals: `isthmus table FILE…`, 80 columns, or as json, csv or parquet.
+"""Medians of record files with their intervals: `isthmus table FILE…`, with 80 columns, or as json, csv or parquet.
 
-A figure is the median over the jobs of one case on equal machines. `--view levels` derives cache levels from latencies
-of several sizes; `--view accounting` shows what counters of memory see of an allocation.
+A figure is the median over the jobs of a case on equal machines. `--view levels` derives cache levels from latencies of
+several sizes; `--view accounting` shows how much of an allocation memory counters show.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import importlib
 from typing import Any
 
 from isthmus import options, spelling
-from isthmus.groups import grouped
-from isthmus.records import content, doubts, hardware, jobs, reading
+from isthmus.grouping import grouped
+from isthmus.records import doubts, fields, hardware, jobs, reading
 from isthmus.statistics import spread
 from isthmus.tables import matrix, output
 from isthmus.tables.output import Column
@@ -21,13 +21,13 @@ from isthmus.units import quantity
 
 _SIZES = ("tiny", "small", "medium", "large", "super", "mega")
 _MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
-# (heading, metric, order in which it is dropped for lack of room, 0: never); "together" is all three phases queued
-# without a synchronisation between them.
+# Heading, metric, and order in which columns are dropped for lack of room (0 for never). "together" is the time of all
+# three phases if they are queued without synchronisation between them.
 _COLUMNS = (
     ("in", "in", 0), ("kernel", "kernel", 0), ("out", "out", 0), ("together", "overlapped", 2), ("wall", "wall", 3),
     ("in rate", "in_rate", 1),
 )  # fmt: skip
-#: Views of --view; each is a module with view(cases).
+#: Views that --view accepts; each is a module with view(cases).
 VIEWS = {
     "levels": "cache levels from latencies of several sizes",
     "accounting": "what counters of memory see of an allocation",
@@ -46,14 +46,14 @@ _SKIPPED = "skipped: "
 
 @dataclasses.dataclass
 class Case:
-    """Records of one case on equal machines, with the values of each metric."""
+    """Records of a case on equal machines, with the values of each metric."""
 
     machine: hardware.Machine
     title: str  # name of the machine
     of: dict  # first record
     records: list[dict] = dataclasses.field(default_factory=list)
     metrics: dict[str, tuple[str, spread.Values]] = dataclasses.field(default_factory=dict)  # metric → unit and values
-    figures: dict[str, list[doubts.Figure]] = dataclasses.field(default_factory=dict)  # (record, metric) of each
+    figures: dict[str, list[doubts.Figure]] = dataclasses.field(default_factory=dict)  # metric → (record, metric) pairs
 
     @property
     def mode(self) -> str:
@@ -64,12 +64,12 @@ class Case:
         return len({jobs.id_of(each) for each in self.records})
 
     def doubt(self, metric: str) -> str:
-        """Returns the doubts about the figure of a metric, in words; empty without any."""
+        """Returns the doubts about the figure of a metric, in words; empty without doubts."""
         return doubts.say_of_equals(self.figures.get(metric, []))
 
     @property
     def outcome(self) -> str | None:
-        """Reason for which all records, or some, have no figures; None where all have them."""
+        """Reason why all, or some, records lack figures; None if all have figures."""
         found = [why for why in map(_outcome, self.records) if why]
         if not found:
             return None
@@ -82,7 +82,7 @@ class Case:
 
 
 def _outcome(record: dict) -> str | None:
-    if why := content.failure(record):
+    if why := fields.failure(record):
         return f"FAILED: {why}"
     return f"{_SKIPPED}{record['skipped']}" if record["skipped"] else None
 
@@ -101,7 +101,7 @@ def gather(found: list[dict]) -> list[Case]:
         case.records.append(record)
         if _outcome(record) is not None:
             continue
-        for name, metric in content.metrics(record).items():
+        for name, metric in fields.metrics(record).items():
             unit, values = case.metrics.setdefault(name, (metric["unit"], spread.Values()))
             if metric["median"] is not None and unit == metric["unit"]:
                 values.add(record, metric)
@@ -119,10 +119,10 @@ def gather(found: list[dict]) -> list[Case]:
 def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
     """Returns how each case differs from others of its workload, such as " device,4096".
 
-    Axes are compared, and the fields `names`.
+    Axes and the fields `names` are compared.
     """
     seen: dict[str, dict[str, set[str]]] = {}
-    values = [{name: case.of[name] for name in names} | dict(sorted(content.axes(case.of).items())) for case in cases]
+    values = [{name: case.of[name] for name in names} | dict(sorted(fields.axes(case.of).items())) for case in cases]
     for case, own in zip(cases, values, strict=True):
         alike = seen.setdefault(case.of["workload"], {})
         for name, value in own.items():
@@ -135,7 +135,7 @@ def varied(cases: list[Case], names: tuple[str, ...] = ()) -> list[str]:
 
 
 def _phases(cases: list[Case]) -> list[str]:
-    """Returns a table with two lines for each case that has phases: the time of each phase, and its interval below."""
+    """Returns a table with two lines for each case that has phases: the phases' times, and below them the intervals."""
     columns = [
         Column("workload"),
         Column("mode", right=False),
@@ -163,7 +163,7 @@ def _phases(cases: list[Case]) -> list[str]:
 
 
 def _readings(cases: list[Case]) -> list[str]:
-    """Returns a table with a line per metric, for cases that have metrics of their own, such as reference/*."""
+    """Returns a table with a line per metric, for cases that have other metrics than phases, such as reference/*."""
     columns = [Column("workload"), Column("size", right=False, drop=1), Column("metric", right=False), Column("median"),
                Column("±"), Column("of", drop=2), Column("j")]  # fmt: skip
     rows: list[list[str] | str] = []
@@ -182,7 +182,7 @@ def _readings(cases: list[Case]) -> list[str]:
 
 
 def _of_machine(cases: list[Case]) -> list[str]:
-    """Returns all tables of one machine."""
+    """Returns the lines of all tables of a machine."""
     lines = []
     phased = [case for case in cases if case.of["placement"]]
     for size in dict.fromkeys(case.of["size"] for case in phased):
@@ -199,7 +199,7 @@ def _of_machine(cases: list[Case]) -> list[str]:
 
 
 def table(found: list[dict]) -> str:
-    """Returns the text for people: rows by machine, size, workload and mode, then doubts about the figures."""
+    """Returns the text for people: rows grouped by machine, size, workload and mode, then doubts about figures."""
     cases = gather(found)
     lines: list[str] = []
     for machine in dict.fromkeys(case.machine for case in cases):
@@ -213,7 +213,7 @@ def table(found: list[dict]) -> str:
 
 
 def _skipped(cases: list[Case]) -> list[str]:
-    """Returns lines with the number of skipped cases and, for each reason, how many and which."""
+    """Returns lines with the number of skipped cases and, for each reason, their number and names."""
     skipped = [case for case in cases if case.is_skipped]
     if not skipped:
         return []
@@ -237,7 +237,7 @@ def _warnings(found: list[dict]) -> list[str]:
 
 
 def rows_of(cases: list[Case]) -> list[dict[str, Any]]:
-    """Returns the rows for programs: one per metric of a case, and one without a metric for a case that has none."""
+    """Returns the rows for programs: one per metric of a case, and one for a case without metrics."""
     rows = []
     for case in cases:
         of, machine = case.of, case.machine
@@ -268,7 +268,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "; ".join(f"{name}: {what}" for name, what in VIEWS.items())
     parser.add_argument("--view", choices=VIEWS, help=f"another reading: {words}")
     parser.add_argument(
-        "--emulated", action="store_true", help="with --view: emulated records, too, whose times mean nothing"
+        "--emulated", action="store_true", help="with --view: include emulated records, whose times mean nothing"
     )
     output.add_arguments(parser)
 
@@ -279,7 +279,7 @@ def run(asked: argparse.Namespace) -> int:
     found, status = reading.read_files(asked.files, asked)
     if asked.view:
         view = importlib.import_module(f"isthmus.tables.{asked.view}")
-        shown = view.view(content.that_count(found, emulated=asked.emulated))
+        shown = view.view(fields.that_count(found, emulated=asked.emulated))
     elif output.chosen_format(asked) == "text":
         shown = output.Table({}, [], table(found))
     else:

@@ -1,11 +1,12 @@
-"""Output of commands: one table, as text for people or as json, csv or parquet for programs.
+"""Output of commands: a table, as text for people or as json, csv or parquet for programs.
 
 A command adds the options with add_arguments(), makes a Table and ends with `write(asked, table)`. Any other option
-that names a file to write has `type=output.Destination`. No output replaces what was measured or read: see
-refuse_input().
+that names a file to write has `type=output.Destination`. Output never replaces measured data or a file that was read:
+see refuse_input().
 
-The rows of a Table are for programs: plain values in base units (s, B/s, bytes), one column each. Its text is for
-people. Rows of measured cases begin with CASE, followed by a column for each axis; of_cases() makes such a table.
+The rows of a Table are for programs: plain values in base units (s, B/s, bytes), in one column each. Its text is for
+people. Rows of measured cases begin with the columns CASE, followed by a column for each axis; of_cases() makes such a
+table.
 """
 
 from __future__ import annotations
@@ -26,35 +27,35 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isthmus import Error, inputs, spelling, start, streams
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import load
 from isthmus.records.measurements import literal
 from isthmus.spelling import WIDTH, fold
 
 FORMATS = ("text", "json", "csv", "parquet")
 PAGE_FORMATS = (*FORMATS, "html")  # formats of commands that can also write a page
-#: Columns with which every row of a measured case begins, with their DuckDB types; the axes follow.
+#: First columns of all rows of measured cases, with their DuckDB types; columns for the axes follow.
 CASE = {
     "workload": "VARCHAR", "metric": "VARCHAR", "placement": "VARCHAR", "staging": "VARCHAR", "mode": "VARCHAR",
     "size": "VARCHAR", "preset": "VARCHAR", "version": "BIGINT", "ranks": "BIGINT",
 }  # fmt: skip
-_NARROWEST = 16  # least width, in characters, to which a first column is folded to make room
+_NARROWEST = 16  # minimum width, in characters, to which the first column is folded to make room
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Table for programs (columns with DuckDB types, and rows by column, where absent values are null) and its text."""
+    """Table for programs (columns with DuckDB types, rows keyed by column, missing values null) and its text."""
 
     columns: dict[str, str]
     rows: list[dict[str, Any]]
     text: str
-    notes: Sequence[str] = ()  # lines of the text that no row contains; printed on stderr with the other formats
+    notes: Sequence[str] = ()  # lines of the text that are not in any row; other formats print them on stderr
 
 
 def axis_columns(axes: Iterable[dict[str, Any]], taken: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Returns the column name and type of each axis.
 
-    An axis without a name, or with one that is taken, is `axis_NAME`.
+    The column of an axis without a name, or with a name that is in `taken`, is called `axis_NAME`.
     """
     values = grouped((name, value) for each in axes for name, value in each.items())
     taken = set(taken)
@@ -75,7 +76,7 @@ def _type_of(values: list) -> str:
 
 
 def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes: Sequence[str] = ()) -> Table:
-    """Returns a Table of rows that have CASE, a dictionary `axes`, and the columns `more`, in this order."""
+    """Returns a Table of rows with the columns CASE, a column for each entry of `axes`, and the columns `more`."""
     axes = axis_columns((row["axes"] for row in rows), [*CASE, *more])
     columns = {**CASE, **dict(axes.values()), **more}
     flat = []
@@ -91,7 +92,7 @@ def of_cases(rows: list[dict[str, Any]], more: dict[str, str], text: str, notes:
 
 
 def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Adds --format and -o; `formats` replaces FORMATS for commands that have others."""
+    """Adds --format and -o; `formats` replaces FORMATS for commands with other formats."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
@@ -100,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
         "-o", "--output", metavar="FILE", default="-", type=Destination, help="where to; - is stdout, as usual"
     )
 
-    # isthmus.cli calls this before records are read, since reading takes a while.
+    # isthmus.cli calls check() before records are read, since reading takes a while.
     def check(asked: argparse.Namespace) -> None:
         chosen_format(asked, formats)
         check_destinations(asked)
@@ -109,13 +110,13 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
 
 
 class Destination(str):
-    """Name of a file that a command is to write; `-` and /dev/stdout are standard output."""
+    """Name of a file that a command writes; `-` and /dev/stdout are standard output."""
 
     __slots__ = ()
 
 
 def check_destinations(asked: argparse.Namespace) -> None:
-    """Raises Error where a Destination of a command is also an input or another Destination; called before the work."""
+    """Raises Error if a Destination of a command is also an input or another Destination; called before the work."""
     inputs.forget()
     destinations = []
     for value in vars(asked).values():
@@ -138,7 +139,7 @@ _IS_INPUT = "{} is one of the files to be read; name another"
 
 
 def _named(value: Any) -> list[str]:
-    """Returns the paths that an argument may name: the argument, and what follows in NAME=PATH."""
+    """Returns the paths that an argument may name: the whole argument, and PATH of NAME=PATH."""
     if isinstance(value, (list, tuple)):
         return [path for each in value for path in _named(each)]
     if isinstance(value, Destination) or not isinstance(value, (str, os.PathLike)):
@@ -148,7 +149,7 @@ def _named(value: Any) -> list[str]:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Returns whether two names are the same file, also through links."""
+    """Returns whether two names lead to the same file, directly or by links."""
     try:
         return os.path.isfile(one) and os.path.samefile(one, other)
     except (OSError, ValueError):
@@ -156,7 +157,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def refuse_input(path) -> None:
-    """Raises Error where writing this file would destroy measured data, or what this command has read."""
+    """Raises Error if writing this file would destroy measured data, or a file that this command has read."""
     if not os.path.isfile(path):
         return
     if inputs.was_read(os.stat(path)):
@@ -169,10 +170,10 @@ def refuse_input(path) -> None:
 
 
 def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
-    """Returns the format that --format names, or else the one that the ending of -o FILE stands for.
+    """Returns the format that --format names or, without it, the format of the ending of -o FILE.
 
-    Without either it is text, or html for a file if the command has that. Raises Error for any other ending, and where
-    text is not among `formats` and nothing names a format.
+    Without both it is text, or html for a file if the command supports that. Raises Error for other endings, and if
+    text is not among `formats` and neither option names a format.
     """
     kind = asked.format or by_ending(asked.output, formats, ", or give --format")
     if not kind and "text" not in formats:
@@ -181,14 +182,14 @@ def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -
 
 
 def by_ending(where: str, formats: Sequence[str], or_else: str = "") -> str | None:
-    """Returns the format that a file name's ending stands for, or None without an ending.
+    """Returns the format that belongs to a file name's ending, or None without an ending.
 
-    Raises Error for other endings.
+    Raises Error for unknown endings.
     """
     ending = pathlib.PurePath(where).suffix.lower()
     kinds = {_ending(kind): kind for kind in formats}
     if ending and ending not in kinds:
-        raise Error(f"{where} ends in {ending}, which is no format here; {_endings_wanted(formats)}{or_else}")
+        raise Error(f"{where} ends in {ending}, which is no known format; {_endings_wanted(formats)}{or_else}")
     return kinds.get(ending)
 
 
@@ -202,7 +203,7 @@ def _endings_wanted(formats: Sequence[str]) -> str:
 
 
 def write(asked: argparse.Namespace, table: Table) -> None:
-    """Writes the table as the options of add_arguments() ask. Raises Error where that is not possible."""
+    """Writes the table as the options of add_arguments() request. Raises Error if that is impossible."""
     kind = chosen_format(asked)
     for note in table.notes if kind != "text" else ():
         print(note, file=sys.stderr)
@@ -218,9 +219,9 @@ def write(asked: argparse.Namespace, table: Table) -> None:
 
 
 def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
-    """Writes to a file (whole or not at all), to standard output for `-`, or to a descriptor named like /dev/fd/3.
+    """Writes to a file (completely or not at all), to standard output for `-`, or to a descriptor such as /dev/fd/3.
 
-    Raises Error for a file that was read, unless `updates` says that it is to be updated, and for bytes to a terminal.
+    Raises Error for a file that was read or has measured data, unless `updates`, and for bytes to a terminal.
     """
     number = streams.descriptor(where)
     if number is None:
@@ -232,7 +233,7 @@ def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
     elif isinstance(content, str):
         sys.stdout.write(content)
     elif sys.stdout.isatty():
-        raise Error("parquet is no text for a terminal; name a file with -o, or pipe it on")
+        raise Error("parquet cannot be shown in a terminal; name a file with -o, or pipe it on")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
@@ -250,10 +251,10 @@ def _write_to(number: int, where: str, content: bytes) -> None:
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> None:
-    """Writes a file, whole or not at all; with `once`, raises FileExistsError instead of replacing a file.
+    """Writes a file, completely or not at all; with `once`, raises FileExistsError instead of replacing a file.
 
-    Links are kept, and the file that they lead to is written. What cannot be replaced (a FIFO, a device, an open file
-    of another process) is opened and appended to. Raises Error where the file cannot be written.
+    Links are kept; the file to which they lead is written. Things that cannot be replaced (a FIFO, a device, an open
+    file of another process) are opened and appended to. Raises Error if the file cannot be written.
     """
     try:
         if not once and path.exists() and (not path.is_file() or streams.open_file_of(path)):
@@ -261,17 +262,17 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
                 opened.write(content)
             return
         path = pathlib.Path(os.path.realpath(path))
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        start.unfinished.add(str(beside))
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        start.unfinished.add(str(temporary))
         try:
-            beside.write_bytes(content)
+            temporary.write_bytes(content)
             if once:
-                os.link(beside, path)
+                os.link(temporary, path)
             else:
-                beside.replace(path)
+                temporary.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
-            start.unfinished.discard(str(beside))
+            temporary.unlink(missing_ok=True)
+            start.unfinished.discard(str(temporary))
     except FileNotFoundError as error:
         raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
     except FileExistsError:
@@ -282,24 +283,24 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
 
 @contextlib.contextmanager
 def whole_folder(folder: pathlib.Path):
-    """Provides a temporary folder that is renamed to `folder` at the end, or removed where an exception is raised.
+    """Provides a temporary folder that is renamed to `folder` at the end, or removed if an exception is raised.
 
-    Raises FileExistsError where `folder` exists.
+    Raises FileExistsError if `folder` exists.
     """
     if os.path.lexists(folder):
         raise FileExistsError(folder)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    beside.mkdir()
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary.mkdir()
     try:
-        yield beside
-        beside.rename(folder)
+        yield temporary
+        temporary.rename(folder)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def plain(value: Any) -> Any:
-    """Returns a value, and everything within it, as JSON can have it: non-finite numbers are null, times ISO 8601."""
+    """Returns a value, and everything in it, as JSON supports it: non-finite numbers are null, times ISO 8601."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
@@ -325,7 +326,7 @@ def _objects(table: Table, names: Iterable[str]) -> list[str]:
 def _csv(table: Table) -> str:
     """Returns the table as CSV (RFC 4180) with a header.
 
-    Null is empty and a list is JSON. Control characters are escaped as for a terminal.
+    Null is an empty cell, and a list is JSON. Control characters are escaped as for a terminal.
     """
 
     def cell(value: Any) -> Any:
@@ -347,7 +348,7 @@ def identifier(name: str) -> str:
 
 
 def _parquet(table: Table) -> bytes:
-    from isthmus.records import store  # imported here because no other format needs DuckDB
+    from isthmus.records import store  # imported here because only this format needs DuckDB
 
     connection, folder = store.connect()
     try:
@@ -370,12 +371,12 @@ def _parquet(table: Table) -> bytes:
 def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | None):
     """Returns the rows as a data frame of `library`, "pandas" or "polars".
 
-    The default is whichever is installed, pandas first. Raises Error for another library, and where it is not
+    The default is pandas if it is installed, else polars. Raises Error for another library, or if the library is not
     installed.
     """
     for name in [library] if library else ["pandas", "polars"]:
         if name not in ("pandas", "polars"):
-            raise Error(f"{name!r} is no library of data frames; choose pandas or polars")
+            raise Error(f"{name!r} is not a library of data frames; choose pandas or polars")
         try:
             module = __import__(name)
         except ModuleNotFoundError:
@@ -387,7 +388,7 @@ def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | No
 
 
 def _pandas(pandas, found: dict[str, list], columns: dict[str, str]):
-    """Returns a data frame with nullable types: integers and booleans keep their types where some are missing."""
+    """Returns a data frame with nullable types, so that integers and booleans keep their types if some are missing."""
     kinds = {"BIGINT": "Int64", "BOOLEAN": "boolean", "DOUBLE": "float64", "TIMESTAMP": "datetime64[us]"}
     return pandas.DataFrame(
         {name: pandas.Series(values, dtype=kinds.get(columns[name], "object")) for name, values in found.items()}
@@ -408,9 +409,9 @@ def _polars(polars, found: dict[str, list], columns: dict[str, str]):
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """Column of a text table: heading, alignment, and order of dropping it for lack of room.
+    """Column of a text table: heading, alignment, and rank for dropping it for lack of room.
 
-    0 is never dropped; the largest goes first.
+    The column with the largest `drop` is dropped first; columns with 0 are never dropped.
     """
 
     head: str
@@ -419,7 +420,7 @@ class Column:
 
 
 def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
-    """Returns the indices of the columns that fit; the first always does, since it can be folded to _NARROWEST."""
+    """Returns the indices of the columns that fit; the first always fits, since it can be folded to _NARROWEST."""
     kept = list(range(len(columns)))
 
     def needed(first: int) -> int:
@@ -436,7 +437,7 @@ def _kept(columns: list[Column], widths: list[int], width: int) -> list[int]:
 
 
 class Note(str):
-    """Row of a text table that is a remark on the row above it."""
+    """Row of a text table that is a note on the row above it."""
 
     __slots__ = ()
 
@@ -448,10 +449,10 @@ def notes_of(doubts: dict[str, str]) -> list[Note]:
 
 
 def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int = WIDTH) -> list[str]:
-    """Returns lines of at most `width` characters; columns that did not fit are named in the last line.
+    """Returns lines of at most `width` characters; the last line names columns that did not fit.
 
-    A row that is a string is a heading of the rows below it, which are indented, or a Note. The first column, headings
-    and notes are folded where they are too long; nothing is cut.
+    A row that is a string is a Note, or a heading for the rows below it, which are indented. The first column, headings
+    and notes are folded if they are too long; nothing is truncated.
     """
     heads = [column.head for column in columns]
     texts = [heads, *(row if isinstance(row, str) else [spelling.printable(cell) for cell in row] for row in rows)]
@@ -474,12 +475,12 @@ def lay_out(columns: list[Column], rows: Sequence[list[str] | str], width: int =
         lines += [f"{indent}{line}".rstrip() for line in (*folded[:-1], f"{folded[-1]:<{first}}{rest}")]
     gone = [head for i, head in enumerate(heads) if i not in kept]
     if gone:
-        lines += fold(f"Left out for want of room: {', '.join(gone)}; --format csv has them.", width)
+        lines += fold(f"Left out for lack of space: {', '.join(gone)}; --format csv has them.", width)
     return lines
 
 
 def grid(corner: str, rows: list[str], columns: list[str], cells: list[list[str]]) -> list[str]:
-    """Returns a table of cells with names of rows and columns, in blocks of as many columns as fit."""
+    """Returns a table of cells with names of rows and columns, in blocks that have as many columns as fit."""
     label = max(map(len, [corner, *rows]))
     widths = [
         max(len(text) for text in [name, *column]) + 2

@@ -1,7 +1,8 @@
-"""Medians of record files by case, for notebooks and models, selected by case, metric and axis.
+"""Medians of cases in record files, selected by case, metric and axis; for notebooks and models.
 
 `Readings.value()` returns one figure, and `Readings.by()` one per value of an axis. Both refuse to mix cases that
-differ in anything that was not asked for. Values are medians over the jobs, in the record's units (s, B/s, bytes).
+differ in anything that the selection does not name. Values are medians over jobs, in the record's units (s, B/s,
+bytes).
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import os
 import statistics
 
 from isthmus import Error, spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import measurements, store
 from isthmus.statistics import series, spread
 from isthmus.statistics.spread import Spread
 from isthmus.tables import output
 
 WANTED = (
-    *measurements.SERIES, "mode", "better", "median", "mad", "samples", "spoilt", "error", "skipped", "verify", "node",
+    *measurements.SERIES, "mode", "better", "median", "mad", "samples", "invalid", "error", "skipped", "verify", "node",
     "share", "device", "cpu", "job", "driver", "within_low", "within_high", "n_samples", "n_invalid",
 )  # fmt: skip
-#: SQL: whether a metric was counted by a profiler. Times under a profiler are not those of the program.
+#: SQL for whether a profiler counted a metric. Times under a profiler are not those of the program.
 COUNTED = "starts_with(metric, 'profiled_')"
-#: Names that a selection may have in addition to the axes of a case.
+#: Names that a selection may use in addition to the axes of a case.
 FIELDS = ("workload", "metric", "mode", "placement", "staging", "size", "preset", "ranks", "device", "cpu")
 
 
@@ -36,7 +37,7 @@ MORE = {
     "samples": "DOUBLE[]", "share": "DOUBLE", "better": "VARCHAR", "job": "VARCHAR", "run_id": "VARCHAR",
     "time": "TIMESTAMP", "system": "VARCHAR", "partition": "VARCHAR", "node": "VARCHAR", "device": "VARCHAR",
     "gpus": "VARCHAR", "driver": "VARCHAR", "cpu": "VARCHAR", "cores": "BIGINT", "kernel": "VARCHAR",
-    "boot": "VARCHAR", "git": "VARCHAR", "emulated": "BOOLEAN", "spoilt": "BOOLEAN", "verify": "VARCHAR",
+    "boot": "VARCHAR", "git": "VARCHAR", "emulated": "BOOLEAN", "invalid": "BOOLEAN", "verify": "VARCHAR",
     "skipped": "VARCHAR", "error": "VARCHAR", "warnings": "VARCHAR[]", "doubts": "VARCHAR[]",
     "file": "VARCHAR",
 }  # fmt: skip
@@ -44,7 +45,7 @@ _COMPUTED = {"value": "median", "low": "within_low", "high": "within_high", "int
 
 
 def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> output.Table:
-    """Returns a table for isthmus.frame() with a row, and the interval within the record, for each metric."""
+    """Returns a table for isthmus.frame(), with a row for each metric, including its interval within the record."""
     columns = [name for name in (*output.CASE, *MORE) if name not in _COMPUTED]
     wanted = {*WANTED, *columns, *_COMPUTED.values(), "axes", "n_samples", "n_invalid"}
     with store.open_store(paths, wanted=wanted, emulated=emulated, profiled=everything) as opened:
@@ -63,10 +64,10 @@ def rows_of(paths, *, emulated: bool = False, everything: bool = False) -> outpu
 
 
 class Value(float):
-    """Figure with its interval, `spread`, which plots draw; a plain number everywhere else.
+    """Figure with its interval `spread`, which plots draw; it behaves like a plain number everywhere else.
 
-    Sums, products of values that are not negative, and ratios of positive values have the widest possible interval.
-    That is conservative, since the least of one value and the largest of the other seldom occur together.
+    Sums, products of non-negative values, and ratios of positive values have the widest possible interval. That is
+    conservative, since the minimum of one value and the maximum of the other seldom occur together.
     """
 
     spread: Spread | None
@@ -108,13 +109,13 @@ class Value(float):
 
 
 def ends(value: float) -> tuple[float, float]:
-    """Returns the ends of a Value's interval; the value twice where it has none."""
+    """Returns the ends of a Value's interval, or the value twice if it has none."""
     return spread.ends(float(value), getattr(value, "spread", None))
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One metric of one record: its case, median, and samples in the order in which they were taken."""
+    """Metric of a record: its case, median, and samples in the order in which they were measured."""
 
     case: dict
     axes: dict
@@ -129,7 +130,7 @@ class Reading:
 
 
 class Readings:
-    """Set of readings of some files or folders, with selections and medians; see the module."""
+    """Set of readings from files or folders, with methods for selections and medians; see the module."""
 
     def __init__(self, found: list[Reading]):
         self.found = found
@@ -140,7 +141,7 @@ class Readings:
     def where(self, **wanted) -> Readings:
         """Returns the readings with these fields and axes.
 
-        Text may be a pattern with *, and a list allows any of its values.
+        A text may be a pattern with *, and a list means any of its values.
         """
         return self._of([each for each in self.found if all(matches(each.get(k), v) for k, v in wanted.items())])
 
@@ -153,9 +154,9 @@ class Readings:
         return sorted(found, key=lambda value: (isinstance(value, str), value))
 
     def by(self, axis: str, **wanted) -> dict:
-        """Returns the median for each value of a field or axis, sorted by it.
+        """Returns the median for each value of a field or axis, sorted by this value.
 
-        Raises Error where anything else varies.
+        Raises Error if anything else varies.
         """
         chosen = self.where(**wanted)
         return {
@@ -164,17 +165,17 @@ class Readings:
         }
 
     def value(self, **wanted) -> float | None:
-        """Returns the median of one case, or None where it was not measured. Raises Error where several cases match."""
+        """Returns the median of one case, or None if it was not measured. Raises Error if several cases match."""
         chosen = self.where(**wanted)
         return chosen._one("", wanted) if len(chosen) else None
 
     def share(self, **wanted) -> float | None:
-        """Returns the median share of the limit over the records, or None where none has a share."""
+        """Returns the median over the records of the share of the limit, or None if no record has a share."""
         shares = [each.share for each in self.where(**wanted).found if each.share is not None]
         return statistics.median(shares) if shares else None
 
     def samples(self, **wanted) -> list[float]:
-        """Returns all samples of one case. Raises Error where several cases match."""
+        """Returns all samples of one case. Raises Error if several cases match."""
         chosen = self.where(**wanted)
         chosen._alike("", wanted)
         return [value for each in chosen.found for value in each.samples]
@@ -197,7 +198,7 @@ class Readings:
 
 
 def matches(value, wanted) -> bool:
-    """Returns whether a value is the wanted one; text may be a pattern with *, and a list allows any of its values."""
+    """Returns whether a value matches `wanted`; a text may be a pattern with *, and a list means any of its values."""
     if isinstance(wanted, (list, tuple, set)):
         return any(matches(value, each) for each in wanted)
     if isinstance(wanted, str) and isinstance(value, str):
@@ -205,12 +206,13 @@ def matches(value, wanted) -> bool:
     return value == wanted
 
 
-#: Environment variables of a folder that notebooks read instead of the committed records, and of the condition on them.
+#: Names of environment variables: one contains a folder that notebooks read instead of the committed records, the other
+#: a condition that records must fulfil.
 DATA, WHERE = "ISTHMUS_DATA", "ISTHMUS_WHERE"
 
 
 def example(*paths, profiled: bool = False) -> Readings:
-    """Returns readings of the committed files, or of the folder that scripts/notebooks --data names instead."""
+    """Returns readings from the committed files, or from the folder that scripts/notebooks --data names."""
     folder = os.environ.get(DATA)
     if not folder:
         return load(*paths, profiled=profiled)
@@ -219,10 +221,10 @@ def example(*paths, profiled: bool = False) -> Readings:
 
 
 def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "true") -> Readings:
-    """Returns readings of files and folders that count: verified, valid and on real hardware.
+    """Returns the readings in files and folders that count, that is, verified, valid and from real hardware.
 
-    With `emulated`, emulated ones count as well. With `profiled`, only what a profiler counted is returned. `where` is
-    SQL over the table of records. Raises Error where there is nothing to return.
+    With `emulated`, emulated readings also count. With `profiled`, only metrics that a profiler counted are returned.
+    `where` is an SQL condition over the table of records. Raises Error if there are no such readings.
     """
     wanted = WANTED if where == "true" else (*WANTED, *series.FIELDS)
     opened = store.open_store(paths, wanted=wanted, emulated=emulated, profiled=profiled, where=where)
@@ -235,7 +237,7 @@ def load(*paths, emulated: bool = False, profiled: bool = False, where: str = "t
 
 
 def of_store(opened: store.Store, table: str = "measurements", where: str = "true") -> list[Reading]:
-    """Returns the readings in `table`, such as a view of `measurements`, of a store that was opened with WANTED."""
+    """Returns the readings in a table or view of a store that was opened with WANTED."""
     rows = opened.rows(
         f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in dict.fromkeys((*FIELDS, 'unit', 'axes')))}, "
         "median, samples, share, job, within_low, within_high, mad, n_samples - n_invalid AS valid "

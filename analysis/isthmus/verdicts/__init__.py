@@ -1,1 +1,1 @@
-"""Verdicts: what a change did, noise, trials, drift, nodes that differ from their equals, systems side by side."""
+"""Verdicts: effects of a change, noise, trials, drift, nodes that differ from their equals, systems side by side."""

@@ -1,11 +1,11 @@
-"""Means of a system's figures and their variance, from its nodes, the nodes' boots, and the occasions nodes share.
+"""Means of a system's figures and their variance, computed from nodes, boots, and occasions that nodes share.
 
-Jobs of one boot share the state that the boot left, and jobs of one night share the state of the machine room. So
-neither jobs nor boots are the unit of replication. A node counts once, as the mean of its boots; a boot counts as the
-mean of its jobs. The variance of the mean over nodes comes from the differences between nodes and between occasions,
-which are nights or restarts of all nodes. With a single node, the variance comes from its boots and is of that node
-alone. A single boot, or a single night of several nodes, cannot show that variance: it is not identifiable, hence
-infinite, and `Estimate.reason` says why.
+Jobs of one boot share the state that the boot created, and jobs of one night share the state of the machine room.
+Therefore neither jobs nor boots are the unit of replication. A node counts once, as the mean of its boots; a boot
+counts as the mean of its jobs. The variance of the mean over nodes comes from the differences between nodes and between
+occasions, which are nights or restarts of all nodes. With a single node, the variance comes from its boots and applies
+only to that node. A single boot, or a single night of several nodes, cannot show this variance: it is not identifiable
+and therefore set to infinity; `Estimate.reason` states why.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from isthmus.groups import components, grouped
+from isthmus.grouping import components, grouped
 from isthmus.statistics import rank_test
 from isthmus.statistics.series import Job
 
 ONE_BOOT, ONE_NIGHT, NO_BOOTS = "one boot", "one night", "boots not known"
-#: Explanation of each reason, and what to do.
+#: Reason → explanation and what to do.
 MEANING = {
     ONE_BOOT: "jobs of one boot do not show how unlike boots are: measure in two boots or more",
     ONE_NIGHT: "one night does not show what its nodes shared then: measure in two nights or more",
     NO_BOOTS: "the records do not say when the node was started: measure again with this Isthmus",
 }
-_PAUSE = datetime.timedelta(hours=6)  # shortest pause between jobs of two nights
-_DAY = datetime.timedelta(days=1)  # longest duration of a night
+_PAUSE = datetime.timedelta(hours=6)  # minimum pause between jobs of two nights
+_DAY = datetime.timedelta(days=1)  # maximum duration of a night
 
 
-# --- occasions: what nodes share ---
+# --- occasions that nodes share ---
 
 
 def _time(job: Job) -> datetime.datetime:
@@ -41,7 +41,7 @@ def _time(job: Job) -> datetime.datetime:
 
 
 def _nights(jobs: Sequence[Job]) -> dict[str, int]:
-    """Numbers the nights and returns each job's; jobs are ordered by time."""
+    """Returns the number of each job's night; jobs must be ordered by time."""
     result: dict[str, int] = {}
     times = [_time(job) for job in jobs]
     start, number = times[0], 0
@@ -57,7 +57,7 @@ def _boots_not_known(job: Job) -> bool:
 
 
 def _restarts(jobs: Sequence[Job]) -> dict[str, int]:
-    """Returns, by job, how often all nodes had been restarted; jobs are ordered by time."""
+    """Returns, for each job, how often all nodes had been restarted before it; jobs must be ordered by time."""
     last_of_boot = {boot: i for i, job in enumerate(jobs) for boot in job.boots}
     last_of_node = {node: i for i, job in enumerate(jobs) for node in job.nodes}
     known = not any(map(_boots_not_known, jobs))
@@ -76,9 +76,9 @@ def _restarts(jobs: Sequence[Job]) -> dict[str, int]:
 
 
 def occasions(jobs: Iterable[Job]) -> dict[str, Any]:
-    """Returns a label for each job of a system, by name; jobs of all nodes with one label share a night or a restart.
+    """Returns a label for each job of a system, keyed by name; jobs with the same label share a night or a restart.
 
-    Where the time of a job is not known, each boot is an occasion, or each job where boots are not known.
+    If the time of any job is unknown, each boot is an occasion; jobs whose boots are unknown are occasions themselves.
     """
     unique = {job.name: job for job in jobs}
     if any(job.time is None for job in unique.values()):
@@ -94,25 +94,25 @@ def occasions(jobs: Iterable[Job]) -> dict[str, Any]:
     return next((found for found in candidates if len({*found.values()}) > 1), restarts)
 
 
-# --- a mean and its variance ---
+# --- mean and variance ---
 
 
 @dataclasses.dataclass
 class Estimate:
-    """Weighted mean of a system's logarithms, by term, with its variance and degrees of freedom."""
+    """Means of the logarithms of a system's terms, with the variance and degrees of freedom of their weighted sum."""
 
-    logs: np.ndarray  # a mean for each term
-    variance: float  # infinite where it is not identifiable
+    logs: np.ndarray  # mean of each term
+    variance: float  # infinite if it is not identifiable
     freedom: float
-    nodes: int  # number in the term that has fewest; likewise boots and jobs
-    boots: int  # boots of all nodes; a node with unknown boots counts as one
-    jobs: int
-    reason: str = ""  # key of MEANING where the variance is infinite
+    nodes: int  # number of nodes in the term that has the fewest
+    boots: int  # smallest number of boots of a term over all nodes; unknown boots of a node count as one
+    jobs: int  # number of jobs in the term that has the fewest
+    reason: str = ""  # key of MEANING if the variance is infinite
 
 
 @dataclasses.dataclass
 class _Cells:
-    """Logarithms of a term by (node, occasion, boot), each the mean of its jobs, and the number of jobs."""
+    """Logarithms of a term, as the mean over jobs for each (node, occasion, boot), and the term's number of jobs."""
 
     values: dict[tuple, float]
     jobs: int
@@ -126,7 +126,7 @@ class _Cells:
 
 
 def cells(jobs: Sequence[Job], occasion: dict[str, Any], sign: int = 1) -> _Cells:
-    """Returns the cells of a series whose values are all above zero; GPUs of a node that share a job count as one."""
+    """Returns the cells of a series whose values are all above zero; a job's GPUs on one node count as one."""
     found = grouped(
         ((node, occasion[job.name], dict(job.boots).get(node)), (job.name, math.log(value)))
         for job in jobs
@@ -140,7 +140,10 @@ def cells(jobs: Sequence[Job], occasion: dict[str, Any], sign: int = 1) -> _Cell
 
 
 def _clustered(parts: dict[tuple, float], fields: Sequence[int], fewest: int) -> float:
-    """Returns the variance of a sum of parts clustered by these fields; every term has `fewest` clusters or more."""
+    """Returns the variance of a sum of parts that are clustered by these fields of their cells.
+
+    `fewest` is the smallest number of clusters of any term.
+    """
     if fewest < 2:
         return math.inf
     sums = grouped((tuple(cell[i] for i in fields), part) for cell, part in parts.items())
@@ -148,9 +151,10 @@ def _clustered(parts: dict[tuple, float], fields: Sequence[int], fewest: int) ->
 
 
 def _joined(*found: tuple[float, float]) -> tuple[float, float]:
-    """Joins variances by node, by occasion and by both, each with its degrees of freedom, into one such pair.
+    """Joins variances clustered by node, by occasion and by both, each with its degrees of freedom, into one such pair.
 
-    The joint variance is at least the mean of the first two: where nodes and occasions agree, a smaller one is chance.
+    The joint variance is at least the mean of the first two: if nodes and occasions coincide, a smaller joint variance
+    is due to chance.
     """
     (of_nodes, n), (of_occasions, m), _ = found
     joined, least = of_nodes + of_occasions - found[2][0], (of_nodes + of_occasions) / 2
@@ -161,7 +165,7 @@ def _joined(*found: tuple[float, float]) -> tuple[float, float]:
 
 
 def estimate(terms: Sequence[_Cells], weights: Sequence[float]) -> Estimate:
-    """Estimates means over nodes of means over boots, and the variance of their weighted sum.
+    """Estimates each term's mean over nodes of the means over boots, and the variance of the weighted sum of terms.
 
     Nodes and occasions are crossed. Their variances are joined as in Cameron, Gelbach and Miller, Robust inference with
     multiway clustering (2011); the degrees of freedom are Satterthwaite's.
@@ -191,14 +195,14 @@ def estimate(terms: Sequence[_Cells], weights: Sequence[float]) -> Estimate:
     return Estimate(np.array(logs), variance, freedom, nodes, boots, jobs)
 
 
-# --- the difference of two systems ---
+# --- difference of two systems ---
 
 
 def _freedom(a: Estimate, b: Estimate) -> float:
     """Returns Welch's degrees of freedom of a difference, or fewer.
 
-    A variance from two boots is often far too small by chance. So the sides' shares of the variance are also moved
-    halfway to what their numbers of units predict, and the smaller result counts.
+    A variance from two boots is often far too small by chance. Therefore the result is also computed with the sides'
+    shares of the variance moved halfway to the shares that their numbers of units predict; the smaller result counts.
     """
     seen = a.variance / (a.variance + b.variance)
     expected = (b.freedom + 1) / (a.freedom + b.freedom + 2)
@@ -207,7 +211,7 @@ def _freedom(a: Estimate, b: Estimate) -> float:
 
 
 def half(a: Estimate, b: Estimate, tail: float = (1 - rank_test.CONFIDENCE) / 2) -> float:
-    """Returns half the width of the interval of two systems' difference; infinite where it is not identifiable."""
+    """Returns half the width of the interval of two systems' difference; infinite if it is not identifiable."""
     variance = a.variance + b.variance
     if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
         return math.inf
@@ -215,7 +219,7 @@ def half(a: Estimate, b: Estimate, tail: float = (1 - rank_test.CONFIDENCE) / 2)
 
 
 def p_value(difference: float, a: Estimate, b: Estimate) -> float:
-    """Returns the two-sided p-value of no difference; 1 where it is not identifiable."""
+    """Returns the two-sided p-value of the hypothesis of no difference; 1 if it is not identifiable."""
     variance = a.variance + b.variance
     if not math.isfinite(variance) or min(a.freedom, b.freedom) < 1:
         return 1.0
@@ -226,12 +230,12 @@ def p_value(difference: float, a: Estimate, b: Estimate) -> float:
 
 
 def quantile(tail: float, freedom: float) -> float:
-    """Returns Student's t quantile at fractional degrees of freedom."""
+    """Returns the quantile of Student's t for a fractional number of degrees of freedom."""
     return _between(lambda whole: rank_test.student_quantile(tail, whole), freedom)
 
 
 def _between(of, freedom: float) -> float:
-    """Interpolates a function of whole degrees of freedom: its logarithm is nearly linear in their reciprocal."""
+    """Interpolates a function of whole degrees of freedom, whose logarithm is nearly linear in their reciprocal."""
     whole = max(1, math.floor(freedom))
     low, high = (math.log(of(each)) for each in (whole, whole + 1))
     share = (1 / whole - 1 / max(freedom, whole)) * whole * (whole + 1)

@@ -1,10 +1,10 @@
 """Compares systems: each metric's value, its share of the hardware's limit, and its ratio with an interval.
 
-Each DIR is a system, and ratios are to the first one. With --by FIELD, one folder is split by a field of the
-fingerprint (system, device, driver, …), and records without that field are left out. Ratios are of means over nodes,
-and a node's figure is the mean over its boots. The 95% interval is of such nodes; for a single node it is of that node
-alone. Figures of one boot, or of one night of several nodes, have no interval, because they do not show how much boots
-and nights differ.
+Each DIR is a system, and ratios are relative to the first one. With --by FIELD, one folder is split by a field of the
+fingerprint (system, device, driver, …), and records without that field are left out. Ratios compare means over nodes,
+and a node's figure is the mean over its boots. The 95% interval applies to such nodes; for a single node, it applies
+only to that node. Figures of one boot, or of one night of several nodes, have no interval, because they do not show how
+much boots and nights differ.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import agreement, doubts, measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import rank_test, series, spread
 from isthmus.statistics.series import Job, Series, Uncounted
 from isthmus.tables import output
-from isthmus.verdicts import clusters, judging, outlying, side_by_side, surroundings, two_sides, uneven
+from isthmus.verdicts import clusters, comparison, environment, judging, outlying, side_by_side, uneven
 
 WANTED = (
-    *two_sides.WANTED,
-    *surroundings.HOSTS,
+    *comparison.WANTED,
+    *environment.HOSTS,
     "share",
     "limit_value",
     "mad",
@@ -42,22 +42,22 @@ EQUAL_LOW, EQUAL_HIGH = 1 / (1 + judging.FLOOR), 1 + judging.FLOOR  # ratios bet
 
 @dataclasses.dataclass
 class System:
-    """All that one system measured."""
+    """Everything that was measured on a system."""
 
     name: str
     series: dict[tuple, Series]
     shares: dict[tuple, float]
-    # Spread within the only job of a series, from the job's own record.
+    # Spread of series with only one job, from the records of this job.
     alone: dict[tuple, spread.Spread | None] = dataclasses.field(default_factory=dict)
-    # Speed of its hosts when programs began. It is no figure of the system, so it is no part of a score.
+    # Speed of the hosts when programs began. It is not a figure of the system, so it is not part of a score.
     hosts: dict[tuple, Series] = dataclasses.field(default_factory=dict)
     uncounted: Uncounted = dataclasses.field(default_factory=Uncounted)
-    # Reasons in its records to doubt a series' figure, in words.
+    # Reasons in the system's records to doubt the figure of a series, in words.
     doubts: dict[tuple, str] = dataclasses.field(default_factory=dict)
-    facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # values by field of the fingerprint
+    facts: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # field of the fingerprint → its values
     ran: uneven.Ran = dataclasses.field(default_factory=uneven.Ran)
-    lacking: list[str] = dataclasses.field(default_factory=list)  # nodes and GPUs that its figures lack, in words
-    slow: str = ""  # nodes and GPUs in its figures that are slower than their equals, in words
+    lacking: list[str] = dataclasses.field(default_factory=list)  # sentences on nodes and GPUs without figures
+    slow: str = ""  # nodes and GPUs that are slower than their equals, in words
     skipped: str = ""  # number of skipped cases and the most frequent reason, in words
 
     @functools.cached_property
@@ -67,7 +67,7 @@ class System:
 
     @functools.cached_property
     def occasions(self) -> dict[str, Any]:
-        """Occasion by job name; jobs with the same one share a night, or a restart of all nodes."""
+        """Occasion of each job, keyed by job name; an occasion is a night, or the time after a restart of all nodes."""
         return clusters.occasions(self._jobs())
 
     @functools.cached_property
@@ -76,14 +76,14 @@ class System:
 
     @functools.cached_property
     def versions(self) -> dict[str, set]:
-        """Versions measured of each workload."""
+        """Measured versions of each workload."""
         found: dict[str, set] = {}
         for each in self.series.values():
             found.setdefault(each.workload, set()).add(each.case["version"])
         return found
 
     def _jobs(self) -> list[Job]:
-        """Returns one Job for each job name, on all nodes that it ran on, timed at its first record."""
+        """Returns one Job for each job name, with all nodes on which it ran and the time of its first record."""
         found: dict[str, list[Job]] = {}
         for each in (*self.series.values(), *self.hosts.values()):
             for job in each.of("A"):
@@ -104,9 +104,9 @@ class System:
 
 @dataclasses.dataclass
 class Cell:
-    """One system's figure of a series, with its ratio to the first system's; a ratio above 1 is a larger value.
+    """Figure of a series on one system, with its ratio to the first system's figure; above 1 if it is larger.
 
-    The verdict is "better" or "worse", "other" (different, where neither direction is better), "equal", or "unsure". It
+    The verdict is "better" or "worse", "other" (different, and neither direction is better), "equal", or "unsure". It
     is empty without a ratio.
     """
 
@@ -121,9 +121,9 @@ class Cell:
     boots: int | None = None
     p: float = 1.0
     verdict: str = ""
-    better: bool | None = None  # true if the ratio is an improvement; None where neither direction is better
-    reason: str = ""  # key of clusters.MEANING: why there is no interval
-    single: bool = False  # true if the interval is of a single node, in either system
+    better: bool | None = None  # true if the ratio is an improvement; None if neither direction is better
+    reason: str = ""  # key of clusters.MEANING that explains why there is no interval
+    single: bool = False  # true if either system has a single node, so that the interval applies only to this node
     doubts: str = ""  # reasons in the records to doubt the value
 
 
@@ -144,7 +144,7 @@ def _alone(opened: store.Store, side: str) -> dict[tuple, spread.Spread | None]:
 def _load(opened: store.Store, side: str, name: str) -> System:
     every = series.load(opened, side)
     shares = series.per_series(opened, "median(share)", f"({side}) = 'A'")
-    hosts = {each.key: each for each in surroundings.hosts(opened, side)}
+    hosts = {each.key: each for each in environment.hosts(opened, side)}
     without = series.uncounted(opened, f"({side}) = 'A'")
     own = {each.key: each for each in every}
     return System(
@@ -155,7 +155,7 @@ def _load(opened: store.Store, side: str, name: str) -> System:
 
 
 def _skipped(opened: store.Store, side: str) -> str:
-    """Returns words such as "skipped 3 of 6 cases, most as: needs 4 GiB"; empty where every case ran."""
+    """Returns text such as "skipped 3 of 6 cases, most as: needs 4 GiB"; empty if every case ran."""
     [(skipped, cases, why)] = opened.sql(
         f"SELECT count(skipped), count(*), mode(skipped) FROM measurements WHERE metric_index = 0 AND ({side}) = 'A'"
     ).fetchall()
@@ -172,7 +172,7 @@ _FACTS = tuple(
 
 
 def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
-    """Returns the values of each field of the fingerprint in a system's records, the most telling field first."""
+    """Returns the values of each field of the fingerprint in a system's records, the most informative fields first."""
     names = [*dict.fromkeys(_FACTS)]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in names)
     [row] = opened.rows(f"SELECT {lists} FROM measurements WHERE ({side}) = 'A'")
@@ -180,7 +180,10 @@ def _facts(opened: store.Store, side: str) -> dict[str, list[str]]:
 
 
 def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
-    """Returns, by series, the reasons in its records to doubt its figure; records of one device and CPU are equals."""
+    """Returns, for each series, the reasons in its records to doubt its figure.
+
+    Records with the same device and CPU are equals.
+    """
     fields = f"struct_pack(kind := device || ',' || cpu, row := {doubts.ROW_STRUCT})"
     found = {}
     for key, rows in series.per_series(opened, f"list({fields})", f"({side}) = 'A'").items():
@@ -191,16 +194,16 @@ def _doubts(opened: store.Store, side: str) -> dict[tuple, str]:
 
 
 def load(asked) -> list[System]:
-    """Loads the systems that a command line names. Raises Error for fewer than two.
+    """Loads the systems that a command line names. Raises Error if there are fewer than two.
 
-    Prints to stderr what does not count. Failed, wrong and disagreeing cases go into `asked.doubts`, which decides the
-    exit code.
+    Prints on stderr which cases do not count. Adds failed, wrong and disagreeing cases to `asked.doubts`, which
+    determines the exit code.
     """
     disagreeing: list[str] = []
     if asked.by:
         if asked.by not in series.FIELDS:
             meant = spelling.did_you_mean(asked.by, series.FIELDS) or f"; choose from {', '.join(series.FIELDS)}"
-            raise Error(f"--by {asked.by} is no field{meant}")
+            raise Error(f"--by {asked.by} is not a field{meant}")
         with selection.from_arguments(asked, wanted=WANTED) as opened:
             column = f'"{asked.by}"::VARCHAR'
             records = _records_by(opened, column)
@@ -237,18 +240,18 @@ def load(asked) -> list[System]:
 
 
 def _set_lacking(systems: list[System]) -> None:
-    """Adds to each system's `lacking` the nodes without any figure, and the nodes and GPUs that only others ran on."""
+    """Adds nodes without figures, and nodes and GPUs on which only other systems ran, to each system's `lacking`."""
     ran_by = [system.ran for system in systems]
     for at, system in enumerate(systems):
         name = spelling.printable(system.name)
         if none := system.idle:
             system.lacking.append(f"{name} has no figure on {uneven.places_in_words(none)}, where cases ran")
         if gone := uneven.only_in(at, ran_by):
-            system.lacking.append(f"{name} did not run on {uneven.places_in_words(gone)}, as others here did")
+            system.lacking.append(f"{name} did not run on {uneven.places_in_words(gone)}, but others here did")
 
 
 def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> list[str]:
-    """Adds doubts to figures that some nodes and GPUs of a system lack; returns them as sentences.
+    """Adds doubts to figures that some nodes and GPUs of a system lack; returns these doubts as sentences.
 
     `shared` maps the keys of the compared series to their labels.
     """
@@ -267,9 +270,9 @@ def _doubt_uneven(systems: list[System], shared: dict[tuple, str]) -> list[str]:
 
 
 def _records_by(opened: store.Store, column: str) -> dict[str, int]:
-    """Counts the records for each value of a column; the key is "" for records without one.
+    """Returns the number of records for each value of a column; the key is "" for records without a value.
 
-    Values without any record of a requested metric, skip or failure are left out.
+    A value is left out if none of its records has a requested metric, a skip or a failure.
     """
     asked = f"metric IS NOT NULL OR skipped IS NOT NULL OR {series.FAILED}"
     rows = opened.sql(
@@ -290,7 +293,7 @@ def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
 
 
 def _names(paths) -> list[str]:
-    """Returns the shortest ends of the folders' paths that tell them apart."""
+    """Returns the shortest endings of the folders' paths that distinguish them."""
     for length in range(1, 20):
         names = ["/".join(pathlib.Path(path).resolve().parts[-length:]) for path in paths]
         if len(set(names)) == len(names):
@@ -298,11 +301,11 @@ def _names(paths) -> list[str]:
     raise Error("a folder is named twice; name each system once")
 
 
-# --- one series ---
+# --- figures of a series ---
 
 
 def cells(systems: list[System], key: tuple) -> list[Cell | None]:
-    """Returns a cell for each system, or None where it lacks the series."""
+    """Returns a cell for each system, or None for systems that lack the series."""
     row: list[Cell | None] = []
     first = systems[0].of(key)
     reference = _estimate(systems[0], first) if first else None
@@ -325,7 +328,7 @@ def cells(systems: list[System], key: tuple) -> list[Cell | None]:
 
 
 def _estimate(system: System, found: Series) -> clusters.Estimate | None:
-    """Estimates the mean of the logarithms and its variance; None for values that are not above zero."""
+    """Estimates the mean of the logarithms and its variance; returns None if a value is not above zero."""
     if not series.has_ratios(found, ("A",)):
         return None
     return clusters.estimate([clusters.cells(found.of("A"), system.occasions)], [1.0])
@@ -350,7 +353,7 @@ def _exp(value: float) -> float:
 
 
 def _decide(rows: dict[tuple, list[Cell | None]], systems: int) -> None:
-    """Sets the verdict of each significant difference, corrected for the number of series of its system."""
+    """Sets the verdict of each significant difference; significance is corrected for the system's number of series."""
     for at in range(1, systems):
         found = [row[at] for row in rows.values()]
         judged = [cell for cell in found if cell is not None and cell.ratio is not None and cell.verdict != "equal"]
@@ -371,7 +374,7 @@ _COLUMNS = {
 
 
 def table_of(systems: list[System], *, everything: bool = False) -> output.Table:
-    """Makes a table with a row for each series of each system. Raises Error where no two systems share a series."""
+    """Makes a table with a row for each series of each system. Raises Error if no two systems share a series."""
     measured = {key: each for system in systems for key, each in system.series.items()}
     every = measured | {key: each for system in systems for key, each in system.hosts.items()}
     names = series.labels(list(every.values()))
@@ -396,7 +399,7 @@ def table_of(systems: list[System], *, everything: bool = False) -> output.Table
 def _nothing_shared(systems: list[System]) -> str:
     bad = "; ".join(f"{system.name}: {system.uncounted.words}" for system in systems if system.uncounted.words)
     if any(not system.series for system in systems) and bad:
-        return f"no series that counts is in two systems ({bad}); mend what fails there, and measure it again"
+        return f"no series that counts is in two systems ({bad}); fix what fails there, and measure it again"
     versions = side_by_side.versions(systems)
     if versions:
         return f"no series is in two systems: {versions[0]}; measure both with the same Isthmus"

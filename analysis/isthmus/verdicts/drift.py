@@ -1,12 +1,12 @@
 """Finds changes that were not announced: when a metric moved, on which nodes, and what else changed there.
 
-Each series of a node and GPU is watched from its first job to its last. So are each node over all its metrics, each
-metric over all nodes, and everything together. Looking again after every job raises no more false alarms, because the
-evidence for a change is an e-process: its reciprocal is a p-value at any time. p is adjusted for everything that is
-watched. The correlation between a job and the job before it is measured and removed first. Single jobs that are far off
-are outliers: they are named, but do not affect the noise or the level. A level that moves little by little is a creep.
-A collapse far beyond anything seen before is reported at its first job. The share of failed cases is watched as well,
-and so are nodes, GPUs and series that vanish or keep only half of their days.
+Each series of a node and GPU is watched from its first job to its last, and so are each node over all its metrics, each
+metric over all nodes, and everything together. Searching again after every job does not raise more false alarms,
+because the evidence for a change is an e-process: its reciprocal is a p-value at any time. p is adjusted for everything
+that is watched. The correlation between consecutive jobs is measured and removed first. Single jobs that are far off
+are outliers: they are named, but do not affect the noise or the level. A level that moves gradually is a creep. A
+collapse far beyond all earlier values is reported at its first job. The share of failed cases is also watched, and so
+are nodes, GPUs and series that vanish or appear on only half of the days.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from typing import Any
 import numpy as np
 
 from isthmus import exits, spelling
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import change_points, rank_test, series
 from isthmus.statistics.change_points import FEWEST
 from isthmus.tables import output
-from isthmus.verdicts import absent, histories, surroundings, two_sides
+from isthmus.verdicts import comparison, environment, histories, missing
 from isthmus.verdicts.histories import FLOOR, History
 
-_FAILING = 0.05  # noise that is added to shares of failed cases, most of which are 0: one that fails once is no change
+_FAILING = 0.05  # noise added to shares of failed cases, which are mostly 0, so that one failure is not a change
 
 
-# --- all histories ---
+# --- search ---
 
 
 @dataclasses.dataclass
 class Change:
-    """Change point of one series on one node and GPU, or of several series together."""
+    """Change point of a series on one node and GPU, or of several series together."""
 
     label: str
     node: str  # empty for all nodes
     gpus: str
-    before: str  # last job before the change; `after` is the first job after it; both with their times
-    after: str
-    # Share of the median before, or a difference; for several series the share by which they improved.
-    size: float | None  # None where the series vanished
+    before: str  # last job before the change, with its time
+    after: str  # first job after the change, with its time
+    # Share of the earlier median, or a difference; for several series, the share by which they improved.
+    size: float | None  # None if the series vanished
     ratio: bool
     q: float | None
-    differences: list[str] = dataclasses.field(default_factory=list)  # fields that changed there
-    window: tuple = ()  # times between which the change happened
-    together: int = 1  # number of series it stands for
-    near: tuple[Sequence[str], Sequence[str]] = ((), ())  # jobs just before and just after
+    differences: list[str] = dataclasses.field(default_factory=list)  # fields of the fingerprint that changed there
+    window: tuple = ()  # earliest and latest time at which the change may have happened
+    together: int = 1  # number of series that it represents
+    near: tuple[Sequence[str], Sequence[str]] = ((), ())  # jobs just before and just after the change
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case of a single series
-    low: float | None = None  # 95% interval of the size
+    low: float | None = None  # lower end of the 95% interval of the size
     high: float | None = None
-    better: bool | None = None  # None where neither direction is better
-    as_one: bool = True  # false if most of several series did not move
-    creeps: bool = False  # true if it moved little by little, from `before` to `after`
-    left: tuple[int, int] = (0, 0)  # days with it since it vanished, and all days since then
+    better: bool | None = None  # None if neither direction is better
+    as_one: bool = True  # false if the mean of several series moved although most of them did not
+    creeps: bool = False  # true if the level moved gradually, from `before` to `after`
+    left: tuple[int, int] = (0, 0)  # numbers of days with the series since it vanished, and of all days since then
 
     @property
     def order(self) -> tuple:
@@ -70,18 +70,18 @@ class Change:
 
 @dataclasses.dataclass
 class Outlier:
-    """Job far from the jobs around it, in one series or in several of a node."""
+    """Job whose figures are far from those of the jobs around it, in one or several series of a node."""
 
     label: str
     node: str
     gpus: str
-    job: str  # name and time
+    job: str  # name and time of the job
     time: datetime.datetime
-    size: float  # share of its neighbours' median, or a difference
+    size: float  # deviation from its neighbours' median, as a share or a difference
     ratio: bool
     sign: int
-    together: int = 1  # number of series in which it is one
-    last: bool = False  # true if there are no later jobs to tell an outlier from a change
+    together: int = 1  # number of series in which the job is an outlier
+    last: bool = False  # true if no later jobs show whether it is an outlier or a change
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
 
@@ -91,15 +91,15 @@ class Found:
 
     changes: list[Change]
     outliers: list[Outlier]
-    searched: int  # number of histories of measured single series
+    searched: int  # number of histories of single measured series that were searched
     nodes: int = 0
-    days: tuple[datetime.date, ...] = ()  # days on which anything searched was measured, ascending
+    days: tuple[datetime.date, ...] = ()  # days on which any of these series was measured, ascending
 
 
 def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> Found:
-    """Finds changes and outliers of side A; returns the surest and the farthest first.
+    """Finds changes and outliers of side A; returns the surest changes and the farthest outliers first.
 
-    `failing` are shares of failed cases; each is watched alone.
+    `failing` contains shares of failed cases, each of which is watched separately.
     """
     single, shares = histories.of_series(every), histories.of_series([*failing])
     pooled = histories.pooled(single) if single else []
@@ -123,7 +123,7 @@ def find(every: list[series.Series], failing: Sequence[series.Series] = ()) -> F
 
 
 def _without_averages(changes: list[Change]) -> list[Change]:
-    """Drops a mean over several series where a part of it changed and is named for itself."""
+    """Drops changes of a mean over several series if one of these series changed and is named separately."""
     parts = [change for change in changes if change.as_one]
 
     def has_parts(whole: Change) -> bool:
@@ -136,7 +136,7 @@ def _without_averages(changes: list[Change]) -> list[Change]:
 
 
 def _segments(history: History) -> list[tuple[int, int, int, bool, float]]:
-    """Returns (start, change, end, creeps, p) for the whole history and for what follows each step."""
+    """Returns (start, change, end, creeps, p) for the whole history and for the part after each step."""
     result: list[tuple[int, int, int, bool, float]] = []
     start, count = 0, len(history.values)
     while True:
@@ -185,7 +185,7 @@ def _change(history: History, start: int, place: int, end: int, creeps: bool, q:
 
 
 def _outliers(single: list[History], changes: list[Change]) -> list[Outlier]:
-    """Returns the farthest outlier of each job and node, with their number; leaves out jobs that begin a change."""
+    """Returns the farthest outlier of each job and node, with the number of outliers; leaves out jobs of a change."""
     begun = {(change.node, job) for change in changes for job in change.near[1]}
     found = []
     for history in single:
@@ -205,16 +205,33 @@ def _outliers(single: list[History], changes: list[Change]) -> list[Outlier]:
     return sorted(result, key=lambda each: (-each.together, -each.ratio, -abs(each.size), each.job))
 
 
-def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
-    """Returns nodes, GPUs and series that are measured no more, or on half of the days, as changes without a size."""
+def _gone(opened: store.Store, every: list[series.Series], earlier: store.Store | None) -> list[Change]:
+    """Returns nodes, GPUs and series that are no longer measured, or only on half of the days, as changes without size.
+
+    `earlier` is the history without --since. Anything that is gone in it is included if it has no record since --since.
+    """
+    changes = _vanished(every, missing.gone(opened, every))
+    if earlier:
+        ever = series.load(earlier, "'A'")
+        cells = missing.cells(opened, every)
+        before = [
+            each
+            for each in missing.gone(earlier, ever)
+            if (each.place, each.series and missing.but_version(each.series)) not in cells
+        ]
+        changes += _vanished(ever, before)
+    return sorted(changes, key=lambda change: (bool(change.case["workload"]), -change.together, change.order))
+
+
+def _vanished(every: list[series.Series], gone: list[missing.Gone]) -> list[Change]:
     labels = series.labels(every)
     changes = []
-    for each in absent.gone(opened, every):
+    for each in gone:
         ends = (each.had[-1], each.since[0])
         before, after = (_job_in_words(*job) for job in ends)
         near = ([name for _, name in each.had[-FEWEST:]], [name for _, name in each.since[:FEWEST]])
         if not each.series and not each.place[1]:
-            near = ([], [])  # a node that is gone has no jobs left to compare
+            near = ([], [])  # a node that is gone has no later jobs to compare
         label = labels[each.series.key] if each.series else "all that it measured"
         changes.append(
             Change(
@@ -223,18 +240,21 @@ def _vanished(opened: store.Store, every: list[series.Series]) -> list[Change]:
                 left=each.days,
             )
         )  # fmt: skip
-    return sorted(changes, key=lambda change: (bool(change.case["workload"]), -change.together, change.order))
+    return changes
 
 
 def _failing(opened: store.Store) -> list[series.Series]:
-    """Returns shares of failed and skipped cases by job, leaving out retries, which have under half the usual cases."""
+    """Returns the shares of failed and of skipped cases of each job.
+
+    Jobs with less than half of the usual number of cases are retries and are left out.
+    """
     rows = opened.sql(
         "SELECT job, node, gpus, count(*) FILTER (metric_index = 0) AS cases FROM measurements GROUP BY ALL"
     ).fetchall()
     usual = {place: median(cases) for place, cases in grouped((row[1:3], row[3]) for row in rows).items()}
     few = {(job, (node, gpus)) for job, node, gpus, cases in rows if 2 * cases < usual[node, gpus]}
     found = []
-    for each, _ in surroundings.health(opened, "'A'", ["failed_cases", "skipped_cases"]):
+    for each, _ in environment.health(opened, "'A'", ["failed_cases", "skipped_cases"]):
         places = [{p: share for p, share in job.places.items() if (job.name, p) not in few} for job in each.of("A")]
         jobs = [dataclasses.replace(job, places=of) for job, of in zip(each.of("A"), places) if of]
         found.append(dataclasses.replace(each, sides={"A": jobs}))
@@ -242,17 +262,17 @@ def _failing(opened: store.Store) -> list[series.Series]:
 
 
 def search(opened: store.Store) -> Found:
-    """Finds changes over the history, with what else changed there, and outliers; see find()."""
-    every = series.load(opened, "'A'")
+    """Finds changes over the history, including other changes at the same time, and outliers; see find()."""
+    every, earlier = series.load(opened, "'A'"), opened.earlier()
     found = find(every, _failing(opened))
-    found.changes = _vanished(opened, every) + found.changes
-    known: dict[tuple, list[str]] = {}  # many series change at the same time
+    found.changes = _gone(opened, every, earlier) + found.changes
+    known: dict[tuple, list[str]] = {}  # cache, since many series change at the same time
     for change in found.changes:
         where = (change.node, *map(tuple, change.near))
         if not all(change.near):
             continue
         if where not in known:
-            known[where] = _differences(opened, change.node, change.near)
+            known[where] = _differences(earlier or opened, change.node, change.near)
         change.differences = known[where]
     return found
 
@@ -262,7 +282,7 @@ def _job_in_words(time, job: str) -> str:
 
 
 def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequence[str]]) -> list[str]:
-    """Returns fields of the fingerprint that differ on a node between the jobs just before and just after."""
+    """Returns the fields of the fingerprint that differ on a node between the jobs just before and after a change."""
     fields = [name for name in measurements.FINGERPRINT if name != "uvm" and (node or name != "boot")]
     lists = ", ".join(f'list_sort(list(DISTINCT "{name}"::VARCHAR)) AS "{name}"' for name in fields)
     where = f"node = {literal(node)} AND " if node else ""
@@ -273,16 +293,16 @@ def _differences(opened: store.Store, node: str, near: tuple[Sequence[str], Sequ
     return [name for name in fields if before[name] != after[name]]
 
 
-# --- what a person reads ---
+# --- output ---
 
 _SHOWN = 5
-_LONG_GAP = 7  # days without a job from which on a gap is reported
-_LONGEST_ANSWER = 10  # lines
-_ANSWERED = 3  # events in the answer
+_LONG_GAP = 7  # minimum number of days without a job for which a gap is reported
+_LONGEST_ANSWER = 10  # maximum number of lines
+_ANSWERED = 3  # maximum number of events in the answer
 
 
 def events(changes: list[Change]) -> list[list[Change]]:
-    """Groups changes at one point in time; each group begins with the one that stands for most series."""
+    """Groups changes that happened at the same time; each group begins with the change that represents most series."""
     left, found = list(changes), []
     while left:
         seed = left[0]
@@ -310,7 +330,7 @@ def _direction(change: Change) -> str:
 
 
 def _order(change: Change) -> tuple:
-    """Returns a key that sorts by importance: what is gone, then what got worse, the largest first."""
+    """Returns a key that sorts by importance: series that are gone, then those that got worse, the largest first."""
     size = abs(change.size or 0.0) if change.ratio else 0.0
     return (_DIRECTIONS.index(_direction(change)), bool(change.case.get("workload")), -size, change.order)
 
@@ -331,13 +351,13 @@ def _place(node: str, gpus: str) -> str:
 
 
 def _which(change: Change) -> str:
-    """Names the series and its place."""
+    """Returns the names of the series and its place."""
     more = f" and {change.together - 1} more" if change.size is None and change.together > 1 else ""
     return f"{change.label}{more} {_place(change.node, change.gpus)}"
 
 
 def _sentence(change: Change) -> str:
-    """Describes what happened, in which direction, where, since when, and how sure that is."""
+    """Returns a sentence on a change: direction, size, place, time and certainty."""
     what = " ".join(filter(None, [_direction(change), _size(change)]))
     sure = f" (q={change.q:.2g})" if change.q is not None else ""
     when = f"little by little since {change.before}" if change.creeps else f"since {change.after}"
@@ -347,7 +367,8 @@ def _sentence(change: Change) -> str:
 
 
 def _when(days: Sequence[datetime.date]) -> str:
-    """Describes on which days there were jobs, and the longest gap between them."""
+    """Describes on which days there were jobs, and the longest gap between them if it is long; empty for less than two
+    days."""
     if len(days) < 2:
         return ""
     whole = (days[-1] - days[0]).days + 1
@@ -357,7 +378,7 @@ def _when(days: Sequence[datetime.date]) -> str:
 
 
 def answer(found: Found) -> list[str]:
-    """Returns the answer in at most ten lines: what is gone, worse or better, where, since when, how sure."""
+    """Returns the answer in at most ten lines: series that are gone, worse or better; place, time and certainty."""
     every = events(found.changes)
     counts = {name: sum(_direction(event[0]) == name for event in every) for name in _DIRECTIONS}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no change"
@@ -376,7 +397,7 @@ def _at_most(lines: list[str], count: int) -> list[str]:
 
 
 def text(found: Found) -> str:
-    """Returns the answer, then each event with what else changed, then the outliers."""
+    """Returns the answer, then each event with other changes at that time, then the outliers."""
     lines = []
     for event in events(found.changes):
         first = event[0]
@@ -401,7 +422,7 @@ def _outlier_lines(outliers: list[Outlier]) -> list[str]:
         size = f"{each.size:+.1%}" if each.ratio else f"{each.size:+.3g}"
         better = {0: ""}.get(each.sign, " better" if each.size * each.sign > 0 else " worse")
         more = f" and {each.together - 1} more series" if each.together > 1 else ""
-        last = "; the next jobs tell whether it stays" if each.last else ""
+        last = "; the next jobs show whether it stays" if each.last else ""
         lines.append(f"  {size}{better}: {each.label}{more} {_place(each.node, each.gpus)}, job {each.job}{last}")
     return lines + ([f"  … and {len(outliers) - _SHOWN} more"] if len(outliers) > _SHOWN else [])
 
@@ -415,7 +436,7 @@ _COLUMNS = {
 
 
 def table_of(found: Found) -> output.Table:
-    """Makes a table with a row for each change, in the order of events, then for each outlier.
+    """Makes a table with a row for each change, in the order of events, and then for each outlier.
 
     Outliers have no event, and changes of several series together have no case.
     """
@@ -448,7 +469,7 @@ def add_arguments(parser) -> None:
 
 
 def run(asked) -> int:
-    with selection.from_arguments(asked, wanted=two_sides.WANTED) as opened:
+    with selection.from_arguments(asked, wanted=comparison.WANTED) as opened:
         found = search(opened)
     output.write(asked, table_of(found))
     if found.changes:

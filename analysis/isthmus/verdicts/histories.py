@@ -1,4 +1,4 @@
-"""Histories that `isthmus drift` watches: each series at each place, and means of related series."""
+"""Histories that `isthmus drift` watches: those of each series at each place, and those of means of related series."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.statistics import change_points, series
 from isthmus.statistics.change_points import FEWEST, QUIET, Size, allowance, autocorrelation
 
-FLOOR = 0.01  # smaller changes are of no interest, and a job that is off by less is no outlier
+FLOOR = 0.01  # smallest change of interest, as a share, and smallest deviation of an outlier
 
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """Jobs from `start` to before `end` (None: to the last), with a step at `place` or a creep from there on."""
+    """Jobs from `start` to before `end` (None: to the last job), with a step at `place` or a creep from `place` on."""
 
     start: datetime.datetime
     place: datetime.datetime
@@ -29,7 +29,7 @@ class Stretch:
 
 @dataclasses.dataclass
 class History:
-    """Jobs of one series at one place, ordered by time; or means of several series, scaled to be comparable."""
+    """Jobs of a series at one place, ordered by time, or means of several series, which are scaled to be comparable."""
 
     label: str
     node: str
@@ -37,13 +37,13 @@ class History:
     jobs: list[str]
     times: list
     values: np.ndarray
-    sign: int  # 1 where higher is better, -1 where lower is, 0 where neither is
+    sign: int  # 1 if higher is better, -1 if lower is better, 0 if neither is
     ratio: bool
     parts: list[History] = dataclasses.field(default_factory=list)
     alike: float = 0.0
-    variance: float = 0.0  # variance of a mean of several series, in variances of one
+    variance: float = 0.0  # variance of a mean of several series, relative to the variance of one series
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case of a single series
-    added: float = 0.0  # standard deviation of the noise that `watched` adds to `values`
+    added: float = 0.0  # standard deviation of the noise that is added to `values` in `watched`
 
     @property
     def quiet(self) -> float:
@@ -51,14 +51,14 @@ class History:
 
     @property
     def watched(self) -> np.ndarray:
-        """Values searched for changes. Noise is seeded, so a longer history adds the same to the same jobs."""
+        """Values that are searched for changes, with seeded noise: each job keeps its noise when the history grows."""
         if not self.added:
             return self.values
         return self.values + self.added * np.random.default_rng(0).standard_normal(len(self.values))
 
     @functools.cached_property
     def outliers(self) -> np.ndarray:
-        """Mask of the jobs that are far from their neighbours and are set aside."""
+        """Mask of the jobs that are far from their neighbours and are therefore set aside."""
         least = 0.0 if self.parts else math.log1p(FLOOR) if self.ratio else FLOOR * float(np.abs(self.values).max())
         return change_points.outliers(self.watched, least, self.quiet)
 
@@ -68,7 +68,7 @@ class History:
 
     @functools.cached_property
     def days(self) -> np.ndarray:
-        """Times of the jobs, in days since the first."""
+        """Times of the jobs, in days since the first job."""
         return np.array([(time - self.times[0]).total_seconds() / 86400 for time in self.times])
 
     @property
@@ -79,7 +79,10 @@ class History:
         return autocorrelation(self.z[self.kept])
 
     def size(self, of: Stretch) -> Size:
-        """Returns how far the level moved; for several series the median share by which they improved."""
+        """Returns how far the level moved; for several series the median share by which they improved.
+
+        The size is NaN if no job is on one of the sides of the change, or if the level of several series did not move.
+        """
         if not self.parts:
             return self._scaled(self._shift(of))
         parts = [size for part in self.parts if math.isfinite(size := part.better(of))]
@@ -91,7 +94,7 @@ class History:
         return Size(estimate, *ends)
 
     def moved_as_one(self, of: Stretch) -> bool:
-        """Returns whether three in four series moved the same way, by at least a third of their upper quartile."""
+        """Returns whether three in four series moved in one direction, by at least a third of the upper quartile."""
         parts = np.array([size for part in self.parts if math.isfinite(size := part.better(of))])
         if not len(parts):
             return True
@@ -99,7 +102,7 @@ class History:
         return bool(np.mean(sizes > np.quantile(sizes, 0.75, method="higher") / 3) >= 0.75)
 
     def better(self, of: Stretch) -> float:
-        """Returns the share by which it improved."""
+        """Returns the share by which the series improved."""
         size = self.size(of).estimate if self.parts else self._scaled(self._shift(of, quick=True)).estimate
         return size if self.sign >= 0 else 1 / (1 + size) - 1
 
@@ -109,9 +112,12 @@ class History:
         return Size(*(math.expm1(min(end, 700)) for end in (shift.estimate, shift.low, shift.high)))
 
     def _shift(self, of: Stretch, *, quick: bool = False) -> Size:
-        """Returns how far the level moved, in the unit of `values`; `quick` leaves out the interval."""
+        """Returns how far the level moved, in the unit of `values`; `quick` leaves out the interval of a step.
+
+        The size is NaN if no job is after the change or, unless the level creeps, none is before it.
+        """
         inside = [i for i in self.kept if of.start <= self.times[i] and (of.end is None or self.times[i] < of.end)]
-        if not any(self.times[i] >= of.place for i in inside):  # a collapse in the last jobs
+        if not any(self.times[i] >= of.place for i in inside):  # the last jobs collapsed, and count as outliers
             inside += [i for i in np.flatnonzero(self.outliers) if self.times[i] >= of.place]
         late = np.array([self.times[i] >= of.place for i in inside], bool)
         values, days = self.values[inside], self.days[inside]
@@ -146,7 +152,7 @@ def of_series(every: list[series.Series]) -> list[History]:
 
 
 def _mean_of_jobs(parts: list[History], label: str, node: str) -> History | None:
-    """Averages the series of one node by job, over jobs that have at least half of the series."""
+    """Averages the series of a node within each job; jobs with less than half of the series are left out."""
     values = grouped(
         ((time, job), part.sign * z) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
     )
@@ -160,7 +166,7 @@ def _mean_of_jobs(parts: list[History], label: str, node: str) -> History | None
 
 
 def _mean_of_turns(parts: list[History], label: str) -> History | None:
-    """Averages histories of several nodes over stretches of time in which each node has about one job."""
+    """Averages the histories of several nodes over periods in which each node has about one job."""
     turns = int(np.median([len(part.jobs) for part in parts]))
     every = sorted(
         (time, job, part.sign * float(z)) for part in parts for time, job, z in zip(part.times, part.jobs, part.z)
@@ -176,13 +182,13 @@ def _together(kept: list[tuple], parts: list[History], label: str, node: str) ->
     if len(kept) <= FEWEST:
         return None
     means = np.array([np.mean(those) for *_, those in kept])
-    scale = change_points.noise(means, 1e-3)  # 1e-3: the least, as a share of one series' standard deviation
+    scale = change_points.noise(means, 1e-3)  # at least 1e-3 of a series' standard deviation
     jobs, times = [job for _, job, _ in kept], [time for time, *_ in kept]
     return History(label, node, "", jobs, times, means / scale, 1, False, parts, variance=float(np.var(means)))
 
 
 def pooled(single: list[History]) -> list[History]:
-    """Returns the means watched next to single series: each node's, each series' over nodes, and the mean of all."""
+    """Returns the means that are watched besides single series: of each node, of each series over nodes, and of all."""
     judged = [history for history in single if history.sign]
     nodes = grouped((history.node, history) for history in judged)
     labels = grouped((history.label, history) for history in judged)
@@ -196,9 +202,9 @@ def pooled(single: list[History]) -> list[History]:
 
 
 def allow(single: list[History], pooled: list[History]) -> None:
-    """Sets the assumed correlation of neighbouring jobs: the median over all series, adjusted for each that differs.
+    """Sets the assumed correlation of consecutive jobs: the median over all series, adjusted for series that differ.
 
-    Series that move together count as fewer; the variance of their mean says how many they are worth.
+    Series that move together count as fewer series, depending on the variance of their mean.
     """
     measured = np.array([history.autocorrelation() for history in single])
     jobs = np.array([len(history.jobs) for history in single], float)
@@ -218,6 +224,6 @@ def allow(single: list[History], pooled: list[History]) -> None:
 
 
 def _independent(history: History) -> float:
-    """Returns the number of independent series that a mean of several is worth."""
+    """Returns the number of independent series that are equivalent to the series of a mean."""
     own = float(np.mean([np.var(part.z) for part in history.parts]))
     return max(1.0, min(len(history.parts), own / max(history.variance, 1e-9)))

@@ -1,4 +1,4 @@
-"""Judgement of one series: its interval, margin, verdict and what would decide it; and the outcome of all of them."""
+"""Judgement of a series (its interval, margin, verdict and what would decide it), and the outcome of all series."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ import numpy as np
 from isthmus import exits, spelling
 from isthmus.statistics import clusters, design, rank_test, series
 
-FLOOR = 0.01  # smallest change of interest, as a share, however sure it is
-# Margin in standard deviations between jobs of an earlier A/A run; 8 jobs a side can show that a change is smaller.
+FLOOR = 0.01  # smallest change of interest, as a share; smaller ones are of no interest even if they are certain
+# Margin in standard deviations between jobs of an earlier A/A run; 8 jobs per side can show that a change is smaller.
 DELTA = 2.25
-GUARD = 8.0  # standard errors a change must have where the order of jobs may matter but cannot be tested
-GUARD_UNITS = 8  # units a side below which no number of standard errors is enough there
-TAILS = 2  # most degrees of freedom assumed for how much boots differ: few boots do not show the tails
-CEILING = 0.05  # largest margin: a change of 5% is of interest, however noisy the metric
-# "changed": beyond the margin, for a metric without a better direction. "new": only B has it, so it is no verdict.
+GUARD = 8.0  # standard errors that a change needs if the order of jobs may matter but cannot be tested
+GUARD_UNITS = 8  # minimum number of units per side in that case; with fewer, no change counts
+TAILS = 2  # maximum degrees of freedom assumed for the spread between boots, since few boots do not show the tails
+CEILING = 0.05  # largest margin, since a change of 5% is of interest even if a metric is noisy
+# "changed" is a change beyond the margin of a metric without a better direction. "new" means that only B has it.
 VERDICTS = ("regressed", "inconclusive", "improved", "changed", "changed-but-small", "new", "equivalent")
 
 
 @dataclasses.dataclass
 class Part:
-    """A place, or some jobs, that changed differently from the others."""
+    """Place, or group of jobs, that changed differently from the others."""
 
-    where: str  # "n3", "GPU-1 of n3", "3 of 8 jobs"
-    estimate: float  # change relative to the others', in the unit of Result.estimate
+    where: str  # name such as "n3", "GPU-1 of n3", "3 of 8 jobs"
+    estimate: float  # difference from the change of the others, in the unit of Result.estimate
     low: float | None  # None for jobs
     high: float | None
     p: float  # corrected for the number of places
-    own: float = 0.0  # its own change
+    own: float = 0.0  # change of the part itself
     q: float = 1.0
-    enough: bool = False  # true if it is far enough beyond the margin to count once q is sure
+    enough: bool = False  # true if the part is far enough beyond the margin to count if q is significant
     sure: bool = False
 
 
 @dataclasses.dataclass
 class Clusters:
-    """Clusters that jobs share (nights, restarts or rounds of all nodes), with their number by side and spread."""
+    """Clusters of jobs (nights, restarts or rounds of all nodes): their numbers on each side, and their spread."""
 
     name: str
     sizes: tuple[int, int]
@@ -54,29 +54,29 @@ class Result:
     label: str
     verdict: str
     unit: str = ""
-    better: str | None = None  # "higher" or "lower"; None where neither is
+    better: str | None = None  # "higher" or "lower"; None if neither is better
     ratio: bool = True  # true if estimate and interval are factors - 1; false if they are differences in `unit`
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
     p: float | None = None
     q: float | None = None
-    delta: float | None = None  # the margin
+    delta: float | None = None  # margin
     jobs: tuple[int, int] = (0, 0)
     unit_compared: str = "job"  # "job", "boot" or "node"
     units: tuple[int, int] = (0, 0)
     strata: int = 0
     paired: str = ""
     medians: tuple[float | None, float | None] = (None, None)
-    barred: str = ""  # reason that rules out any verdict, whatever the interval
+    barred: str = ""  # reason that rules out any verdict, regardless of the interval
     reason: str = ""  # reason for an inconclusive verdict
-    more: int | None = None  # further units a side that would decide it
+    more: int | None = None  # number of additional units per side that would decide the series
     more_of: str = ""  # unit that `more` counts
-    advice: str = ""  # advice on what would decide it, or that nothing does
+    advice: str = ""  # advice on what would decide the series, or that nothing would
     note: str = ""
-    clusters: Clusters | None = None  # the clusters of jobs that widened the interval or p
-    t: float | None = None  # size of the change in standard errors, the smaller of those by unit and by cluster
-    guard: str = ""  # reason for counting only a change of GUARD standard errors
+    clusters: Clusters | None = None  # clusters of jobs that widened the interval or p
+    t: float | None = None  # size of the change in standard errors of units or of clusters, whichever is smaller
+    guard: str = ""  # reason why a change counts only from GUARD standard errors on
     parts: list[Part] = dataclasses.field(default_factory=list)
     case: dict[str, Any] = dataclasses.field(default_factory=dict)  # series.Series.case
 
@@ -88,21 +88,21 @@ class Result:
 
 
 def is_worse(change: float, better: str | None) -> bool:
-    """Returns whether a change is for the worse, where `better` is "higher", "lower" or None."""
+    """Returns whether a change is for the worse; `better` is "higher", "lower" or None."""
     return better is not None and change != 0 and (change > 0) == (better == "lower")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """Outcome of a comparison, and what else changed between the sides."""
+    """Outcome of a comparison, and other differences between the sides."""
 
     results: list[Result]
     differences: dict[str, tuple[list[str], list[str]]]
     notes: list[str]
     jobs: tuple[int, int]
-    margin: str = ""  # description
-    order: rank_test.Order | None = None  # None where the order was drawn at random and so cannot matter
-    absent: int = 0  # number of unreadable files, of entries in `gone`, and of missing baseline jobs
+    margin: str = ""  # description of the margin
+    order: rank_test.Order | None = None  # None if the order was drawn at random and therefore cannot matter
+    absent: int = 0  # total number of unreadable files, entries in `gone`, and missing jobs of the baseline
     gone: list[str] = dataclasses.field(default_factory=list)  # nodes, GPUs and jobs that B lacks, in words
 
     def count(self, verdict: str) -> int:
@@ -110,7 +110,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """Verdict over all results: findings outweigh unknowns, and a comparison of nothing is inconclusive."""
+        """Verdict over all results: regressions outweigh unknowns, and a comparison without series is inconclusive."""
         for verdict in ("regressed", "inconclusive", "changed", "improved", "changed-but-small"):
             if self.count(verdict):
                 return "inconclusive" if self.absent and verdict != "regressed" else verdict
@@ -127,28 +127,29 @@ class Outcome:
         return exits.UNDECIDED if self.verdict == "inconclusive" else exits.PASSED
 
 
-# --- one series ---
+# --- judging a series ---
 
 
 @dataclasses.dataclass(frozen=True)
 class Boots:
-    """Spread between boots of a node, from an earlier history."""
+    """Spread between boots of a node, taken from an earlier history."""
 
     spread: float  # standard deviation between boots of the means of their jobs
     freedom: int
 
 
 def margin(noise: float | None, floor: float = FLOOR) -> float:
-    """Returns the largest change of no interest, from the noise of an earlier A/A run; never from the compared jobs."""
+    """Returns the largest change of no interest, given the noise of an earlier A/A run, never of the compared jobs."""
     wanted = DELTA * noise if noise is not None and math.isfinite(noise) else floor
     return min(max(floor, wanted), floor / FLOOR * CEILING)
 
 
 def judge(result: Result, better: str | None) -> str:
-    """Returns the verdict from the interval, p and q; sets the reason of an inconclusive one.
+    """Returns the verdict that follows from the interval, p and q; sets the reason if it is inconclusive.
 
     A change is reported when the interval is beyond the margin and p and q are significant. An interval within the
-    margin is "changed-but-small" when p and q are significant and it excludes zero; otherwise it is "equivalent".
+    margin is "changed-but-small" when p and q are significant and it excludes zero; otherwise it is "equivalent". A
+    barred result is always inconclusive, and so is a guarded change with too small a `t` or too few units.
     """
     assert result.estimate is not None and result.low is not None and result.high is not None
     assert result.p is not None and result.q is not None and result.delta is not None
@@ -182,7 +183,7 @@ def logs_of(values: np.ndarray, ratio: bool) -> np.ndarray:
 def _widened(
     each: series.Series, values, known: Boots, apart: design.Design
 ) -> tuple[rank_test.Comparison, design.Design]:
-    """Compares jobs as if boots did not differ, then widens the interval and p by how much boots are known to differ.
+    """Compares jobs as if boots did not differ, then widens the interval and p by the known spread between boots.
 
     `apart` is the design that treats boots as different.
     """
@@ -190,7 +191,7 @@ def _widened(
     found = rank_test.compare(plan.pairs(*values), 2 * rank_test.BOUND - 1)
     counts = [len({*series.components([job.boots for job in each.of(side)])}) for side in ("A", "B")]
     for level in apart.levels:
-        if level.name == "restarts":  # restarts of all nodes at once count once
+        if level.name == "restarts":  # a restart of all nodes at once counts once
             counts = list(level.sizes)
     error = max(known.spread * math.sqrt(sum(1 / count for count in counts)), 1e-12)
     freedom = min(known.freedom, TAILS)
@@ -208,13 +209,13 @@ def _paired(each: series.Series, values, turns: dict[str, tuple]) -> np.ndarray:
 
 
 def _reason(plan: design.Design) -> tuple[str, int | None]:
-    """Explains why these few units cannot show any change, and how many more a side could; ("", None) if they can."""
+    """Returns why these few units cannot show any change, and how many more per side could; ("", None) if they can."""
     if rank_test.smallest_p(plan.sizes) <= rank_test.ALPHA:
         return "", None
     strata = len(plan.strata)
     wanted = rank_test.wanted_a_side(strata, rank_test.ALPHA)
     more = max(wanted * strata - min(plan.units), 1)
-    where = f"{wanted} a side and node wanted" if strata > 1 else f"{wanted} a side wanted"
+    where = f"{wanted} a side and node needed" if strata > 1 else f"{wanted} a side needed"
     if plan.unit == "node":
         return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
     if plan.unit == "boot":
@@ -225,16 +226,16 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
 def _held_to_clusters(
     plan: design.Design, values, found: rank_test.Comparison
 ) -> tuple[rank_test.Comparison, Clusters | None, str]:
-    """Widens a comparison to what clusters of jobs allow.
+    """Widens a comparison's interval and p to include those of clusters of jobs.
 
-    Returns the comparison, the last level of clusters that widened it, and why it is not identifiable, if so.
+    Returns the comparison, the last level of clusters that widened it, and why it is not identifiable, if it is not.
     """
     together, widest, barred = np.concatenate(values), None, ""
     for level in plan.levels:
         of_level = clusters.compare(level, together)
         a, b = level.sizes
         if of_level is None:
-            barred = f"not identifiable: {level.name} of all nodes, {a} against {b}; {clusters.WANTED} a side wanted"
+            barred = f"not identifiable: {level.name} of all nodes, {a} against {b}; {clusters.WANTED} a side needed"
             continue
         away = float(of_level.away(rank_test.BOUND))
         low, high, p = float(of_level.estimate) - away, float(of_level.estimate) + away, float(of_level.p)
@@ -246,7 +247,7 @@ def _held_to_clusters(
 
 
 def _distance(plan: design.Design, values) -> float:
-    """Returns the size of the change in standard errors, the smallest over units and clusters."""
+    """Returns the size of the change in standard errors: the minimum over units and all levels of clusters."""
     found = [float(rank_test.distance(plan.pairs(*values)))]
     for level in plan.levels:
         if (of_level := clusters.compare(level, np.concatenate(values))) is not None:
@@ -256,7 +257,7 @@ def _distance(plan: design.Design, values) -> float:
 
 @dataclasses.dataclass
 class _Found:
-    """One comparison, made with the finest units that the records identify."""
+    """Comparison with the finest units that the records identify."""
 
     comparison: rank_test.Comparison
     plan: design.Design
@@ -273,7 +274,7 @@ def _compared(each: series.Series, logs, plan: design.Design, boots: Boots | Non
         wanted = rank_test.fewest_pairs(rank_test.ALPHA)
         lacking = max(wanted - len(pairs), 0)
         comparison = rank_test.compare_pairs(pairs, 2 * rank_test.BOUND - 1)
-        reason = f"too few pairs: {wanted} wanted" if lacking else ""
+        reason = f"too few pairs: {wanted} needed" if lacking else ""
         return _Found(comparison, plan, reason, lacking or None, pairs=len(pairs))
     reason, more = _reason(plan)
     comparison = rank_test.compare(plan.pairs(*logs), 2 * rank_test.BOUND - 1)
@@ -294,10 +295,10 @@ def compare(
     noise: float | None = None, boots: Boots | None = None, floor: float = FLOOR,
     turns: dict[str, tuple] | None = None,
 ) -> Result:  # fmt: skip
-    """Compares sides A and B of a series; q and the verdict are set later, once all series are known.
+    """Compares sides A and B of a series; q and the verdict are set later, when all series are known.
 
     `delta` is the margin. Without it, the margin comes from `noise`, the standard deviation between jobs of an earlier
-    history. `turns` gives the pair of each job where chance assigned the jobs of a pair to sides: see _paired().
+    history. `turns` contains the pair of each job if the jobs of pairs were assigned to sides at random: see _paired().
     """
     values = [each.all(side) for side in ("A", "B")]
     ratio = series.has_ratios(each, ("A", "B"))
@@ -344,16 +345,16 @@ def _left_out(each: series.Series, plan: design.Design, pairs: int) -> str:
 
 
 def run_more(number: int, unit: str) -> str:
-    """Returns advice to run `number` more units, worded as something that a person can run."""
+    """Returns advice to run `number` more units, in terms of jobs that a person can run."""
     if unit == "pair":
         return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
     return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
 
 
 def advise(result: Result, sigma: float, metrics: int) -> None:
-    """Sets how many more units a side would decide a series, or says that no number of them would.
+    """Sets the advice on how many more units per side would decide a series, or that no number of units would.
 
-    `sigma` is the standard deviation between jobs, of logarithms where the result is a ratio.
+    `sigma` is the standard deviation between jobs, of logarithms if the result is a ratio.
     """
     assert result.delta is not None and result.estimate is not None
     result.more_of = result.unit_compared
@@ -375,9 +376,9 @@ def advise(result: Result, sigma: float, metrics: int) -> None:
 
 
 def _needed(step: float, margin: float, sigma: float, result: Result, metrics: int) -> int | None:
-    """Returns the units a side, over all strata, that would find the change seen, or show that it is within the margin.
+    """Returns the number of units per side, in all strata, that would confirm the change or show it to be small enough.
 
-    None where that takes more than rank_test.MOST.
+    Returns None if more than rank_test.MOST are needed.
     """
     beyond = step > 1.1 * margin
     among = metrics if (result.q or 0) > rank_test.SESSION else 1
@@ -395,13 +396,13 @@ def _needed(step: float, margin: float, sigma: float, result: Result, metrics: i
 
 
 def _no_number(result: Result, sigma: float) -> str:
-    """Explains why no feasible number of jobs decides a series."""
+    """Returns a sentence that explains why no feasible number of jobs decides a series."""
     assert result.estimate is not None and result.delta is not None
     unit = f"{result.more_of}s"
     if abs(abs(result.estimate) - result.delta) <= 0.2 * result.delta:
         return f"no number of {unit} decides it: the change seen is about the margin; choose another --delta"
     said = f"{sigma:.1%}" if result.ratio else f"{sigma:.2g} {result.unit}".rstrip()
     return (
-        f"more than {rank_test.MOST} {unit} a side would be wanted: they differ by {said}, much more than the margin; "
+        f"more than {rank_test.MOST} {unit} a side would be needed: they differ by {said}, much more than the margin; "
         "make them steadier, or choose a larger --delta"
     )

@@ -1,7 +1,7 @@
-"""Losses of nodes and GPUs: samples that are invalid there while those of their equals are valid.
+"""Losses of nodes and GPUs: samples that are invalid there although those of their equals are valid.
 
-Losses are counted by node and by GPU, each in its median job. Where each job has one GPU, the losses of one GPU of four
-are in no median of the node. A GPU whose every sample is invalid is named however few jobs it had.
+Losses are counted separately for nodes and for GPUs, in the median job of each: if each job uses one GPU, a node's
+median does not show the losses of one GPU of four. A GPU with only invalid samples is named even if it had few jobs.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import store
 from isthmus.statistics import parts, rank_test
-from isthmus.verdicts import absent
-from isthmus.verdicts.absent import Place
+from isthmus.verdicts import missing
+from isthmus.verdicts.missing import Place
 
-SPOILT = 0.10  # share of a place's samples, beyond what its equals lose
+INVALID = 0.10  # share of a place's samples that must be invalid, in addition to the share that its equals lose
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Samples that a job has from GPUs of a node that ran together."""
+    """Samples of a job from GPUs of a node that it used together."""
 
     node: str
     gpus: str
@@ -41,19 +41,19 @@ class Loss:
     """Loss of a node or GPU, as a share of its samples."""
 
     place: Place
-    share: float  # share in its median job
-    usual: float  # median share of its equals
+    share: float  # share in the place's median job
+    usual: float  # median of the shares of its equals
     jobs: int
     codes: list[str]
-    by_chance: bool  # true if chance gives one fleet in twenty such a place, at its equals' rate
+    by_chance: bool  # true if, at the equals' rate, more than one fleet in twenty has such a place by chance
 
 
 def found(opened: store.Store, equal: tuple[str, ...]) -> list[Loss]:
-    """Returns nodes and their GPUs that lose more than their equals, which have the same values of columns `equal`."""
+    """Returns the nodes and GPUs that lose more than their equals, which agree with them in the columns `equal`."""
     rows = opened.sql(
         f"SELECT {', '.join(equal)}, node, coalesce(gpus, ''), job, "
-        "sum(CASE WHEN spoilt THEN n_samples ELSE n_invalid END), sum(n_samples), "
-        "flatten(coalesce(list(warnings) FILTER (spoilt OR n_invalid > 0), [])) FROM measurements "
+        "sum(CASE WHEN invalid THEN n_samples ELSE n_invalid END), sum(n_samples), "
+        "flatten(coalesce(list(warnings) FILTER (invalid OR n_invalid > 0), [])) FROM measurements "
         "WHERE metric IS NOT NULL AND n_samples > 0 GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     width = len(equal)
@@ -62,11 +62,11 @@ def found(opened: store.Store, equal: tuple[str, ...]) -> list[Loss]:
 
 
 def _among(every: list[_Part]) -> list[Loss]:
-    """Returns the losses among equals: nodes that lose more than the others, otherwise their GPUs that do."""
-    of_places = grouped((place, each) for each in every for place in absent.places(each.node, each.gpus))
+    """Returns the losses among equals: of nodes, or of GPUs if only some GPUs of a node lose more than the others."""
+    of_places = grouped((place, each) for each in every for place in missing.places(each.node, each.gpus))
     lost = _beyond(of_places, [place for place in of_places if not place[1]])
     lost |= _beyond(of_places, [place for place in of_places if place[1]])
-    return [lost[place] for place in sorted(absent.narrowest(set(lost), of_places))]
+    return [lost[place] for place in sorted(missing.narrowest(set(lost), of_places))]
 
 
 def _by_job(of_place: Iterable[_Part]) -> list[float]:
@@ -75,14 +75,14 @@ def _by_job(of_place: Iterable[_Part]) -> list[float]:
 
 
 def _beyond(of_places: dict[Place, list[_Part]], level: list[Place]) -> dict[Place, Loss]:
-    """Returns the nodes, or the GPUs, of one level that lose more than the others.
+    """Returns the places of one level (all nodes, or all GPUs) that lose more than the others.
 
-    A GPU must lose more than chance explains, or everything. Losses of a GPU do not count where they happen only in
-    jobs with another GPU that loses more, provided that it ran without that one.
+    A GPU must lose more than chance explains, or everything. Jobs in which a GPU ran together with another GPU that
+    loses more do not count, provided that it also ran without that GPU.
     """
     shares = {place: _by_job(of_places[place]) for place in level}
     usual = float(np.median([np.median(each) for each in shares.values()])) if shares else 0.0
-    least = SPOILT + (usual if len(level) > 1 else 0.0)
+    least = INVALID + (usual if len(level) > 1 else 0.0)
     result: dict[Place, Loss] = {}
     for place in sorted(level, key=lambda each: (-float(np.median(shares[each])), each)):
         own = of_places[place]
@@ -102,33 +102,36 @@ def _beyond(of_places: dict[Place, list[_Part]], level: list[Place]) -> dict[Pla
     return result
 
 
-# --- figures that are lost, by case ---
+# --- lost figures of cases ---
 
 
 @dataclasses.dataclass
 class Case:
-    """Jobs of equals that ran a case, by place."""
+    """Jobs of equals that ran a case, grouped by place."""
 
     ran: dict[Place, set[str]] = dataclasses.field(default_factory=dict)
     failed: dict[Place, set[str]] = dataclasses.field(default_factory=dict)
-    spoilt: dict[Place, set[str]] = dataclasses.field(default_factory=dict)
+    invalid: dict[Place, set[str]] = dataclasses.field(default_factory=dict)
 
-    def spoilt_by_chance(self, place: Place, cases: int) -> bool:
-        """Returns whether chance gives one session in twenty, of `cases` cases, a place with this many invalid jobs."""
+    def invalid_by_chance(self, place: Place, cases: int) -> bool:
+        """Returns whether more than one session in twenty with `cases` cases has such a place by chance."""
         level = [each for each in self.ran if bool(each[1]) == bool(place[1])]
         few, of = (
             (sum(len(jobs.get(each, ())) for each in level if each != place), len(jobs.get(place, ())))
-            for jobs in (self.spoilt, self.ran)
+            for jobs in (self.invalid, self.ran)
         )
         return parts.excess(few, of) * len(level) * cases > rank_test.SESSION
 
 
 def of_cases(opened: store.Store, equal: tuple[str, ...], case: list[str], failed: str) -> dict[tuple, dict]:
-    """Returns cases that failed or were invalid anywhere, by equals, then by columns `case`; `failed` is SQL."""
+    """Returns cases that failed or were invalid anywhere, keyed by equals and then by the columns `case`.
+
+    `failed` is SQL for whether a row's case failed.
+    """
     columns = ", ".join(f'"{name}"' for name in case)
     rows = opened.sql(
         f"SELECT * FROM (SELECT {', '.join(equal)}, node, coalesce(gpus, '') AS gpus, job, "
-        f"bool_or({failed}) AS failing, bool_or(spoilt AND NOT {failed}) AS lost, {columns} FROM measurements "
+        f"bool_or({failed}) AS failing, bool_or(invalid AND NOT {failed}) AS lost, {columns} FROM measurements "
         f"GROUP BY ALL) QUALIFY bool_or(failing OR lost) OVER (PARTITION BY {columns})"
     ).fetchall()
     width = len(equal)
@@ -136,24 +139,24 @@ def of_cases(opened: store.Store, equal: tuple[str, ...], case: list[str], faile
     for row in rows:
         node, gpus, job, failing, lost = row[width : width + 5]
         each = result.setdefault(row[:width], {}).setdefault(row[width + 5 :], Case())
-        for place in absent.places(node, gpus):
-            for jobs, has in ((each.ran, True), (each.failed, failing), (each.spoilt, lost)):
+        for place in missing.places(node, gpus):
+            for jobs, has in ((each.ran, True), (each.failed, failing), (each.invalid, lost)):
                 if has:
                     jobs.setdefault(place, set()).add(job)
     return result
 
 
 def explained(cases: dict[tuple, Case], named: set[Place]) -> dict[tuple, dict[Place, set[str]]]:
-    """Returns, by case, the jobs of places without a figure that need no further explanation.
+    """Returns, for each case and place, the jobs without a figure that need no further explanation.
 
-    Either they failed, which is reported for the node, or they are invalid at a place in `named` or no more often than
-    by chance.
+    Such jobs failed, which is reported for the node, or they are invalid and the place is in `named` or has no more
+    invalid jobs than chance explains.
     """
-    with_spoilt = sum(bool(each.spoilt) for each in cases.values())
+    with_invalid = sum(bool(each.invalid) for each in cases.values())
     result: dict[tuple, dict[Place, set[str]]] = {}
     for case, each in cases.items():
         jobs = result.setdefault(case, {place: set(failed) for place, failed in each.failed.items()})
-        for place, spoilt in each.spoilt.items():
-            if place in named or (place[0], "") in named or each.spoilt_by_chance(place, with_spoilt):
-                jobs.setdefault(place, set()).update(spoilt)
+        for place, invalid in each.invalid.items():
+            if place in named or (place[0], "") in named or each.invalid_by_chance(place, with_invalid):
+                jobs.setdefault(place, set()).update(invalid)
     return result

@@ -1,14 +1,15 @@
 """Finds nodes and GPUs that differ from their equals, with the reason for each and a list that a scheduler accepts.
 
-The first reasons need no figures: nodes and GPUs that vanished, nodes that fail what their equals pass, that have
-invalid samples (throttled, a link trained down), or that lack figures or GPUs which their equals have. Slow ones
-follow. Nodes are equal if they have the same CPU and GPU model in the same partition, under the same driver.
+The first reasons do not depend on figures: nodes and GPUs that vanished, and nodes that fail cases which their equals
+pass, have invalid samples (throttled, a link trained down), or lack figures or GPUs that their equals have. Slow nodes
+and GPUs follow. Nodes are equal if they have the same CPU and GPU model, partition and driver.
 
-A node is slow as a whole when its mean over all series is worse than that of its equals by a floor (3%) and by more
-than chance gives to any node of one fleet in twenty. The mean weighs each series by how little nodes differ in it. GPUs
-are judged in the same way, against the other GPUs of their node. Either may be slow in a single series, by the same
-measure. If more than one in eight is slow, they are another kind rather than outliers, unless they are slow by 20%.
-Series with values at or below zero have no part in means; each is judged alone, see zeros.py.
+A node is slow as a whole if its mean over all series is worse than that of its equals by a floor (3%), and by more than
+chance causes for any node in one fleet of twenty. In the mean, series in which nodes differ little weigh more. GPUs are
+judged in the same way, against the other GPUs of their node. Nodes and GPUs may also be slow in a single series, by the
+same criterion. If more than one in eight is slow, the slow ones are considered another kind rather than outliers,
+unless they are slow by 20%. Series with values at or below zero are not part of means; each is judged alone, see
+zeros.py.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ import numpy as np
 from scipy import special
 
 from isthmus import Error, exits, options, spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import absent, losses, surroundings, two_sides, zeros
+from isthmus.verdicts import absent, comparison, environment, losses, missing, zeros
 
 FLOOR = 0.03
 GROSS, GROSS_Z, GROSS_SHARE = 0.20, 5.0, 1 / 3
-FEWEST = 4  # equals that a comparison needs, the node itself included
-KINDS = ("vanished", "failing", "spoilt", "lacking", "slow")
-QUIET = 5e-4  # least noise, as a share
+FEWEST = 4  # number of equals that a comparison needs, including the node itself
+KINDS = ("vanished", "failing", "invalid", "lacking", "slow")
+QUIET = 5e-4  # smallest noise assumed, as a share
 _DRAWS = 20_000
-_STEADY = 2 / 3  # share of a place's excess that its better jobs must show
+_STEADY = 2 / 3  # share of a place's slowness that its better jobs must reach
 
 
 @dataclasses.dataclass
@@ -49,14 +50,14 @@ class Reason:
     kind: str  # one of KINDS
     words: str
     gpus: str = ""
-    worse: float = 0.0  # share, where it is slow
-    series: int = 0  # number of series it is about
-    drain: bool = True  # false if it is only named, because its equals are no better
-    # Value of series.Series.case, where it is about a single series.
+    worse: float = 0.0  # share by which the place is slow
+    series: int = 0  # number of series that the reason is about
+    drain: bool = True  # false if the place is only reported, because its equals are not better
+    # Value of series.Series.case, if the reason is about a single series.
     case: dict[str, Any] = dataclasses.field(default_factory=dict)
     host: str = ""  # figures in which the host of a slow node is slower
-    name: str = ""  # the node's name, where several hosts share it
-    system: str = ""  # its system, where nodes of several systems have the name
+    name: str = ""  # the node's name, if several hosts share it
+    system: str = ""  # the node's system, if nodes of several systems have the name
 
     @property
     def sentence(self) -> str:
@@ -74,20 +75,20 @@ class Found:
     notes: list[str]
 
 
-# --- slow: how far is too far ---
+# --- slow: limits ---
 
 
-# Share of sessions in which chance may name a healthy place by its mean over all series.
+# Share of sessions in which a healthy place may by chance be called slow because of its mean over all series.
 _WHOLE = 0.7 * rank_test.SESSION
 
 
 @functools.lru_cache(maxsize=64)
 def limits(count: int, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> np.ndarray:
-    """Returns how many standard deviations below the others' mean the worst, next worst … of `count` equals may be.
+    """Returns how many standard deviations below the mean of the others the worst, second worst … of `count` may be.
 
-    The limits are one-sided and simulated with a fixed seed for normal values; in a healthy fleet any of them is passed
-    with probability `permitted`. Up to one in eight can be told apart (Rosner, Percentage points for a generalized ESD
-    procedure, 1983). If the sizes of `groups` are given, values are those of from_group().
+    The limits are one-sided, and simulated with a fixed seed for normal values. In a healthy fleet, the probability
+    that any limit is exceeded is `permitted`. Up to one in eight values can be outliers (Rosner, Percentage points for
+    a generalized ESD procedure, 1983). If the sizes of `groups` are given, the limits are for values of from_group().
     """
     most = max(1, count // 8)
     drawn = np.random.default_rng(count).standard_normal((_DRAWS if count <= 64 else 4000, count))
@@ -105,15 +106,15 @@ def limits(count: int, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) 
 
 
 def from_group(values: np.ndarray) -> np.ndarray:
-    """Returns the difference of each value from the median of the others in its group (last axis)."""
+    """Returns the difference between each value and the median of the others in its group (last axis)."""
     others = [np.median(np.delete(values, i, axis=-1), axis=-1) for i in range(values.shape[-1])]
     return values - np.stack(others, axis=-1)
 
 
 def _distances(ordered: np.ndarray, most: int, quiet: float = 0.0) -> np.ndarray:
-    """Returns how far each of the `most` lowest values (ascending, last axis) is below the mean of all above it.
+    """Returns how far each of the `most` lowest values (last axis, ascending) is below the mean of all larger values.
 
-    The unit is the standard deviation of those above, at least `quiet`.
+    The unit is the standard deviation of these larger values, but at least `quiet`.
     """
     left = ordered.shape[-1] - 1 - np.arange(most)
     sums, squares = (
@@ -125,7 +126,7 @@ def _distances(ordered: np.ndarray, most: int, quiet: float = 0.0) -> np.ndarray
 
 
 def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: tuple[int, ...] = ()) -> list[int]:
-    """Returns the indices of values (logarithms, lower is worse) below the others by the floor and beyond chance."""
+    """Returns the indices of values (logarithms) below the others by the floor and by more than chance explains."""
     order = np.argsort(values, kind="stable")
     middle = float(np.median(values))
     ordered = values[order] - middle
@@ -136,7 +137,10 @@ def apart(values: np.ndarray, floor: float, permitted: float = _WHOLE, groups: t
 
 
 def _grossly(values: np.ndarray, floor: float) -> list[int]:
-    """Returns the indices of values worse by a fifth, if fewer than a third are: neither chance nor another kind."""
+    """Returns the indices of values that are a fifth below the median.
+
+    Returns nothing if these are more than a third, because then they are another kind.
+    """
     middle = float(np.median(values))
     scale = max(1.4826 * float(np.median(np.abs(values - middle))), QUIET)
     far = np.flatnonzero(((1 - np.exp(values - middle)) >= max(GROSS, floor)) & ((middle - values) >= GROSS_Z * scale))
@@ -145,7 +149,7 @@ def _grossly(values: np.ndarray, floor: float) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def _without_lowest(count: int) -> float:
-    """Returns the geometric mean of the variance of normal values without the lowest, relative to all of them."""
+    """Returns the geometric mean of the variance of normal values without the lowest, relative to all values."""
     drawn = np.sort(np.random.default_rng(count).standard_normal((4000, min(count, 500))), axis=1)[:, 1:]
     freedom = drawn.shape[1] - 1
     mean = float(np.mean(np.log(drawn.var(axis=1, ddof=1))))
@@ -153,10 +157,10 @@ def _without_lowest(count: int) -> float:
 
 
 def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
-    """Returns the variance that series have in common, and the degrees of freedom that it is worth for one of them.
+    """Returns the variance common to all series, and its weight for a single series, in degrees of freedom.
 
-    The method is Smyth's (Linear models and empirical Bayes methods, 2004): the spread of log variances beyond what the
-    degrees of freedom explain shows how far series differ. Bisection finds the root of the trigamma function.
+    The method is Smyth's (Linear models and empirical Bayes methods, 2004): if log variances spread more than the
+    degrees of freedom explain, the rest is how much series differ. Bisection finds the root of the trigamma function.
     """
     if len(variances) < 3:
         return 0.0, 0.0
@@ -170,7 +174,7 @@ def _common(variances: np.ndarray, freedom: int) -> tuple[float, float]:
 
 
 def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_test.SESSION) -> float:
-    """Returns the Student's t that chance passes in this share of sessions with this many tests (Wallace, 1959)."""
+    """Returns the Student's t that chance exceeds in this share of sessions with this many tests (Wallace, 1959)."""
     z = NormalDist().inv_cdf(1 - permitted / max(tests, 1))
     exponent = (z * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
     return math.sqrt(freedom * math.expm1(min(exponent, 700)))
@@ -181,15 +185,15 @@ def _student_limit(freedom: float, tests: int, permitted: float = 0.2 * rank_tes
 
 @dataclasses.dataclass
 class Fleet:
-    """Logarithms of equals' figures, higher is better, as (series, places); NaN where a place lacks a series."""
+    """Equal places, with the logarithms of their figures as (series, places); higher is better, NaN means missing."""
 
     places: list[tuple[str, str]]  # (node, GPUs)
     labels: list[str]
     values: np.ndarray
     jobs: np.ndarray  # number of jobs of each value
-    units: list[tuple[str, bool]]  # unit of each series, and whether lower is better
+    units: list[tuple[str, bool]]  # unit of each series, and true if lower is better
     cases: list[dict[str, Any]] | None = None  # series.Series.case of each series
-    better_jobs: np.ndarray | None = None  # logarithms of the job that four in five do not better
+    better_jobs: np.ndarray | None = None  # like `values`, but the 80th percentile of a place's jobs, not the median
     zeros: list[zeros.Zeros] = dataclasses.field(default_factory=list)  # series with values that have no logarithm
 
     @property
@@ -199,9 +203,9 @@ class Fleet:
 
 
 def means(fleet: Fleet) -> np.ndarray:
-    """Returns the mean of each place over all series, weighed by how little places differ in them.
+    """Returns the mean of each place over all series; series in which places differ little weigh more.
 
-    Places with fewer than half of the series have NaN, because their mean would be of other things.
+    The mean is NaN for places with less than half of the weight, because it would be a mean over other series.
     """
     if not fleet.values.size:
         return np.full(len(fleet.places), np.nan)
@@ -216,11 +220,11 @@ def means(fleet: Fleet) -> np.ndarray:
 
 
 def slow_as_a_whole(fleet: Fleet, floor: float = FLOOR) -> tuple[list[tuple[str, float]], list[tuple[int, float]]]:
-    """Returns nodes (by name) and GPUs (by place) that are slow over all series, with the share by which each is worse.
+    """Returns (name, share) for nodes and (place, share) for GPUs that are slow over all series by this share.
 
-    A node is compared with the median of its equals, a GPU with that of its node's other GPUs, so that neither is named
-    for the other. Nodes are judged without the GPUs that are named. Both tests together are wrong as rarely as one
-    alone.
+    A node is compared with the median of its equals, and a GPU with the median of the other GPUs of its node. Slow GPUs
+    are left out when their node is judged, so that a node is not reported for a GPU or a GPU for its node. Both tests
+    together are wrong as rarely as a single one.
     """
     of_places = means(fleet)
     by_node = grouped((fleet.places[at][0], at) for at in np.flatnonzero(np.isfinite(of_places)).tolist())
@@ -244,7 +248,7 @@ def slow_as_a_whole(fleet: Fleet, floor: float = FLOOR) -> tuple[list[tuple[str,
 
 
 def _is_steady(fleet: Fleet, columns: list[int]) -> bool:
-    """Returns whether places' better jobs are at least two thirds as slow; otherwise only single jobs are far off."""
+    """Returns whether places' better jobs are at least two thirds as slow, so that not only single jobs are slow."""
     if fleet.better_jobs is None:
         return True
     usual = np.nanmedian(fleet.values, axis=1, keepdims=True)
@@ -253,10 +257,11 @@ def _is_steady(fleet: Fleet, columns: list[int]) -> bool:
 
 
 def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None) -> list[tuple[int, int, float]]:
-    """Returns (series, place, share by which it is worse) for places too far from their equals in single series.
+    """Returns (series, place, share) for places that are too far below their equals in a single series, by this share.
 
-    The spread of a series is that of the other places, shrunk towards the spread common to all series. It leaves out
-    what is slow as a whole, and the lowest place of each series, which might hide itself by being slow in many.
+    The spread of a series is the spread of the other places, shrunk towards the spread common to all series. The common
+    spread leaves out nodes and GPUs that are slow as a whole, and the lowest place of each series: a place that is slow
+    in many series would otherwise increase the spread and so hide.
     """
     values = fleet.values
     known = np.isfinite(values)
@@ -290,17 +295,17 @@ def slow_places(fleet: Fleet, floor: float = FLOOR, *, tests: int | None = None)
 
 
 def _common_of_others(values: np.ndarray) -> tuple[float, float]:
-    """Returns _common() of series as (series, places), each without its lowest place."""
+    """Returns _common() for values as (series, places), without the lowest place of each series."""
     counts = np.isfinite(values).sum(axis=1)
     values, counts = values[counts >= FEWEST], counts[counts >= FEWEST]
     if not len(counts):
         return 0.0, 0.0
-    ordered = np.sort(values, axis=1)[:, 1:]  # NaN sort last
+    ordered = np.sort(values, axis=1)[:, 1:]  # NaNs are last
     shares = np.array([_without_lowest(int(count)) for count in counts])
     return _common(np.nanvar(ordered, axis=1, ddof=1) / shares, max(int(np.median(counts)) - 2, 1))
 
 
-# --- what the records say ---
+# --- records ---
 
 _EQUAL = ("device", "cpu", "partition", "system", "driver")
 # Key of a case that fails as a whole.
@@ -308,12 +313,12 @@ _CASE = tuple(name for name in measurements.SERIES if name not in ("metric", "un
 
 
 def _by_equals(rows: list[tuple]) -> list[list[tuple]]:
-    """Groups rows by the _EQUAL columns they begin with; returns the rest of the rows of each group."""
+    """Groups rows by the _EQUAL columns, which come first; returns the other columns of each group."""
     return list(grouped((row[: len(_EQUAL)], row[len(_EQUAL) :]) for row in rows).values())
 
 
 def _fleets(opened: store.Store, condition: str = "true") -> list[Fleet]:
-    """Loads equals and their figures; a place counts with the median of its jobs that fulfil a condition."""
+    """Loads equals and their figures: each figure is the median over the jobs of a place that fulfil a condition."""
     names, equal = measurements.SERIES_COLUMNS, ", ".join(_EQUAL)
     rows = opened.sql(
         f"SELECT {equal}, {names}, node, gpus, median(value), count(*), any_value(better), "
@@ -361,7 +366,7 @@ def _fleet(rows: list[tuple], labels: dict[tuple, str], cases: dict[tuple, dict[
 
 
 def _slow_without_ratios(fleet: Fleet, floor: float, tests: int) -> tuple[list[Reason], list[str]]:
-    """Returns places slow in series with values at or below zero, and places with too few jobs to tell."""
+    """Returns places that are slow in series with values at or below zero, and places with too few jobs to judge."""
     reasons, unsure = [], []
     for each in fleet.zeros:
         if len(each.places) < FEWEST:
@@ -375,11 +380,11 @@ def _slow_without_ratios(fleet: Fleet, floor: float, tests: int) -> tuple[list[R
             value, normal = (units.quantity(figure, each.unit) for figure in (at.value, usual))
             once = ", seen in one job only" if at.jobs == 1 else ""
             words = f"{worse} ({value}, usual {normal}{once}): {each.label}"
-            drain = not (each.lower and usual <= 0)  # no figure says how much it costs
+            drain = not (each.lower and usual <= 0)  # a ratio to zero does not show how much slower the place is
             share = 1.0 if share is None else share
             reasons.append(Reason(at.node, "slow", words, at.gpus, share, 1, drain, each.case))
         is_how = "above zero, where equals are at zero" if each.lower else "at zero, where equals are above it"
-        unsure += [f"{each.label} on {absent.in_words((at.node, at.gpus))} is {is_how}" for at in undecided]
+        unsure += [f"{each.label} on {missing.in_words((at.node, at.gpus))} is {is_how}" for at in undecided]
     return reasons, unsure
 
 
@@ -412,7 +417,7 @@ def _slow(fleet: Fleet, floor: float, tests: int) -> list[Reason]:
 
 
 def _slow_of(fleets: list[Fleet], floor: float) -> tuple[list[list[Reason]], list[str]]:
-    """Returns the slow places of each fleet, and the places with too few jobs to tell."""
+    """Returns the slow places of each fleet, and the places with too few jobs to judge."""
     tests = sum(count for fleet in fleets for count in fleet.measured if count >= FEWEST)
     slow_of, unsure = [], []
     for fleet in fleets:
@@ -427,16 +432,16 @@ def _slowest_first(reasons: list[Reason]) -> list[Reason]:
 
 
 def slow(opened: store.Store, condition: str = "true", *, floor: float = FLOOR) -> list[Reason]:
-    """Returns the places that are slow in the jobs that fulfil a condition, as look() does but without their hosts."""
+    """Returns the places that are slow in the jobs that fulfil a condition, like look() but without their hosts."""
     return _slowest_first([reason for found in _slow_of(_fleets(opened, condition), floor)[0] for reason in found])
 
 
 def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, float | None]]) -> None:
-    """Adds to each node's first reason the figures of surroundings.HOSTS in which its host is worse than others."""
+    """Adds to the first reason of each node the figures of environment.HOSTS in which its host is worse than others."""
     nodes = {node for node, _ in fleet.places}
     for first in {reason.node: reason for reason in reversed(reasons)}.values():
         node, found = first.node, []
-        for name, (_, unit, floor) in surroundings.HOSTS.items():
+        for name, (_, unit, floor) in environment.HOSTS.items():
             own = hosts.get(node, {}).get(name)
             others = [value for each in nodes - {node} if (value := hosts.get(each, {}).get(name)) is not None]
             if own is None or len(others) < FEWEST - 1:
@@ -452,15 +457,15 @@ def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, f
 
 
 def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
-    """Returns the median over jobs of each of surroundings.HOSTS, by node."""
-    medians = ", ".join(f"median({name}) AS {name}" for name in surroundings.HOSTS)
+    """Returns the medians over jobs of environment.HOSTS for each node."""
+    medians = ", ".join(f"median({name}) AS {name}" for name in environment.HOSTS)
     of_jobs = f"SELECT node, job, {medians} FROM measurements GROUP BY ALL"
     rows = opened.rows(f"SELECT node, {medians} FROM ({of_jobs}) GROUP BY ALL")
     return {row.pop("node"): row for row in rows}
 
 
 def _failing(opened: store.Store) -> list[Reason]:
-    """Returns nodes on which cases fail or are wrong; a case that fails on most nodes is no reason to drain them."""
+    """Returns nodes on which cases fail or have wrong results; cases that fail on most nodes do not drain a node."""
     case = ", ".join(f'"{name}"' for name in _CASE)
     why = "coalesce(error, if(verify = 'fail', 'wrong results', 'the results were not verified')) AS why"
     rows = opened.sql(
@@ -488,23 +493,23 @@ def _failing(opened: store.Store) -> list[Reason]:
     return reasons
 
 
-def _spoilt(opened: store.Store) -> list[Reason]:
-    """Returns nodes and GPUs that lose more of their samples than their equals do, in their median job."""
+def _invalid(opened: store.Store) -> list[Reason]:
+    """Returns nodes and GPUs that lose a larger share of their samples than their equals, in the median job."""
     reasons = []
     for loss in losses.found(opened, _EQUAL):
         node, gpu = loss.place
         warned = f" ({spelling.printable(', '.join(loss.codes))})" if loss.codes else ""
         words = (
-            f"{loss.share:.0%} of the samples of {spelling.counted(loss.jobs, 'job')} are spoilt{warned}, "
+            f"{loss.share:.0%} of the samples of {spelling.counted(loss.jobs, 'job')} are invalid{warned}, "
             f"usual {loss.usual:.0%}"
         )
         drain = not (gpu and loss.by_chance)
-        reasons.append(Reason(node, "spoilt", words, gpu, series=loss.jobs, drain=drain))
+        reasons.append(Reason(node, "invalid", words, gpu, series=loss.jobs, drain=drain))
     return reasons
 
 
 def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
-    """Returns expected nodes without any record, and nodes without one for longer than chance explains."""
+    """Returns expected nodes without any record, and nodes without a record for longer than chance explains."""
     rows = opened.sql(
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE FROM measurements ORDER BY ALL"
     ).fetchall()
@@ -512,7 +517,7 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
     last: dict[tuple[str | None, str], object] = {}
     hosts: dict[tuple[str | None, str], set[str]] = collections.defaultdict(set)
     for *equal, system, host, day in rows:
-        node = opened.names.get(host, host)  # a name that another host of the system has now did not vanish
+        node = opened.names.get(host, host)  # a node has not vanished if another host has its name now
         groups[(*equal, system)][node].add(day)
         last[system, node] = max(day, last.get((system, node), day))
         hosts[system, node].add(host)
@@ -527,19 +532,22 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
                 own = hosts[system, node]
                 host = next(iter(own)) if len(own) == 1 else node
                 reasons[node, system or ""] = Reason(host, "vanished", words)
+    known = {name for _, name in last}.union(
+        *(opened.other_names.get(host, ()) for own in hosts.values() for host in own)
+    )
     for node in expected:
-        if all(node != name for _, name in last):
+        if node not in known:
             reasons[node, ""] = Reason(node, "vanished", "expected, but no record is of it")
     return [reasons[key] for key in sorted(reasons)]
 
 
 def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
-    """Returns GPUs that are gone on the days of their node (absent.gone), and nodes with fewer GPUs than their equals.
+    """Returns GPUs without records on days when their node has some, and nodes with fewer GPUs than their equals.
 
-    If more than a quarter of the nodes lost GPUs, jobs no longer ask for them, so they are named but not drained.
+    If more than a quarter of the nodes lost GPUs, jobs no longer request them, so nodes are reported but not drained.
     """
     few = {each.node: each for each in _fewer_gpus(opened) if each.node not in vanished}
-    gone = [each for each in absent.gone(opened, []) if each.place[1] and each.place[0] not in vanished]
+    gone = [each for each in missing.gone(opened, []) if each.place[1] and each.place[0] not in vanished]
     by_node = grouped((each.place[0], each) for each in gone)
     began: dict[str, list[datetime.datetime]] = grouped(
         opened.sql(
@@ -547,12 +555,12 @@ def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
             "WHERE gpus <> '') GROUP BY node, gpu"
         ).fetchall()
     )
-    usual = len(by_node) > max(absent.MOST * len(began), 1)  # jobs no longer ask for them
+    usual = len(by_node) > max(missing.MOST * len(began), 1)  # jobs no longer request them
     reasons = []
     for node, those in sorted(by_node.items()):
         last = max(time for each in those for time, _ in each.had)
         if sum(first > last for first in began[node]) >= len(those):
-            continue  # they were replaced
+            continue  # the GPUs were replaced
         few.pop(node, None)
         for each in those:
             has, days = each.days
@@ -562,11 +570,39 @@ def _vanished_gpus(opened: store.Store, vanished: set[str]) -> list[Reason]:
     return reasons + [few[node] for node in sorted(few)]
 
 
-_Days = dict[datetime.date, set[str]]  # GPUs by day
+def _before(opened: store.Store, earlier: store.Store) -> tuple[list[Reason], list[str]]:
+    """Returns places with records only before --since, and notes on places that were absent for as long before it.
+
+    A place that was absent for as long is a reason instead if it has vanished according to the whole history.
+    """
+    late = {(each.node, each.gpus) for each in _vanished(earlier, [])}
+    every = absent.places(opened, earlier)
+    gone = [each for each in every if not each.as_before or (each.node, each.gpu) in late]
+    [(having,)] = opened.sql("SELECT count(DISTINCT node) FROM measurements WHERE gpus <> ''").fetchall()
+    usual = len({each.node for each in gone if each.gpu}) > max(missing.MOST * having, 1)
+    reasons = []
+    for each in gone:
+        last = f"last record {each.last}, before --since"
+        if each.gpu:
+            words = f"{last} (--without gpus={spelling.printable(each.gpu)} if that is on purpose),"
+            reasons.append(Reason(each.node, "vanished", words, each.gpu, drain=not usual))
+        else:
+            words = f"{last}; leave it out with --without node={spelling.printable(each.node)} if that is on purpose"
+            reasons.append(Reason(each.node, "vanished", words))
+    others = [each for each in every if each not in gone]
+    notes = [
+        f"no record since --since is of {missing.in_words((each.node, each.gpu))}, the last is of {each.last}; it was "
+        f"absent for as long before{f', and so were {len(others) - 1} more' if len(others) > 1 else ''}"
+        for each in others[:1]
+    ]
+    return reasons, notes
+
+
+_Days = dict[datetime.date, set[str]]  # GPUs of each day
 
 
 def _fewer_gpus(opened: store.Store) -> list[Reason]:
-    """Returns nodes whose records have fewer GPUs than those of their equals, always or on their last days."""
+    """Returns nodes with fewer GPUs in their records than their equals, on all days or since some day."""
     rows = opened.sql(
         "SELECT DISTINCT device, cpu, partition, system, node, time::DATE, gpus FROM measurements "
         "WHERE gpus <> '' ORDER BY ALL"
@@ -595,10 +631,10 @@ def _count(days: _Days) -> int:
 
 
 def _with_fewer(days: _Days, usual: int, equals: list[_Days], tests: int) -> tuple[datetime.date, int] | None:
-    """Returns the day since which a node has fewer GPUs than `usual`, and their number; None if chance explains it.
+    """Returns the day since when a node has had fewer than `usual` GPUs, and their number; None if chance explains it.
 
-    Two days are enough where equals have all their GPUs on each of their days. Otherwise chance must explain such a gap
-    in fewer than one of twenty fleets, if each GPU is there on a day as often as those of the equals.
+    Two days are enough if the equals have all GPUs on all days. Otherwise chance must cause such a gap in fewer than
+    one fleet of twenty, given that each GPU is present on a day as often as the GPUs of the equals.
     """
     if len(equals) < FEWEST - 1:
         return None
@@ -618,10 +654,10 @@ def _with_fewer(days: _Days, usual: int, equals: list[_Days], tests: int) -> tup
 
 
 def _missed(days: set, others: list[set]) -> int:
-    """Returns the days after a node's last on which half of the others ran, or 0 where chance explains its absence.
+    """Returns the number of days after a node's last on which half of the others ran; 0 if chance explains the absence.
 
-    The probability that the node misses so many days, given the share of such days on which it ran before, must be at
-    most 1 in 1,000.
+    Chance explains it unless the probability of so many missed days, given the share of such days on which the node ran
+    before, is at most 1 in 1,000.
     """
     busy = [day for day in set().union(*others) if 2 * sum(day in each for each in others) >= len(others)]
     during = {day for day in busy if min(days) <= day <= max(days)}
@@ -630,63 +666,67 @@ def _missed(days: set, others: list[set]) -> int:
     return missed if (1 - share) ** missed <= 1e-3 else 0
 
 
-def _lacking(opened: store.Store, vanished: set[str], spoilt: set[absent.Place]) -> list[Reason]:
-    """Returns nodes and GPUs that lack a figure which nearly all equals have, where no other reason explains it."""
+def _lacking(opened: store.Store, vanished: set[str], invalid: set[missing.Place]) -> list[Reason]:
+    """Returns nodes and GPUs that lack a figure which nearly all equals have, unless there is another reason for it."""
     every = series.load(opened, "'A'")
     equals, jobs_of = _jobs_by_equals(opened, vanished)
     case = [name for name in measurements.SERIES if name not in ("version", "unit", "metric")]
     lost = losses.of_cases(opened, _EQUAL, case, series.FAILED)
-    cells: dict[tuple, dict[tuple, dict[absent.Place, set[str]]]] = {}
+    cells: dict[tuple, dict[tuple, dict[missing.Place, set[str]]]] = {}
     labels, labelled = series.labels(every), {}
     for each in every:
-        name = absent.but_version(each)
+        name = missing.but_version(each)
         key = dict(zip(measurements.SERIES, each.key))
         labelled[name] = (labels[each.key], tuple(key[field] for field in case))
         for job in each.of("A"):
-            for place in absent.places_of(job):
+            for place in missing.places_of(job):
                 if of := equals.get((place, job.name)):
                     cells.setdefault(of, {}).setdefault(name, {}).setdefault(place, set()).add(job.name)
-    lacks: dict[absent.Place, dict[str, tuple[int, int]]] = {}  # jobs with a figure and invalid ones, by label
+    # Numbers of jobs with a figure and of invalid jobs, for each label.
+    lacks: dict[missing.Place, dict[str, tuple[int, int]]] = {}
     for of, named in cells.items():
         of_equals = lost.get(of, {})
-        explained = losses.explained(of_equals, spoilt)
+        explained = losses.explained(of_equals, invalid)
         known = {name: explained.get(labelled[name][1], {}) for name in named}
-        for place, missing in absent.among(jobs_of[of], named, known).items():
-            for name, count in missing.items():
+        for place, short in missing.among(jobs_of[of], named, known).items():
+            for name, count in short.items():
                 label, of_case = labelled[name]
-                bad = of_equals[of_case].spoilt.get(place, ()) if of_case in of_equals else ()
+                bad = of_equals[of_case].invalid.get(place, ()) if of_case in of_equals else ()
                 lacks.setdefault(place, {})[label] = (count, len(bad))
     return [_lack(place, few) for place, few in sorted(lacks.items())]
 
 
-def _lack(place: absent.Place, few: dict[str, tuple[int, int]]) -> Reason:
+def _lack(place: missing.Place, few: dict[str, tuple[int, int]]) -> Reason:
     first = min(few, key=lambda label: (few[label], label))
-    has, spoilt = few[first]
+    has, invalid = few[first]
     more = f" and {len(few) - 1} more series" if len(few) > 1 else ""
     there = f"only {spelling.counted(has, 'job', 'have')}" if has else "no job has"
-    why = f"; spoilt in {spelling.counted(spoilt, 'job')}" if spoilt else ""
+    why = f"; invalid in {spelling.counted(invalid, 'job')}" if invalid else ""
     words = f"{there} a figure of {first}{more}, which its equals have{why}"
     return Reason(place[0], "lacking", words, place[1], series=len(few), drain=False)
 
 
-def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[tuple, dict[absent.Place, set[str]]]]:
-    """Returns the equals of each place and job, and the jobs by place of each group of equals."""
+def _jobs_by_equals(opened: store.Store, without: set[str]) -> tuple[dict, dict[tuple, dict[missing.Place, set[str]]]]:
+    """Returns the group of equals of each place and job, and the jobs of each place in each group."""
     rows = opened.sql(f"SELECT DISTINCT {', '.join(_EQUAL)}, node, gpus, job FROM measurements").fetchall()
-    equals: dict[tuple[absent.Place, str], tuple] = {}
-    jobs: dict[tuple, dict[absent.Place, set[str]]] = {}
+    equals: dict[tuple[missing.Place, str], tuple] = {}
+    jobs: dict[tuple, dict[missing.Place, set[str]]] = {}
     for *of, node, gpus, job in rows:
-        for place in absent.places(node, gpus or "") if node not in without else ():
+        for place in missing.places(node, gpus or "") if node not in without else ():
             equals[place, job] = tuple(of)
             jobs.setdefault(tuple(of), {}).setdefault(place, set()).add(job)
     return equals, jobs
 
 
 def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...] | list[str] = ()) -> Found:
-    """Finds all that is wrong with nodes: first what needs no figures, then slow ones, the slowest first."""
-    vanished, spoilt = _vanished(opened, list(expected)), _spoilt(opened)
+    """Finds everything that is wrong with nodes: first reasons without figures, then slowness, the slowest first."""
+    earlier = opened.earlier()
+    gone, notes = _before(opened, earlier) if earlier else ([], [])
+    there = {each.node for each in gone}  # nodes with records before --since only
+    vanished, invalid = _vanished(opened, [name for name in expected if name not in there]), _invalid(opened)
     without = {each.node for each in vanished}
-    reasons = [*vanished, *_vanished_gpus(opened, without), *_failing(opened), *spoilt]
-    reasons += _lacking(opened, without, {(each.node, each.gpus) for each in spoilt})
+    reasons = [*gone, *vanished, *_vanished_gpus(opened, without), *_failing(opened), *invalid]
+    reasons += _lacking(opened, without, {(each.node, each.gpus) for each in invalid})
     fleets = _fleets(opened)
     enough = [[count for count in fleet.measured if count >= FEWEST] for fleet in fleets]
     hosts = _hosts(opened)
@@ -694,14 +734,14 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
     for fleet, found in zip(fleets, slow_of):
         _say_hosts(fleet, found, hosts)
     reasons += _slowest_first([reason for found in slow_of for reason in found])
-    systems = _systems_of_namesakes(opened)
+    systems = _systems_of_namesakes(earlier or opened)
     for reason in reasons:
         reason.name = opened.names.get(reason.node, "")
         reason.system = systems.get(reason.node, "")
-    nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()}
-    expected = [name for name in expected if name not in opened.names.values()]
+    nodes = {row[0] for row in opened.sql("SELECT DISTINCT node FROM measurements").fetchall()} | there
+    known = {*opened.names.values(), *(name for names in opened.other_names.values() for name in names)}
+    expected = [name for name in expected if name not in known]
     small = {node for fleet, counts in zip(fleets, enough) if not counts for node, _ in fleet.places}
-    notes = []
     if small:
         nodes_have = spelling.counted(len(small), "node", "have")
         notes.append(f"{nodes_have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
@@ -722,7 +762,7 @@ def _systems_of_namesakes(opened: store.Store) -> dict[str, str]:
     }
 
 
-# --- what a person, or a scheduler, reads ---
+# --- output for people and schedulers ---
 
 
 def _drained(reasons: list[Reason]) -> dict[str, Reason]:
@@ -732,7 +772,7 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
         if reason.drain:
             found.setdefault(reason.name or reason.node, reason)
     for node, reason in sorted(found.items()):
-        if reason.system:  # a scheduler would drain its own node of that name
+        if reason.system:  # the scheduler of another system would drain its node of the same name
             print(
                 f"{spelling.printable(node)!r} is a node of several systems; left out of the list: choose "
                 f"{spelling.printable(reason.system)} by --system",
@@ -741,13 +781,16 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
             del found[node]
     for node in sorted(found):
         if not spelling.is_node_name(node):
-            print(f"{spelling.printable(node)!r} is no name for a scheduler; left out of the list", file=sys.stderr)
+            print(
+                f"{spelling.printable(node)!r} is not a name that a scheduler accepts; left out of the list",
+                file=sys.stderr,
+            )
             del found[node]
     return found
 
 
 def drain_lines(reasons: list[Reason]) -> list[str]:
-    """Returns lines for a site's script: node, tab, kind and reason, printable and without quotes."""
+    """Returns lines for a site's script: node, tab, kind and reason, in printable characters without quotes."""
     lines = []
     for node, reason in sorted(_drained(reasons).items()):
         words = spelling.shorten(f"{reason.kind}: {reason.sentence}", 160)
@@ -756,11 +799,11 @@ def drain_lines(reasons: list[Reason]) -> list[str]:
 
 
 _SHOWN = 5
-_ANSWERED = 3  # nodes in the answer
+_ANSWERED = 3  # maximum number of nodes in the answer
 
 
 def _by_node(reasons: list[Reason]) -> list[tuple[str, list[Reason]]]:
-    """Returns nodes with their reasons, sorted by kind, then by how much worse, then by number of series."""
+    """Returns nodes with their reasons, sorted by kind, then by share of slowness, then by number of series."""
     every = grouped((reason.node, reason) for reason in sorted(reasons, key=_weight))
     return list(every.items())
 
@@ -770,7 +813,7 @@ def _weight(reason: Reason) -> tuple:
 
 
 def answer(found: Found) -> list[str]:
-    """Returns the answer in at most ten lines: which nodes, of what kind, the worst with their reasons."""
+    """Returns the answer in at most ten lines: number of nodes of each kind, and the worst nodes with their reasons."""
     nodes = _by_node(found.reasons)
     kinds = [f"{n} {kind}" for kind in KINDS if (n := len({r.node for r in found.reasons if r.kind == kind}))]
     told = f": {', '.join(kinds)}" if kinds else ""
@@ -788,11 +831,11 @@ def _is(reason: Reason) -> str:
     return "without a GPU" if reason.kind == "vanished" and reason.gpus else _IS[reason.kind]
 
 
-_IS = {kind: kind for kind in KINDS} | {"vanished": "gone", "spoilt": "losing samples", "lacking": "lacking figures"}
+_IS = {kind: kind for kind in KINDS} | {"vanished": "gone", "invalid": "losing samples", "lacking": "lacking figures"}
 
 
 def text(found: Found) -> str:
-    """Returns the answer, then each node with its reasons."""
+    """Returns the answer, followed by each node with its reasons."""
     lines = []
     for node, own in _by_node(found.reasons):
         lines.append("")
@@ -807,7 +850,7 @@ def text(found: Found) -> str:
 
 
 def _summary(found: Found) -> list[str]:
-    """Returns the lines that no row contains."""
+    """Returns the lines that are not in any row."""
     return [f"note: {note}" for note in found.notes] + [
         f"{len({reason.node for reason in found.reasons})} of {found.nodes} nodes are named; "
         f"{found.compared} series with {FEWEST} equals or more"
@@ -821,7 +864,7 @@ _COLUMNS = {
 
 
 def table_of(found: Found, text: str) -> output.Table:
-    """Makes a table with a row for each reason; reasons about more than one series have no case."""
+    """Returns a table with a row for each reason; reasons about more than one series have no case."""
     rows = [
         {"axes": {}} | each.case | {
             "node": each.node, "on_gpus": each.gpus or None, "kind": each.kind, "reason": each.words + each.host,
@@ -836,7 +879,7 @@ def add_arguments(parser) -> None:
         "examples:\n  isthmus nodes results --workload 'transfer/*'\n"
         "  isthmus nodes results --drain | while IFS=$'\\t' read -r node why; do\n"
         '    scontrol update nodename="$node" state=drain reason="$why"; done\n\n'
-        "exit codes: 0 no node is named; 1 some are; 2 bad input; 3 no series has as many as 4 equal nodes or GPUs"
+        "exit codes: 0 no node is named; 1 some are; 2 bad input; 3 no series has 4 or more equal nodes or GPUs"
     )
     selection.add_arguments(parser)
     parser.add_argument("--floor", **units.SHARE, default=FLOOR, help="smallest difference that is reported (0.03)")
@@ -849,13 +892,13 @@ def run(asked) -> int:
     expected = options.listed("--expect", asked.expect) if asked.expect else []
     for node in expected:
         if not spelling.is_node_name(node):
-            raise Error(f"{node!r} is no node's name; write names with commas between")
+            raise Error(f"{node!r} is not the name of a node; write names with commas between")
     if asked.drain and output.chosen_format(asked) != "text":
         raise Error("--drain is text; leave out --format, which has it as columns node and drain")
-    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, *surroundings.HOSTS, "warnings")) as opened:
+    with selection.from_arguments(asked, wanted=(*comparison.WANTED, *environment.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))
-    if asked.drain:  # keeps it out of what a script reads
+    if asked.drain:  # stderr, since a script reads stdout
         print("\n".join(output.fold_each(_summary(found))), file=sys.stderr)
     if found.reasons:
         return exits.FOUND

@@ -1,4 +1,4 @@
-"""Measures how much each metric varies from job to job where nothing changed, and what that means for a comparison.
+"""Measures how much each metric varies from job to job if nothing changes, and what that means for a comparison.
 
 Give it jobs of one state of the machine (an A/A run): ten or more per node, over some days. With -o FILE.json it writes
 the file that `isthmus regress --noise` and `isthmus trial plan --noise` read.
@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 
 from isthmus import Error, exits, spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import measurements, selection, store
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import absent, earlier, judging, outlying, two_sides
+from isthmus.verdicts import baselines, comparison, judging, missing, outlying
 
-_NAMED = 3  # noisiest places that are named
-FEWEST = 5  # jobs of one node; with fewer the noise is a guess
+_NAMED = 3  # maximum number of noisy places that are named
+FEWEST = 5  # number of jobs of one node below which the noise is a guess
 
 
 @dataclasses.dataclass
 class Noise:
-    """Noise of one series, as shares of its value where all values are above zero, otherwise in its unit."""
+    """Noise of one series, as shares of its value if all values are above zero, otherwise in its unit."""
 
     series: series.Series
     label: str
     jobs: int
     nodes: int
-    size: float | None  # the largest value, where some are zero or below; None where figures are shares
+    size: float | None  # largest absolute value, if some values are zero or below; None if the noise is a share
     between: float  # standard deviation between jobs of a node and GPU
-    within: float  # standard deviation between samples of a job, as a share; NaN where it has no meaning
-    boots: judging.Boots | None  # spread between boots of a node, where there are several
-    needed: int | None  # jobs a side that find the requested step on the noisiest node
-    usual: int | None  # the same on the other nodes
+    within: float  # standard deviation between samples of a job, as a share; NaN if it is meaningless
+    boots: judging.Boots | None  # spread between boots of a node, if a node has several
+    needed: int | None  # jobs per side that find the requested step on the noisiest node
+    usual: int | None  # jobs per side that find the requested step on the other nodes
     noisy: dict[str, float]  # standard deviations of nodes and GPUs that vary more than the others, the worst first
 
     @property
@@ -82,14 +82,14 @@ def measure(
 
 
 def _noisy(each: series.Series, tests: int) -> dict[str, float]:
-    """Returns the nodes and GPUs of side A, in words, that vary more from job to job than the others."""
+    """Returns the names of nodes and GPUs that vary more from job to job on side A than the others."""
     found = series.noisy_places(each, "A", tests)
-    named = {" and ".join(map(absent.in_words, sorted(where))): sd for where, sd in found.items()}
+    named = {" and ".join(map(missing.in_words, sorted(where))): sd for where, sd in found.items()}
     return dict(sorted(named.items(), key=lambda item: -item[1]))
 
 
 def mixed(opened: store.Store, condition: str) -> list[str]:
-    """Returns the fields of the fingerprint that changed on a node, so that the jobs are no A/A run."""
+    """Returns the fields of the fingerprint that changed on a node, so that the jobs are not an A/A run."""
     fields = [name for name in measurements.FINGERPRINT if name not in ("boot", *measurements.OBJECTS, "device")]
     counts = ", ".join(f'count(DISTINCT nullif("{name}"::VARCHAR, \'\')) AS "{name}"' for name in fields)
     # Nodes may differ from each other, but each must stay the same.
@@ -128,7 +128,7 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
 
 
 def _stray(found: list[Noise]) -> list[str]:
-    """Returns a note on jobs far from the others of their node: they are no noise, and hide changes."""
+    """Returns a note on jobs far from the others of their node, since they are not noise and hide changes."""
     said, job = outlying.stray_in_words([(noise.series, noise.label) for noise in found])
     if not said:
         return []
@@ -168,19 +168,19 @@ _COLUMNS = {
     "unit": "VARCHAR", "series": "VARCHAR", "between": "DOUBLE", "boots": "DOUBLE", "boots_freedom": "BIGINT",
     "within": "DOUBLE", "margin": "DOUBLE", "jobs": "BIGINT", "nodes": "BIGINT", "needed": "BIGINT", "worst": "DOUBLE",
     "noisy": "VARCHAR",
-    earlier.AXES: "VARCHAR",
+    baselines.AXES: "VARCHAR",
 }  # fmt: skip
 
 
 def _row(noise: Noise) -> dict[str, Any]:
-    """Returns a row as earlier.load_noise() reads it."""
+    """Returns a row for baselines.load_noise()."""
     boots = noise.boots
     return noise.series.case | {
         "series": noise.label, "between": noise.between, "boots": boots and boots.spread,
         "boots_freedom": boots and boots.freedom, "within": noise.within, "margin": noise.margin,
         "jobs": noise.jobs, "nodes": noise.nodes, "needed": noise.needed,
         "worst": noise.worst, "noisy": ", ".join(noise.noisy) or None,
-        earlier.AXES: noise.series.key[measurements.SERIES.index("axes")],
+        baselines.AXES: noise.series.key[measurements.SERIES.index("axes")],
     }  # fmt: skip
 
 
@@ -189,16 +189,16 @@ def add_arguments(parser) -> None:
     selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
     parser.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
-    parser.add_argument("--metrics", **units.COUNT, help="of a session (default: as many as there are)")
+    parser.add_argument("--metrics", **units.COUNT, help="of a session (default: all that the records have)")
     parser.add_argument("--all", action="store_true", help="show every series")
     output.add_arguments(parser)
 
 
 def run(asked) -> int:
     condition = series.condition(asked.a) if asked.a else "true"
-    with selection.from_arguments(asked, wanted=(*two_sides.WANTED, "mad")) as opened:
+    with selection.from_arguments(asked, wanted=(*comparison.WANTED, "mad")) as opened:
         if asked.a:
-            two_sides.check_some(opened, condition, "no job is meant by --from", asked.a)
+            comparison.check_some(opened, condition, "--from selects no job", asked.a)
         found = measure(opened, condition=condition, step=asked.step, metrics=asked.metrics)
         if not found:
             raise Error("no series has two jobs on one node and GPU, so nothing is known of its noise; run more jobs")

@@ -1,7 +1,7 @@
-"""Nodes, GPUs and jobs that differ from their equals. References are made without them, and say so.
+"""Nodes, GPUs and jobs that differ from their equals; references leave them out and list them.
 
-Nodes and GPUs are those that `isthmus nodes` calls slow. Jobs are those that are a fifth or more off the others, by
-more than chance explains (as for nodes), provided that they are fewer than a third.
+Nodes and GPUs are outliers if `isthmus nodes` calls them slow. Jobs are outliers if they differ from the others by a
+fifth or more, and by more than chance explains (as for nodes), provided that they are fewer than a third.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import dataclasses
 
 import numpy as np
 
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import store
 from isthmus.spelling import printable
 from isthmus.statistics import series
-from isthmus.verdicts import absent, nodes
+from isthmus.verdicts import missing, nodes
 
 _FAR = -float(np.log1p(-nodes.GROSS))
 
 
 @dataclasses.dataclass(frozen=True)
 class Outlying:
-    """A place, or a job, that differs from its equals."""
+    """Place or job that differs from its equals."""
 
     name: str
     why: str  # reason, without the series
@@ -40,19 +40,19 @@ class Places:
                 self._whole.setdefault((reason.node, reason.gpus), reason)
 
     def of(self, each: series.Series, place: tuple[str, str]) -> Outlying | None:
-        """Returns what is known against a place in a series, or None."""
+        """Returns why a place is an outlier in a series, or None if it is not."""
         for at in ((place[0], ""), place):
             if at in self._whole:
-                return Outlying(absent.in_words(at), self._whole[at].words)
+                return Outlying(missing.in_words(at), self._whole[at].words)
         if any(reason.case == each.case for reason in self._single.get(place, ())):
             return Outlying(
-                absent.in_words(place), f"worse than its equals by {nodes.FLOOR:.0%} or more in single series"
+                missing.in_words(place), f"worse than its equals by {nodes.FLOOR:.0%} or more in single series"
             )
         return None
 
 
 def without(each: series.Series, places: Places, *, jobs_too: bool = True) -> tuple[series.Series, list[Outlying]]:
-    """Returns side A of a series without its outliers, and these."""
+    """Returns side A of a series without its outliers, and the outliers."""
     found: dict[str, Outlying] = {}
     left = []
     for job in each.of("A"):
@@ -68,7 +68,7 @@ def without(each: series.Series, places: Places, *, jobs_too: bool = True) -> tu
 
 
 def stray(jobs: list[series.Job]) -> list[int]:
-    """Returns indices of jobs whose figures are far from the others', either way; none where ratios mean nothing."""
+    """Returns indices of jobs with figures far above or below the others; none if ratios are meaningless."""
     values = np.array([job.value for job in jobs])
     return _far(np.log(values)) if len(jobs) and (values > 0).all() else []
 
@@ -76,8 +76,8 @@ def stray(jobs: list[series.Job]) -> list[int]:
 def stray_in_words(found: list[tuple[series.Series, str]]) -> tuple[str, str]:
     """Finds the job of side A that is far from the other jobs of its place in most series.
 
-    `found` has series with their labels. Returns a sentence and the job's name as --without accepts it; both are empty
-    if there is none.
+    `found` contains series with their labels. Returns a sentence and the job's name for --without, or two empty strings
+    if there is no such job.
     """
     by = grouped((job, label) for each, label in found for job in _stray_of_places(each))
     if not by:
@@ -89,7 +89,7 @@ def stray_in_words(found: list[tuple[series.Series, str]]) -> tuple[str, str]:
 
 
 def _stray_of_places(each: series.Series) -> list[str]:
-    """Returns jobs far from the other jobs of the same nodes and GPUs, even where those nodes differ from others."""
+    """Returns jobs far from the other jobs of the same nodes and GPUs, even if these nodes differ from other nodes."""
     jobs = each.of("A")
     if not series.has_ratios(each, ("A",)):
         return []
@@ -109,13 +109,13 @@ def _far(logs: np.ndarray) -> list[int]:
 
 
 def slow_in_words(opened: store.Store, condition: str) -> str:
-    """Describes the nodes and GPUs that are slow over all series, in one sentence; empty for none."""
+    """Returns a sentence on the nodes and GPUs that are slow over all series, or "" if there are none."""
     found = [reason for reason in nodes.slow(opened, condition) if not reason.case]
     if not found:
         return ""
     first, *more = found
     others = f", and {len(more)} more nodes or GPUs are slow" if len(more) > 1 else ", and one more is slow" * len(more)
-    return f"{absent.in_words((first.node, first.gpus))} is {first.words}{others}"
+    return f"{missing.in_words((first.node, first.gpus))} is {first.words}{others}"
 
 
 def in_words(found: list[tuple[Outlying, str]], most: int = 5) -> list[str]:

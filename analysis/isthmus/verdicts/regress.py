@@ -1,11 +1,12 @@
-"""Judges what a change did: a driver, a kernel, any part of the fingerprint, or time.
+"""Judges the effect of a change of driver, kernel or any part of the fingerprint, or of time.
 
 Compares jobs of a boot, or boots of a node, metric by metric. The margin, the largest change of no interest, is fixed
-beforehand. Each metric ends as regressed or improved (the whole interval is beyond the margin), equivalent or
-changed-but-small (within it), or inconclusive, with the reason and what would decide. docs/statistics.md explains it.
-Plug-ins (isthmus.plugins) may add more, such as what a batch of page faults costs before and after the change.
+beforehand. The verdict on each metric is regressed or improved (the whole interval is beyond the margin), equivalent or
+changed-but-small (within the margin), or inconclusive, with the reason and the number of jobs that would decide.
+docs/statistics.md explains the method. Plug-ins (isthmus.plugins) may add more, such as the cost of a batch of page
+faults before and after the change.
 """
-# judging.judge() decides; this module has the arguments and the output.
+# judging.judge() decides; this module handles the arguments and the output.
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from isthmus.records import selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import series
 from isthmus.tables import output
-from isthmus.verdicts import earlier, outlying, two_sides, wording
+from isthmus.verdicts import baselines, comparison, comparison_text, outlying
 
 
 def add_arguments(parser) -> None:
@@ -29,7 +30,7 @@ def add_arguments(parser) -> None:
         "  isthmus regress results --save-baseline autumn --from driver=570\n"
         "  isthmus regress results --baseline autumn\n\n"
         "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 nothing regressed that could be seen, but\n"
-        "some series are inconclusive: the reason stands beside them"
+        "some series are inconclusive: the reason is shown next to them"
     )
     selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="side A: FIELD=VALUE,… or a day or FROM..TO")
@@ -40,11 +41,11 @@ def add_arguments(parser) -> None:
     parser.add_argument("--save-baseline", metavar="NAME", help="only keep the jobs of --from under this name")
     parser.add_argument("--delta", **units.SHARE, help="the margin: changes up to this are of no interest, as 2%%")
     parser.add_argument(
-        "--noise", metavar="FILE", help="of earlier jobs, by `isthmus noise -o FILE.json`: delta is 2.25 sd of each"
+        "--noise", metavar="FILE", help="file of `isthmus noise -o FILE.json` on earlier jobs: delta is 2.25 sd of each"
     )
     parser.add_argument("--all", action="store_true", help="show every series")
     parser.add_argument("--json", metavar="FILE", type=output.Destination,
-                        help="write there, too: what --format json has, and what is of all")  # fmt: skip
+                        help="also write JSON there, with the overall results")  # fmt: skip
     output.add_arguments(parser)
 
 
@@ -73,7 +74,7 @@ def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
 
 
 def _doubts_of_baseline(opened: store.Store, condition: str) -> list[str]:
-    """Describes nodes, GPUs and jobs of a baseline that differ from their equals, since others will be held to them."""
+    """Returns sentences on nodes, GPUs and jobs of a baseline that differ from their equals and so would distort it."""
     every = series.load(opened, f"CASE WHEN {condition} THEN 'A' END")
     labels = series.labels(every)
     stray, _ = outlying.stray_in_words([(each, labels[each.key]) for each in every])
@@ -85,28 +86,28 @@ def run(asked) -> int:
     folder = next((path for path in asked.paths if pathlib.Path(path).is_dir()), ".")
     if asked.save_baseline:
         condition = series.condition(asked.a) if asked.a else "true"
-        with selection.from_arguments(asked, wanted=two_sides.WANTED, agreeing=True) as opened:
-            count = earlier.save_baseline(opened, folder, asked.save_baseline, condition)
+        with selection.from_arguments(asked, wanted=comparison.WANTED, agreeing=True) as opened:
+            count = baselines.save_baseline(opened, folder, asked.save_baseline, condition)
             doubts = _doubts_of_baseline(opened, condition)
         print(f"baseline {asked.save_baseline}: {spelling.counted(count, 'job')}")
         for doubt in doubts:
             print(f"note: {doubt}; remove the baseline and keep another one, unless that is usual", file=sys.stderr)
         return exits.PASSED
-    baseline = earlier.load_baseline(folder, asked.baseline) if asked.baseline else []
-    _sides_asked(asked, [each.name for each in baseline])  # their errors come before records are read
-    noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
+    baseline = baselines.load_baseline(folder, asked.baseline) if asked.baseline else []
+    _sides_asked(asked, [each.name for each in baseline])  # reports errors before records are read
+    noise, boots, _ = baselines.load_noise(asked.noise) if asked.noise else (None, None, None)
     words = ",".join(filter(None, (asked.a, asked.b)))
     more, failed = plugins.of_changes()
-    wanted = {*two_sides.WANTED, *(column for each in more.values() for column in each.WANTED)}
+    wanted = {*comparison.WANTED, *(column for each in more.values() for column in each.WANTED)}
     with selection.from_arguments(asked, wanted=wanted, agreeing=True) as opened:
-        present = earlier.present(opened, baseline) if baseline else []
+        present = baselines.present(opened, baseline) if baseline else []
         gone = len(baseline) - len(present)
         if baseline and gone == len(baseline):
             raise Error(
-                f"no record is left of the jobs of the baseline {asked.baseline}; bring them back, or keep another one"
+                f"no record is left of the jobs of the baseline {asked.baseline}; restore them, or keep another one"
             )
-        side = two_sides.sides(*_sides_asked(asked, present))
-        found = two_sides.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
+        side = comparison.sides(*_sides_asked(asked, present))
+        found = comparison.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
         answers = {name: each.of_store(opened, side, emulated=asked.emulated) for name, each in more.items()}
     found.notes += [*failed.values(), *(note for _, unread in answers.values() for note in unread)]
     if gone:
@@ -114,14 +115,14 @@ def run(asked) -> int:
         found.notes.insert(
             0,
             f"no record is left of {gone} of {spelling.counted(len(baseline), 'job')} of the baseline "
-            f"{asked.baseline}, so what they would show is not known; bring them back, or keep another one",
+            f"{asked.baseline}, so what they would show is not known; restore them, or keep another one",
         )
-    rows = [wording.row_of(each) for each in found.results]
+    rows = [comparison_text.row_of(each) for each in found.results]
     said = [line for name, (answer, _) in answers.items() if answer for line in more[name].lines(answer)]
-    text = wording.text(found, everything=asked.all, more=said)
-    output.write(asked, output.of_cases(rows, wording.COLUMNS, text, [*said, *wording.of_all(found)]))
+    text = comparison_text.text(found, everything=asked.all, more=said)
+    output.write(asked, output.of_cases(rows, comparison_text.COLUMNS, text, [*said, *comparison_text.of_all(found)]))
     if asked.json:
         others = dict.fromkeys(failed)
         others |= {name: more[name].as_json(answer) if answer else None for name, (answer, _) in answers.items()}
-        output.deliver(json.dumps(wording.as_json(found) | others, indent=1), asked.json)
+        output.deliver(json.dumps(comparison_text.as_json(found) | others, indent=1), asked.json)
     return found.exit_code

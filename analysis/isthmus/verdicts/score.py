@@ -1,15 +1,15 @@
-"""Scores systems for a procurement: one weighted geometric mean of ratios to a reference each, with an interval.
+"""Scores systems for a procurement: each by a weighted geometric mean of ratios to a reference, with an interval.
 
 The weights are a TOML or JSON file of {"metrics": {"WORKLOAD METRIC [AXIS=VALUE …]": weight}}; WORKLOAD may contain *.
 A pattern that matches several series divides its weight among them. A series counts only if every system has it, on all
-nodes that ran the weighed cases, so that no system gains by leaving out what it, or one of its nodes, is bad at. Series
-that do not count are named and their weight is lost; below 80% of the weight there is no score. Ratios are above 1
-where a system is better.
+nodes that ran the weighted cases, so that a system does not gain by leaving out cases in which it, or one of its nodes,
+is bad. Series that do not count are listed and their weight is lost; below 80% of the weight there is no score. A ratio
+above 1 means that the system is better than the reference.
 
-A system's figure is the geometric mean of its nodes, a node's that of its boots, a boot's that of its jobs. The
-interval is of such nodes: it comes from differences between nodes, and between nights or restarts of all of them, over
-all metrics together. For a single node the interval is of that node and comes from its boots. A single boot has neither
-interval nor rank.
+The figure of a system is the geometric mean over its nodes, that of a node the mean over its boots, and that of a boot
+the mean over its jobs. The interval applies to all nodes of this kind: it reflects differences between nodes, and
+between nights or restarts of all nodes, over all metrics together. The interval of a single node applies to that node
+only and reflects differences between its boots. A single boot has neither interval nor rank.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ import sys
 import numpy as np
 
 from isthmus import Error, exits, inputs, spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import selection
 from isthmus.statistics import rank_test, series
 from isthmus.tables import output
 from isthmus.verdicts import clusters, compare, uneven
 
-LEAST = 0.8  # least share of the weight that must count
-FEWEST = 4  # jobs of every series that a system needs for a rank
+LEAST = 0.8  # share of the weight that must count
+FEWEST = 4  # number of jobs of every series that a system needs for a rank
 _DRAWS = 2000
 
 
 @dataclasses.dataclass
 class Term:
-    """Series that counts."""
+    """Series that counts towards the score."""
 
     key: tuple
     label: str
     weight: float
-    sign: int  # 1 where higher is better, -1 where lower is
+    sign: int  # 1 if higher is better, -1 if lower is better
 
 
 @dataclasses.dataclass
@@ -51,21 +51,21 @@ class Score:
 
     name: str
     score: float
-    low: float | None  # 95% interval; None for the reference and where too little is known
-    high: float | None
-    ranks: tuple[int, int] | None  # best and worst rank that the jobs allow; None where too little is known
-    by_metrics: float | None  # share of draws of the metrics in which its place is among these ranks
-    nodes: int  # number in the series that has fewest; likewise boots and jobs
-    boots: int
-    jobs: int
-    reason: str  # key of clusters.MEANING: why it has no interval and no rank
+    low: float | None  # lower end of the 95% interval; None for the reference and if there are too few jobs
+    high: float | None  # upper end of the 95% interval
+    ranks: tuple[int, int] | None  # best and worst rank that the jobs allow; None if there are too few jobs
+    by_metrics: float | None  # share of random draws of the metrics in which the system's rank is in `ranks`
+    nodes: int  # number of nodes of the series with the fewest nodes
+    boots: int  # number of boots of the series with the fewest boots
+    jobs: int  # number of jobs of the series with the fewest jobs
+    reason: str  # key of clusters.MEANING: why the system has no interval and no rank
 
 
 _MOST_WEIGHTS = inputs.MIB
 
 
 def load_weights(path) -> dict[str, float]:
-    """Loads weights by pattern from a TOML or JSON file. Raises Error for a file with anything else."""
+    """Loads the weight of each pattern from a TOML or JSON file. Raises Error if the file contains anything else."""
     path = pathlib.Path(path)
     try:
         data = inputs.read_small(path, _MOST_WEIGHTS)
@@ -80,14 +80,14 @@ def load_weights(path) -> dict[str, float]:
         raise Error(f"{path}: {error.strerror}; name a TOML or JSON file of weights") from None
     except (RecursionError, ValueError) as error:
         why = spelling.shorten(str(error), 80)
-        raise Error(f'{path}: no weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
+        raise Error(f'{path}: not a file of weights ({why}); write [metrics] and "WORKLOAD METRIC" = weight') from None
     for name, weight in weights.items():
         _refuse_weight(path, name, weight)
     return {name: float(weight) for name, weight in weights.items()}
 
 
 def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
-    """Raises Error for a pattern or a weight that makes no sense."""
+    """Raises Error for an invalid pattern or weight."""
     shown = spelling.shorten(spelling.printable(name))
     words = name.split()
     if len(words) < 2:
@@ -103,22 +103,22 @@ def _refuse_weight(path: pathlib.Path, name: str, weight) -> None:
 
 
 def _matches(pattern: str, each: series.Series) -> bool:
-    """Returns whether a series of a pattern's metric has the pattern's workload and axes."""
+    """Returns whether a series, which has the metric of a pattern, also has its workload and axes."""
     workload, _, *others = pattern.split()
     fields = each.case
     if not fnmatch.fnmatchcase(fields["workload"], workload):
         return False
-    beside = ("size", "preset", "placement", "staging", "ranks", "mode")
-    known = fields["axes"] | {name: fields[name] for name in beside}
+    further = ("size", "preset", "placement", "staging", "ranks", "mode")
+    known = fields["axes"] | {name: fields[name] for name in further}
     pairs = [other.partition("=") for other in others]
     return all(str(known.get(name)) == value for name, _, value in pairs)
 
 
 def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[list[Term], list[str]]:
-    """Returns the series that count, and a sentence for each reason why others do not.
+    """Returns the series that count, and a sentence for each reason why other series do not count.
 
-    Weights are shares of all that was asked for, so those of the returned series may sum to less than 1. Raises Error
-    for a pattern that matches nothing, or a series that two patterns match.
+    Weights are shares of the total requested weight, so the weights of the returned series may sum to less than 1.
+    Raises Error for a pattern that does not match any series, and for a series that two patterns match.
     """
     every = {key: each for system in systems for key, each in system.series.items()}
     names = series.labels(list(every.values()))
@@ -136,7 +136,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
     for pattern, weight in weights.items():
         keys = matching[pattern]
         counting: list[tuple] = []
-        reasons: dict[str, list[str]] = {}  # series by the reason why they do not count
+        reasons: dict[str, list[str]] = {}  # maps a reason to the series that do not count for it
         for key in keys:
             if reason := _why_not(key, systems, short):
                 reasons.setdefault(reason, []).append(names[key])
@@ -156,7 +156,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
 
 
 def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str]) -> str:
-    """Explains why a series does not count; empty where it does."""
+    """Returns the reason why a series does not count, or "" if it counts."""
     having = [system.series[key] for system in systems if key in system.series]
     if len(having) < len(systems):
         return f"missing in {', '.join(spelling.printable(s.name) for s in systems if key not in s.series)}"
@@ -168,7 +168,7 @@ def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str])
 
 
 def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple, str]:
-    """Returns, by series, nodes and GPUs of a system that lack it though their equals there have it, in words."""
+    """Returns, for each series, the names of nodes and GPUs without it although their equals in the system have it."""
     cases = {uneven.case_of(key) for key in weighed}
     ran_by, every = [system.ran for system in systems], [system.series for system in systems]
     found: dict[tuple, str] = {}
@@ -184,15 +184,16 @@ def _short_of(systems: list[compare.System], weighed: set[tuple]) -> dict[tuple,
 
 
 def estimate(system: compare.System, counted: list[Term], weights: np.ndarray) -> clusters.Estimate:
-    """Estimates the weighted mean of the terms' logarithms, higher where the system is better, and its variance."""
+    """Estimates the weighted mean of the terms' logarithms (higher is better), and its variance."""
     every = [clusters.cells(system.series[term.key].of("A"), system.occasions, term.sign) for term in counted]
     return clusters.estimate(every, weights.tolist())
 
 
 def _ranks(found: list[clusters.Estimate], totals: np.ndarray) -> list[tuple[int, int] | None]:
-    """Returns the range of ranks of each system: from 1 + those surely better, to all but those surely worse.
+    """Returns the best and worst rank of each system; the range is limited by systems that are surely better or worse.
 
-    All pairs hold together in 95% of cases (Bonferroni), so chance ranks a system above its own copy in at most 5%.
+    All comparisons of pairs are right together in 95% of cases (Bonferroni), so chance ranks a system above a copy of
+    itself in at most 5% of cases.
     """
     known = [i for i, each in enumerate(found) if each.jobs >= FEWEST and not each.reason]
     tail = (1 - rank_test.CONFIDENCE) / 2 / max(len(known) * (len(known) - 1) / 2, 1)
@@ -206,7 +207,7 @@ def _ranks(found: list[clusters.Estimate], totals: np.ndarray) -> list[tuple[int
 
 
 def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, int] | None]) -> list[float | None]:
-    """Returns the share of random draws of metrics, weighted, in which a system's place is among its ranks."""
+    """Returns for each system the share of random draws of metrics, by weight, in which its rank is among `ranks`."""
     known = {i: rank for i, rank in enumerate(ranks) if rank}
     picks = np.random.default_rng(1).multinomial(logs.shape[1], weights, _DRAWS)
     drawn = logs[[*known]] @ picks.T
@@ -218,7 +219,7 @@ def _by_metrics(logs: np.ndarray, weights: np.ndarray, ranks: list[tuple[int, in
 
 
 def scores(systems: list[compare.System], counted: list[Term], reference: str) -> list[Score]:
-    """Returns the score of each system, the best first."""
+    """Returns the scores of all systems, the best first."""
     weights = np.array([term.weight for term in counted])
     weights = weights / weights.sum()
     found = [estimate(system, counted, weights) for system in systems]
@@ -244,7 +245,7 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-# --- what a person reads ---
+# --- text ---
 
 
 def _rank(each: Score) -> str:
@@ -271,7 +272,7 @@ def _notes(found: list[Score]) -> list[str]:
 
 
 def _interval(each: Score, reference: Score) -> str:
-    """Returns the interval as text, or why there is none, noting where it is of a single node."""
+    """Returns the interval as text, or why there is none; names a system if the interval applies to its only node."""
     if each.reason or (reference.reason and each is not reference):
         return f"? {each.reason}" if each.reason else f"? {reference.reason} of {spelling.printable(reference.name)}"
     if each.low is None:
@@ -313,7 +314,7 @@ _COLUMNS = {
 
 
 def table_of(found: list[Score], counted: list[Term], excluded: list[str], reference: str) -> output.Table:
-    """Makes a table with a row for each system; `weight` is the share of all requested weight that counts."""
+    """Returns a table with a row for each system; `weight` is the share of the requested weight that counts."""
     rows = []
     for each in found:
         best, worst = each.ranks or (None, None)

@@ -1,4 +1,4 @@
-"""Text for a comparison of systems: an answer of at most ten lines, then the series that matter most first."""
+"""Text for a comparison of systems: an answer of at most ten lines, then a list of series, the most important first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from isthmus import spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.statistics import series, spread
 from isthmus.statistics.series import Series
 from isthmus.tables import output
@@ -16,8 +16,8 @@ from isthmus.verdicts import clusters
 if TYPE_CHECKING:
     from isthmus.verdicts.compare import Cell, System
 
-_LINES = 10  # lines of the answer
-_SHOWN = {"worse": 10, "better": 10, "other": 4, "unsure": 6, "equal": 3}  # series of each verdict without --all
+_LINES = 10  # maximum number of lines of the answer
+_SHOWN = {"worse": 10, "better": 10, "other": 4, "unsure": 6, "equal": 3}  # series shown per verdict without --all
 _SPEEDS = ("B/s", "FLOP/s", "1/s")
 _ORDER = ("worse", "better", "other", "unsure", "equal", "")
 
@@ -28,9 +28,9 @@ Rows = dict[tuple, list["Cell | None"]]
 
 
 def direction(cell: Cell, of: Series) -> str:
-    """Describes how a figure differs from the reference's: faster or slower, better or worse, more or less, or equal.
+    """Returns how a figure differs from the reference: faster or slower, better or worse, more or less, or equal.
 
-    Empty where there is no ratio.
+    Returns "" if there is no ratio.
     """
     if cell.ratio is None:
         return ""
@@ -45,12 +45,12 @@ def direction(cell: Cell, of: Series) -> str:
 
 
 def times(ratio: float) -> str:
-    """Returns the ratio of the larger to the smaller figure, such as ×1.62; the direction is told in words."""
+    """Returns the ratio of the larger to the smaller figure, such as ×1.62; words elsewhere state the direction."""
     return f"×{max(ratio, 1 / ratio):#.3g}".rstrip(".")
 
 
 def sureness(cell: Cell) -> str:
-    """Returns the interval of a ratio as text, or why there is none, noting where it is of a single node."""
+    """Returns the interval of a ratio as text, or why there is none; marks intervals of single nodes."""
     if cell.reason:
         return cell.reason
     if cell.low is None or cell.high is None or cell.ratio is None:
@@ -64,12 +64,12 @@ def sureness(cell: Cell) -> str:
 
 
 def _far(cells: list[tuple[str, Cell]]) -> tuple[str, Cell]:
-    """Returns the named cell whose ratio is farthest from 1."""
+    """Returns the cell with the ratio farthest from 1, and its name."""
     return max(cells, key=lambda each: abs(math.log(each[1].ratio or 1)))
 
 
 def _verdicts(name: str, first: str, found: list[tuple[str, Cell, Series]]) -> list[str]:
-    """Describes a system against the first one: what is sure, then what is not, and why."""
+    """Returns lines that compare a system with the first one: sure differences, then unsure ones with the reasons."""
     judged = [each for each in found if each[1].verdict]
     by = grouped((cell.verdict, (label, cell)) for label, cell, _ in judged)
     sure = []
@@ -88,7 +88,7 @@ def _verdicts(name: str, first: str, found: list[tuple[str, Cell, Series]]) -> l
 
 
 def _unsure(found: list[tuple[str, Cell, Series]]) -> str:
-    """Describes what is unsure, why, and what the figures alone suggest."""
+    """Returns text on unsure differences: their number, the reasons, and what the figures alone suggest."""
     reasons = Counter(cell.reason or "too close to tell" for _, cell, _ in found)
     why = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     ways = [cell for _, cell, _ in found if cell.better is not None and cell.ratio]
@@ -99,13 +99,13 @@ def _unsure(found: list[tuple[str, Cell, Series]]) -> str:
 
 
 def _uncounted(systems: list[System]) -> str | None:
-    """Describes failed, wrong and invalid cases, which the figures leave out."""
+    """Returns a sentence on failed, wrong and invalid cases, which the figures leave out, or None."""
     found = [f"{spelling.printable(s.name)}: {s.uncounted.words}" for s in systems if s.uncounted.words]
     return f"without what does not count: {'; '.join(found)}" if found else None
 
 
 def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -> str | None:
-    """Describes series that have no ratio because only some systems have values at or below zero."""
+    """Returns a sentence on series without a ratio because only some systems have values at or below zero, or None."""
     found = []
     for key in rows:
         having = [(system, each) for system in systems if (each := system.series.get(key))]
@@ -121,13 +121,13 @@ def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -
 
 
 def _lacking(systems: list[System]) -> str | None:
-    """Describes nodes and GPUs that a system's figures lack, though they include equals of these."""
+    """Returns a sentence on nodes and GPUs that, unlike their equals, are not in a system's figures, or None."""
     found = [sentence for system in systems for sentence in system.lacking]
     return f"not like for like: {'; '.join(found)}" if found else None
 
 
 def _places(systems: list[System]) -> str:
-    """Describes the nodes each system was measured on, noting a single node."""
+    """Returns a sentence on the nodes that each system was measured on, which marks systems with a single node."""
     words = []
     for system in systems:
         nodes = sorted(system.nodes)
@@ -138,7 +138,7 @@ def _places(systems: list[System]) -> str:
 
 
 def _farthest(rows: Rows, systems: list[System], names: dict[tuple, str]) -> str | None:
-    """Names the series whose figure is the smallest share of the hardware's limit."""
+    """Returns a sentence on the series with the smallest share of the hardware's limit, or None."""
     shares = [
         (cell.share, systems[at].name, key)
         for key, row in rows.items()
@@ -156,7 +156,7 @@ def _farthest(rows: Rows, systems: list[System], names: dict[tuple, str]) -> str
 
 
 def _alone(systems: list[System]) -> str | None:
-    """Counts the series that only one system has, and the cases that a system skipped."""
+    """Returns a sentence on the numbers of series that only one system has and of skipped cases, or None."""
     found = []
     for system in systems:
         others = [other for other in systems if other is not system]
@@ -168,7 +168,7 @@ def _alone(systems: list[System]) -> str | None:
 
 
 def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[tuple, Series]) -> list[str]:
-    """Returns at most ten lines: each system against the first, where, other differences, and what is not compared."""
+    """Returns at most ten lines: each system against the first, the nodes, other differences, what is not compared."""
     first = spelling.printable(systems[0].name)
     lines: list[str] = []
     for at, system in enumerate(systems[1:], 1):
@@ -188,7 +188,7 @@ def answer(systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[
 
 
 def _fitted(sentences: list[str], first: int) -> list[str]:
-    """Folds sentences into the lines available: later ones are cut before the `first` ones, and dropped if need be."""
+    """Folds sentences to at most _LINES lines; cuts the first `first` sentences last, and drops sentences if needed."""
     folded = [output.fold(each) for each in sentences]
     while sum(map(len, folded)) > _LINES:
         long = [i for i, lines in enumerate(folded) if len(lines) > 1]
@@ -205,7 +205,7 @@ def of_measured(each: Series) -> bool:
 
 
 def differences(systems: list[System]) -> list[str]:
-    """Describes other differences: builds, drivers, fields of the fingerprint, and versions of workloads."""
+    """Returns sentences on other differences: builds, drivers, fields of the fingerprint, and versions of workloads."""
     found = []
     for field in systems[0].facts:
         values = [system.facts[field] for system in systems]
@@ -233,7 +233,7 @@ def _some(field: str, values: list[str]) -> str:
 
 
 def versions(systems: list[System]) -> list[str]:
-    """Returns a sentence on workloads without a version that all systems have."""
+    """Returns a sentence for each workload that has no version common to all systems."""
     by_system = [system.versions for system in systems]
     found = []
     for workload in sorted({*by_system[0]}.intersection(*by_system[1:])):
@@ -282,7 +282,7 @@ def _weight(row: list[Cell | None]) -> tuple[int, float]:
 def text(
     systems: list[System], rows: Rows, names: dict[tuple, str], of: dict[tuple, Series], everything: bool
 ) -> tuple[str, list[str]]:
-    """Returns the whole text, which is the answer and the list below it; and the answer's lines."""
+    """Returns the whole text (the answer and the list below it), and the lines of the answer alone."""
     told = answer(systems, rows, names, of)
     ordered = sorted(rows, key=lambda key: (not of_measured(of[key]), *_weight(rows[key]), names[key]))
     shown: list[list[str] | str] = []
@@ -309,7 +309,7 @@ def text(
 
 
 def _foot(first: System, rows: Rows) -> list[str]:
-    """Explains the columns, and the reasons that appear in them."""
+    """Returns lines that explain the columns and the reasons in them."""
     reasons = {cell.reason for row in rows.values() for cell in row if cell is not None and cell.reason}
     lines = output.fold(spread.MEANING.replace(" (j=1)", ""))
     lines += output.fold(

@@ -1,15 +1,15 @@
-"""Plans a change of driver (or of anything) as an experiment, and reads its outcome as one verdict.
+"""Plans a change of driver (or of anything else) as an experiment, and judges its outcome with a single verdict.
 
 plan   computes how many jobs on which nodes find which step, and writes DIR: plan.json, plan.tsv (what runs where, in
        random order), trial.sbatch (a Slurm array script) and submit.
-read   compares the records in DIR/records, and names tasks that were lost or failed; running submit again runs only
-       those.
+read   compares the records in DIR/records, and lists tasks that were lost or failed; running submit again runs only
+       these tasks.
 
-Jobs run before the change, then the change is made, then jobs run after it. --control adds jobs after a mere restart of
-the nodes, so that a restart is not taken for the driver. --boots restarts the nodes several times a side, in random
-order, because a restart alone moves figures and one boot a side tells little. If a job can choose its side by itself
-(--setup-before, --setup-after), both sides run in turns, in random order, and are read as pairs: nothing else that
-changes with time can imitate that.
+Jobs run before the change, then the change is made, then jobs run after it. --control adds jobs after a restart of the
+nodes without the change, so that the effect of the restart is not attributed to the change. --boots restarts the nodes
+several times per side, in random order, because a restart alone changes figures, so one boot per side shows little. If
+a job can choose its side (--setup-before, --setup-after), jobs of both sides take turns in random order and are
+compared as pairs, so that other changes over time do not affect the verdict.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from isthmus.records import jobs, selection, store
 from isthmus.records.measurements import literal
 from isthmus.statistics import clusters, rank_test, series
 from isthmus.tables import output
-from isthmus.verdicts import earlier, judging, two_sides, wording
+from isthmus.verdicts import baselines, comparison, comparison_text, judging
 
 SIDES = ("before", "control", "after")
-MOST = 100_000  # most jobs of a plan
-#: Scripts of a trial and the templates they are made from; @WORDS@ in the templates are filled in.
+MOST = 100_000  # maximum number of jobs of a plan
+#: Scripts of a trial and their templates, in which @WORDS@ are replaced.
 _SCRIPTS = {"trial.sbatch": "trial_job.sh", "submit": "trial_submit.sh"}
 _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
 
@@ -42,7 +42,7 @@ _ENDED_BY_SIGNAL = {128 + number for number in (signal.SIGHUP, signal.SIGINT, si
 
 
 def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: float = 0.9, delta: float = 0.0) -> int:
-    """Returns the jobs a side and node that find a step beyond the margin `delta` in a share `cover` of the series."""
+    """Returns how many jobs per side and node find a step beyond margin `delta` in a share `cover` of the series."""
     wanted = []
     for sd in noise:
         sd = max(sd, 1e-4)
@@ -52,7 +52,8 @@ def needed(noise: list[float], step: float, *, nodes: int, metrics: int, cover: 
 
 
 def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> float:
-    """Returns the step that this many jobs a side and node find; step and margin are in standard deviations of jobs."""
+    """Returns the step that this many jobs a side and node find, infinite if they find none; step and margin are in
+    standard deviations of jobs."""
 
     def found(beyond: float) -> bool:
         step = round(margin + beyond, 4)
@@ -68,9 +69,9 @@ def detectable(jobs: int, *, nodes: int, metrics: int, margin: float = 0.0) -> f
 
 
 def fewest_boots(nodes: int, metrics: int) -> int:
-    """Returns the fewest boots a side and node that can tell a change from chance differences between boots.
+    """Returns the number of boots per side and node needed to distinguish a change from differences between boots.
 
-    Several nodes are restarted together, so a boot of all of them counts once: see statistics/clusters.py.
+    Several nodes are restarted together, so a boot of all nodes counts once: see statistics/clusters.py.
     """
     if nodes > 1:
         return clusters.fewest(rank_test.threshold(metrics))
@@ -79,13 +80,13 @@ def fewest_boots(nodes: int, metrics: int) -> int:
 
 @dataclasses.dataclass
 class Size:
-    """Size of a trial, for each side and node."""
+    """Size of a trial: numbers per side and node, and the steps that it finds."""
 
     boots: int
     jobs: int  # number over all boots
-    steps: list[float]  # steps found with 90% power, by series, ascending
+    steps: list[float]  # step found with 90% power in each series, ascending
     unit: str  # "jobs", "boots" or "restarts"
-    simulated: bool  # false if power is an approximation
+    simulated: bool  # false if the power is an approximation
 
     def finds(self, covered: float) -> float:
         """Returns the step that is found in a share `covered` of the series."""
@@ -99,7 +100,8 @@ def size(
     """Returns the size of a trial that finds the step.
 
     If boots are known to differ, or there are several, the unit is the boot and not the job. `jobs`, if given, is the
-    number in one boot. Turns are read as pairs, and too few pairs prove nothing. Raises Error for more jobs than MOST.
+    number in one boot. A trial in turns has at least as many pairs as a proof needs. Raises Error for more jobs than
+    MOST.
     """
 
     def wanted() -> int:
@@ -121,7 +123,7 @@ def size(
     steps: dict[float, float] = {}
     found = []
     for sd in noise:
-        # Rounding leaves few margins to compute.
+        # Rounding reduces the number of different margins to compute.
         margin = round(math.log1p(delta) / max(sd, 1e-4), 1 if len(noise) > 20 else 2)
         if margin not in steps:
             steps[margin] = detectable(units, nodes=nodes, metrics=metrics, margin=margin) - margin
@@ -139,9 +141,9 @@ def _of_restarts(
     noise: list[float], step: float, *, nodes: int, metrics: int, each: int, boots: int | None, boot_sd: float,
     delta: float,
 ) -> Size:  # fmt: skip
-    """Returns the size of a trial that restarts all nodes together; its unit is the restart, for any number of nodes.
+    """Returns the size of a trial that restarts all nodes together; the unit is the restart of all nodes.
 
-    How much of a boot's effect is common to all nodes is not known, so all of it is assumed to be.
+    It is unknown how much of a boot's effect is common to all nodes, so the whole effect is assumed to be common.
     """
     p, margin = rank_test.threshold(metrics), math.log1p(delta)
     spreads = [max(math.hypot(boot_sd, sd / math.sqrt(each * nodes)), 1e-4) for sd in noise]
@@ -155,16 +157,16 @@ def _of_restarts(
 
 
 def _boots_in_turn(boots: int, chance: random.Random) -> list[str]:
-    """Returns the side of each boot, in pairs of both sides in random order, so that no trend favours one."""
+    """Returns the side of each boot, in pairs of both sides in random order, so that a trend does not favour a side."""
     return [side for _ in range(boots) for side in chance.sample(["before", "after"], 2)]
 
 
 def schedule(
     nodes: list[str], jobs: int, commands: int, *, control: bool, in_turns: bool, seed: int, boots: int = 1
 ) -> list[tuple]:
-    """Returns rows (part, node, task, side, order of commands); `jobs` is per side and node, over all boots.
+    """Returns rows (part, node, task, side, order of commands); `jobs` is the number per side and node, over all boots.
 
-    With turns, jobs are pairs of both sides in random order. With several boots, a part is a boot of all nodes.
+    With `in_turns`, jobs are pairs of both sides in random order. With several boots, a part is a boot of all nodes.
     """
     chance = random.Random(seed)
     sides_of_boots = _boots_in_turn(boots, chance) if boots > 1 else []
@@ -204,7 +206,7 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
                 (unfinished / name).write_text(filled, encoding="utf-8")
                 (unfinished / name).chmod(0o755)
     except FileExistsError:
-        raise Error(f"{folder} is there already; a trial gets a folder of its own") from None
+        raise Error(f"{folder} already exists; a trial gets a folder of its own") from None
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
 
@@ -214,7 +216,8 @@ def _nodes(text: str) -> list[str]:
     for node in nodes:
         if not spelling.is_node_name(node):
             raise Error(
-                f'{node!r} is no node\'s name; write names with commas between, or "$(scontrol show hostnames …)"'
+                f"{node!r} is not the name of a node; write names with commas between, or "
+                '"$(scontrol show hostnames …)"'
             )
     if len(set(nodes)) < len(nodes):
         raise Error("a node is named twice; name each once")
@@ -226,7 +229,7 @@ _RESULTS = re.compile(r"\$(?:ISTHMUS_RESULTS\b|\{ISTHMUS_RESULTS\})/(?!.*\.\.)")
 
 
 def _refuse_lost_records(commands: list[str]) -> None:
-    """Raises Error for a command whose records would not end up in the trial."""
+    """Raises Error for a command that would not write its records to the folder of the trial."""
     for command in commands:
         file = next((path for path in _RECORD.findall(command) if not _RESULTS.match(path)), None)
         if file is None and not re.search(r"\bISTHMUS_RESULTS=", command):
@@ -240,7 +243,7 @@ def _refuse_lost_records(commands: list[str]) -> None:
 
 def _refuse_contradictions(asked) -> None:
     _refuse_lost_records(asked.command)
-    series.condition(asked.a), series.condition(asked.b)  # refused here rather than after a week of jobs
+    series.condition(asked.a), series.condition(asked.b)  # reports errors now rather than after a week of jobs
     if bool(asked.setup_before) != bool(asked.setup_after):
         raise Error("--setup-before and --setup-after go together: a job must be able to choose either side")
     if asked.noise:
@@ -251,7 +254,7 @@ def _refuse_contradictions(asked) -> None:
     if asked.control and asked.setup_before:
         raise Error("jobs that choose their side need no restart, so there is none to control for: leave out --control")
     if by_boot and asked.control:
-        raise Error("several boots a side show what a restart does by itself: leave out --control")
+        raise Error("several boots a side show what a restart alone does: leave out --control")
 
 
 def make(asked) -> int:
@@ -259,12 +262,12 @@ def make(asked) -> int:
     nodes = _nodes(asked.nodes)
     _refuse_contradictions(asked)
     sd = asked.sd or 0.01
-    noise = list(earlier.load_noise(asked.noise).worst.values()) if asked.noise else [sd]
+    noise = list(baselines.load_noise(asked.noise).worst.values()) if asked.noise else [sd]
     noise = [sd for sd in noise if math.isfinite(sd)] or [sd]
     metrics = asked.metrics or len(noise)
     delta = asked.delta or min(judging.FLOOR, asked.step / 2)
     if delta >= asked.step:
-        raise Error(f"a step of {asked.step:.1%} does not lie beyond the margin of {delta:.1%}; make --delta smaller")
+        raise Error(f"a step of {asked.step:.1%} is not beyond the margin of {delta:.1%}; make --delta smaller")
     sized = size(
         noise, asked.step, nodes=len(nodes), metrics=metrics, jobs=asked.jobs, boots=asked.boots,
         boot_sd=asked.boot_sd or 0.0, delta=delta, in_turns=bool(asked.setup_before),
@@ -305,7 +308,7 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
             lines.append(f"  a step of {sized.finds(covered):.1%} or more in {covered:.0%} of the metrics")
         if not sized.simulated:
             lines.append(
-                f"approximate: so many {sized.unit} are not simulated, their number of pairs is taken as normal"
+                f"approximate: the number of {sized.unit} is too large to simulate, so a normal distribution is assumed"
             )
     if sized.unit in ("boots", "restarts") and not boot_sd:
         lines.append("assumes that boots do not differ; say how much they do with --boot-sd")
@@ -323,7 +326,7 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
     parts = list(dict.fromkeys(row[0] for row in rows))
     if sized.boots > 1:
         sides = {row[0]: row[3] for row in rows}
-        lines.append("start every node anew before each part: " + ", ".join(f"{p} {sides[p]}" for p in parts))
+        lines.append("reboot every node before each part: " + ", ".join(f"{p} {sides[p]}" for p in parts))
     quoted = shlex.quote(folder)
     submits = " … ".join(f"{quoted}/submit {part}" for part in parts)
     return [*output.fold_each(lines), f"next: {submits}, then isthmus trial read {quoted}"]
@@ -346,13 +349,13 @@ def _plan(folder: pathlib.Path) -> dict:
             if not isinstance(found[name], kind):
                 raise TypeError(f"{name} is {json.dumps(found[name])[:40]}")
         if not all(isinstance(each, str) for each in [*found["nodes"], *found["commands"]]):
-            raise TypeError("a node or command is no text")
+            raise TypeError("a node or command is not text")
         return found
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
     except (RecursionError, ValueError, KeyError, TypeError) as error:
         why = spelling.shorten(str(error))
-        raise Error(f"{path}: no plan of a trial ({why}); make one with `isthmus trial plan`") from None
+        raise Error(f"{path}: not the plan of a trial ({why}); make one with `isthmus trial plan`") from None
 
 
 def _text(path: pathlib.Path) -> str:
@@ -361,20 +364,20 @@ def _text(path: pathlib.Path) -> str:
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Error(f"{path}: no text, so not as a trial writes it") from None
+        raise Error(f"{path}: not text, so a trial did not write it") from None
 
 
 def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
-    """Returns sentences on tasks that did not end by themselves, sentences on tasks that failed, and former attempts.
+    """Returns sentences on tasks that did not end, sentences on tasks that failed, and superseded attempts.
 
-    Former attempts are (node, job), for each attempt at a task but its last.
+    Superseded attempts are the (node, job) of all attempts at a task except the last.
     """
     lost, failed, former = [], [], []
     try:
         for line in _text(folder / "plan.tsv").splitlines():
             part, node, task, side, _ = line.split("\t")
             progress = folder / "tasks" / f"{part}.{node}.{task}"
-            if not progress.exists():
+            if not inputs.status_of(progress):
                 continue
             said = _text(progress)
             began = re.findall(r"^(\S+) began$", said, re.MULTILINE)
@@ -384,7 +387,7 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
             which = f"task {task} of {part} on {node} ({side})"
             if ended is None:
                 lost.append(f"{which} began and did not end: it still runs, or is lost")
-            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a cancelled task may have time to note that
+            elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a cancelled task may have had time to write its exit code
                 lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
             elif ended[2] != "0":
                 failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
@@ -396,25 +399,30 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
 
 
 def _turns(opened: store.Store, folder: pathlib.Path) -> dict[str, tuple]:
-    """Returns the pair (node, number) of each job that ran in turns, from the notes in tasks/ on who did which task."""
+    """Returns the pair (node, number) of each job that ran in turns; files in tasks/ contain the jobs of each task."""
     tasks = {}
-    for progress in (folder / "tasks").glob("both.*"):
-        _, _, rest = progress.name.partition(".")
+    for name in inputs.names_in(folder / "tasks"):
+        part, _, rest = name.partition(".")
+        if part != "both":
+            continue
         node, _, task = rest.rpartition(".")
-        for job in re.findall(r"^(\S+) ended \d+$", _text(progress), re.MULTILINE):
+        for job in re.findall(r"^(\S+) ended \d+$", _text(folder / "tasks" / name), re.MULTILINE):
             tasks[node, job] = (node, int(task) // 2)
     rows = opened.sql(f"SELECT DISTINCT node, job, {jobs.NUMBER} FROM measurements").fetchall()
     return {job: tasks[node, number] for node, job, number in rows if (node, number) in tasks}
 
 
 def _command_of(kept: pathlib.Path) -> str:
-    """Returns SQL for the number of the command that left a record, from the folder trial.sbatch made; else null."""
+    """Returns SQL for the number of the command that wrote a record, from the folder of trial.sbatch, or null."""
     inside = f"replace(file, {literal(f'{kept}/')}, '')"  # compacted records have names relative to the folder
     return f"TRY_CAST(regexp_extract({inside}, '^[a-z]+/command([0-9]+)/', 1) AS INTEGER)"
 
 
 def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str], where: str) -> list[str]:
-    """Returns sentences on commands without a figure in some jobs; a lone command needs none, as its job is missing."""
+    """Returns sentences on commands without figures in some jobs.
+
+    Returns none for a single command, because its job is reported as missing.
+    """
     if len(commands) < 2:
         return []
     return [
@@ -426,10 +434,10 @@ def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str]
 
 
 def _missing(asked, opened: store.Store, plan: dict, side: str, command: str) -> tuple[list[str], list[str]]:
-    """Returns sentences on missing jobs, commands without a figure and missing boots; and the sides without any job.
+    """Returns sentences on missing jobs, commands without figures and missing boots, and the sides without any job.
 
-    Options that choose records do not affect what was planned or what ran. Raises Error where jobs ran in another state
-    than planned.
+    Counts jobs regardless of the options that select records. Raises Error if jobs ran in a state of the machine that
+    was not planned for their side.
     """
     by_side = f"(SELECT *, {side} AS side FROM measurements)"
     kinds = ("true" if asked.emulated else "NOT emulated", "true" if asked.profiled else "profiler IS NULL")
@@ -467,7 +475,7 @@ def _missing(asked, opened: store.Store, plan: dict, side: str, command: str) ->
     for place, boots in places:
         if plan["boots"] > max(boots, 1):
             ran = f"{place} ran in {boots or 'no known'} of {plan['boots']} boots"
-            sentences.append(f"{ran}: start the node anew before each part")
+            sentences.append(f"{ran}: reboot the node before each part")
     return sentences, empty
 
 
@@ -480,18 +488,22 @@ def _notes(sentences: list[str]) -> list[str]:
 
 
 def _table(outcomes: dict[str, judging.Outcome], first: str, last: list[str], everything: bool) -> output.Table:
-    """Makes a table with a row for each series of each comparison; `first` is the side the change is compared with."""
+    """Returns a table with a row for each series of each comparison; `first` is the side compared with "after"."""
     lines, notes = [], []
     if restart := outcomes.get("restart"):
         notes = [f"restart alone: {restart.verdict}"]
         lines = [*notes]
         if first == "control":
-            lines += [wording.text(restart), "so the change is compared with the jobs after the restart\n"]
+            lines += [comparison_text.text(restart), "so the change is compared with the jobs after the restart\n"]
     if change := outcomes.get("change"):
-        lines.append(wording.text(change, everything=everything))
-        notes += wording.of_all(change)
-    rows = [wording.row_of(each) | {"comparison": name} for name, found in outcomes.items() for each in found.results]
-    columns = {"comparison": "VARCHAR", **wording.COLUMNS}
+        lines.append(comparison_text.text(change, everything=everything))
+        notes += comparison_text.of_all(change)
+    rows = [
+        comparison_text.row_of(each) | {"comparison": name}
+        for name, found in outcomes.items()
+        for each in found.results
+    ]
+    columns = {"comparison": "VARCHAR", **comparison_text.COLUMNS}
     return output.of_cases(rows, columns, "\n".join([*lines, *last]), [*notes, *last])
 
 
@@ -514,14 +526,14 @@ def read(asked) -> int:
     def compared(a: str, b: str) -> judging.Outcome:
         chosen = f"CASE {side} WHEN '{a}' THEN 'A' WHEN '{b}' THEN 'B' END"
         delta = asked.delta or (None if noise or plan["delta"] == judging.FLOOR else plan["delta"])
-        return two_sides.outcome(
+        return comparison.outcome(
             opened, chosen, asked=f"{plan['from']},{plan['to']}", delta=delta, noise=noise, boots=boots,
             randomised=plan["in_turns"] or plan["boots"] > 1, turns=turns,
         )  # fmt: skip
 
-    noise, boots, _ = earlier.load_noise(asked.noise) if asked.noise else (None, None, None)
+    noise, boots, _ = baselines.load_noise(asked.noise) if asked.noise else (None, None, None)
     outcomes, turns, first = {}, {}, "before"
-    with selection.from_arguments(asked, paths=[kept], wanted=(*two_sides.WANTED, "file")) as opened:
+    with selection.from_arguments(asked, paths=[kept], wanted=(*comparison.WANTED, "file")) as opened:
         missing, empty = _missing(asked, opened, plan, side, _command_of(kept))
         turns = _turns(opened, folder) if plan["in_turns"] else {}
         if plan["control"] and not {"before", "control"} & {*empty}:

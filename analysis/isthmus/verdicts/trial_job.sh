@@ -3,8 +3,8 @@
 #SBATCH --nodes=1
 #SBATCH --exclusive
 #SBATCH --no-requeue
-# One task of a trial: runs the commands of plan.tsv for this part, node and task, in the order drawn there.
-# ./submit submits it and pins each array to its node. tasks/ has when each task began and how it ended.
+# Runs one task of a trial: the commands of plan.tsv for this part, node and task, in the random order listed there.
+# ./submit submits this script and pins each array to its node. Files in tasks/ record the job and exit code of a task.
 set -euo pipefail
 trial=@TRIAL@
 part=${1:?which part: one of @PARTS@; use ./submit}
@@ -23,7 +23,7 @@ if grep -qs ' ended 0$' "$progress"; then
 fi
 echo "$SLURM_JOB_ID began" >>"$progress"
 side=$(cut -f 4 <<<"$line")
-# Scripts that `module` and the like run are not written for -u; -a exports what a setup sets to the commands.
+# +u, because scripts that `module` and similar commands run fail with -u; -a exports the setup's variables to commands.
 set +u -a
 case $side in
   # @SETUP@

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Submits one part of the trial: an array per node, with its tasks one after the other. Another submission runs only the
-# tasks that have not ended with exit code 0.
+# Submits one part of the trial: an array per node, which runs its tasks one after the other. If submitted again, runs
+# only the tasks that have not ended with exit code 0.
 # Usage: ./submit @PARTS@ [options for sbatch…]
 set -euo pipefail
 cd @TRIAL@
@@ -11,13 +11,13 @@ if [[ -z $nodes ]]; then
   echo "submit: no part $part; choose from: @PARTS@" >&2
   exit 2
 fi
-if ! answer=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # all of them exist, or none gets a job
+if ! answer=$(scontrol show node "$(paste -sd , <<<"$nodes")"); then # submits nothing unless all nodes exist
   echo "submit: ${answer##*$'
 '}" >&2
   exit 2
 fi
 
-# Indices are below MaxArraySize, and an array has at most max_array_tasks; a node with more tasks gets several arrays.
+# Indices are below MaxArraySize, and arrays have at most max_array_tasks; nodes with more tasks need several arrays.
 size=$(scontrol show config | awk '$1 == "MaxArraySize" {size = $3}
   match($0, /max_array_tasks=[0-9]+/) {most = substr($0, RSTART + 16, RLENGTH - 16)}
   END {print (most > 0 && most + 0 < size + 0 ? most : size)}')

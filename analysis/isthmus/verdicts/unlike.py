@@ -1,4 +1,4 @@
-"""Parts of a comparison that changed differently: a node, a GPU, some jobs. None may hide in an "equivalent"."""
+"""Parts of a comparison that changed differently: a node, a GPU or some jobs. They exclude the verdict "equivalent"."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from isthmus import spelling
 from isthmus.statistics import design, parts, rank_test, series
 from isthmus.verdicts.judging import Part, Result, is_worse, logs_of
 
-SESSION = 0.02  # share of sessions, over all metrics, in which a part is said to differ where none does
-DOUBT = 0.01  # p of a part, corrected for the number of places; at or below it a series is not "equivalent"
+SESSION = 0.02  # share of sessions, over all metrics, in which a part is reported as different although none is
+DOUBT = 0.01  # p of a part, corrected for the number of places, at or below which a series is not "equivalent"
 _FEW = 0.1  # p of a tail at or below which a series is not "equivalent"
-_NAMED = 3  # places that are named
+_NAMED = 3  # maximum number of places that are named
 
 
 def _place(place: tuple[str, str]) -> str:
@@ -26,7 +26,7 @@ def _scaled(value: float, ratio: bool) -> float:
 
 
 def _margins(result: Result) -> tuple[float, float]:
-    """Returns the margin upwards and downwards, as logarithms for a ratio."""
+    """Returns the upward and downward margins, as logarithms if the result is a ratio."""
     assert result.delta is not None
     up = math.log1p(result.delta) if result.ratio else result.delta
     return up, -up
@@ -66,7 +66,10 @@ def of_places(layout: parts.Layout, found: parts.Places, result: Result) -> list
 
 
 def tail(each: series.Series, result: Result, plan: design.Design, sigma: float) -> Part | None:
-    """Returns jobs of B that are far worse than usual at their place, if A has fewer of them: see tail_of()."""
+    """Returns jobs of B that are far worse than usual at their place, if A has fewer of them: see tail_of().
+
+    Returns None if neither direction is better.
+    """
     if each.better is None:
         return None
     logs = np.concatenate([logs_of(each.all(side), result.ratio) for side in ("A", "B")])
@@ -74,14 +77,15 @@ def tail(each: series.Series, result: Result, plan: design.Design, sigma: float)
 
 
 def tail_of(values: np.ndarray, result: Result, plan: design.Design, sigma: float, *, below: bool) -> Part | None:
-    """Returns jobs of B that are far to one side of the usual value at their place, if A has fewer of them.
+    """Returns jobs of B that are far below (or far above) the usual value at their place, if A has fewer such jobs.
 
-    Jobs of one boot, or of one night of all nodes, count once, because what happened to them happened once.
+    Returns None if A has as many or more, if they are a majority of B's jobs, if `sigma` is not finite, or if nodes are
+    compared. Jobs of one boot, or of one night of all nodes, count once, because what happened to them happened once.
     """
     if not (sigma >= 0 and math.isfinite(sigma)) or plan.unit == "node":
         return None
     far = parts.far_from_usual(plan, values, _margins(result)[0] + parts.OUTLIER * sigma, below)
-    if len(far[1]) <= len(far[0]) or 2 * len(far[1]) > plan.jobs[1]:  # most jobs are no tail
+    if len(far[1]) <= len(far[0]) or 2 * len(far[1]) > plan.jobs[1]:  # a majority is not a tail
         return None
     events = plan.units_of_jobs() if plan.unit == "boot" else plan.clusters_of_jobs()
     count = [len({events[i] for i in jobs}) for jobs in far]
@@ -95,7 +99,7 @@ def tail_of(values: np.ndarray, result: Result, plan: design.Design, sigma: floa
 
 
 def settle(results: list[Result]) -> None:
-    """Corrects the parts of all series for the number of series, and lets them change verdicts."""
+    """Corrects the p of parts for the number of series, and changes the verdicts that the parts contradict."""
     least = np.array([min((part.p for part in result.parts), default=1.0) for result in results])
     factors = rank_test.adjusted(least) / np.maximum(least, 1e-300)
     for result, factor in zip(results, factors):
@@ -122,7 +126,7 @@ def _apply(result: Result) -> None:
 
 
 def in_words(result: Result, found: list[Part] | None = None) -> str:
-    """Describes parts, such as "n3 -50.1% [-51.0%, -49.2%]", those that decide the verdict and the furthest first."""
+    """Describes parts, such as "n3 -50.1%", with intervals; first those that decide the verdict, the largest first."""
     every = result.parts if found is None else found
     found = sorted(every, key=lambda part: (not result.bears_out(part.own), -abs(part.estimate)))
     said = []

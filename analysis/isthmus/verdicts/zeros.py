@@ -1,9 +1,10 @@
-"""Comparison of places by differences, for series of equals in which a value is zero or below and ratios mean nothing.
+"""Comparison of places by differences, for series in which a value is zero or below, so that ratios are meaningless.
 
-A place at zero where its equals have a rate is worse without bound; so is one with a cost where theirs is zero. A place
-is far from its equals if it differs from their mean by more than Student's t allows for their spread. Where all of
-their jobs are at zero there is no spread. Then costs above zero must be in more of a place's jobs than chance explains.
-The same holds for zeros where the equals are above zero.
+A place with a rate of zero is worse without bound if its equals have a rate above zero; so is a place with a cost above
+zero if its equals have a cost of zero. A place is far from its equals if it differs from their mean by more than
+Student's t allows for their spread. If all jobs of the equals are at zero there is no spread; then more of the place's
+jobs must have a cost above zero than chance explains. The same applies to jobs at a rate of zero if the equals are
+above zero.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import numpy as np
 
 from isthmus.statistics import parts, rank_test
 
-_MOST = 1 / 3  # largest share of places that are worse; more are another kind
-_QUIET = 5e-4  # least noise, as a share of the usual value
+_MOST = 1 / 3  # largest share of places that can be worse; if more are, they are another kind
+_QUIET = 5e-4  # smallest noise assumed, as a share of the usual value
 
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """Values of a series at a node, or at a GPU of it."""
+    """Values of a series at a node or at one of its GPUs."""
 
     node: str
     gpus: str
-    value: float  # value of its median job
+    value: float  # median over jobs
     jobs: int
-    better: float  # value that four in five of its jobs do not better
+    better: float  # 80th percentile of its jobs (20th if lower is better)
     above: int  # number of jobs with a value above zero
 
 
@@ -48,17 +49,18 @@ class Zeros:
         return float(np.median([each.value for each in self.places]))
 
     def worse(self, at: At) -> float | None:
-        """Returns the share by which a place is worse than usual; None where that is no ratio."""
+        """Returns the share by which a place is worse than usual; None if a value is at or below zero."""
         low, high = sorted((at.value, self.usual))
         return 1 - low / high if low > 0 else None
 
     def far(
         self, floor: float, steady: float, limit: Callable[[float], float], series: int
     ) -> tuple[list[At], list[At]]:
-        """Returns places that are worse than the others, and places that may be but have too few jobs to tell.
+        """Returns places that are worse than the others, and places that may be worse but have too few jobs to judge.
 
-        A place is worse by at least the share `floor`, and its better jobs by the share `steady` of that. `limit` gives
-        Student's t for degrees of freedom; `series` is the number of all series with zeros.
+        A place must be worse by at least the share `floor`, and its better jobs by at least the share `steady` of the
+        place's difference. `limit` returns Student's t for degrees of freedom; `series` is the number of series with
+        zeros.
         """
         sign, usual = (-1 if self.lower else 1), self.usual
         ordered = sorted(self.places, key=lambda each: sign * each.value)
@@ -88,5 +90,5 @@ class Zeros:
         return found, unsure
 
     def _off(self, at: At) -> tuple[int, int]:
-        """Returns the jobs of a place that are off zero with a cost, or at zero without a gain; and all its jobs."""
+        """Returns the number of jobs of a place with a cost above zero, or with a rate of zero, and of all its jobs."""
         return at.above if self.lower else at.jobs - at.above, at.jobs

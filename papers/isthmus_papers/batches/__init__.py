@@ -1,1 +1,1 @@
-"""What a batch of page faults costs the driver."""
+"""The driver's cost of a batch of page faults."""

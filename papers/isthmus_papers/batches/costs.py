@@ -1,6 +1,6 @@
-"""Which coefficient of the cost of a batch of page faults differs between two sides: where both have watched faults/*
-(tables of `--observe uvm`) with different drivers. `isthmus faults model` fits each side's batches; docs/uvm.md.
-"""
+"""Comparison of the cost of a batch of page faults between two sides: which coefficients differ. Both sides need
+observed faults/* records (tables of `--observe uvm`) with different drivers. Each side's batches are fitted as by
+`isthmus faults model`; see docs/uvm.md."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from isthmus.tables import output
 from isthmus_papers.batches import model, sampling
 from isthmus_papers.batches.sampling import TERMS, Sample
 
-#: Columns that say which records are meant, beside those of the sides.
+#: Columns that select the records, in addition to those that define the sides.
 WANTED = ("file", "job", "driver", "workload", "profiler")
 
 
 @dataclasses.dataclass
 class BatchCosts:
-    """What can be said of all terms; `why` is a sentence where nothing can."""
+    """Result for all terms; if there is none, `why` is a sentence with the reason."""
 
     drivers: tuple[str, str]
     costs: list[model.Cost]
@@ -27,7 +27,8 @@ class BatchCosts:
 
 
 def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
-    """Of the samples of sides A and B; None where there is nothing to compare: one has none, or the driver is one."""
+    """Compares the samples of sides A and B. Returns None if there is nothing to compare, because a side has no samples
+    or both sides have the same drivers."""
     sides = {side: [each for each in sides.get(side, []) if len(each.service)] for side in "AB"}
     names = [sorted({each.driver for each in sides[side]}) for side in "AB"]
     if not all(names) or names[0] == names[1]:
@@ -50,7 +51,8 @@ def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
 
 
 def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCosts | None, list[str]]:
-    """Of the watched faults/* of a store; `side` is SQL that names a row's side. And what could not be read."""
+    """Compares the observed faults/* records of a store; `side` is SQL for a row's side. Also returns sentences on
+    records that could not be read."""
     rows = opened.sql(
         f"SELECT DISTINCT file, run_id, job, {side} AS side FROM watched WHERE profiler = 'uvm' "
         "AND workload GLOB 'faults/*'"
@@ -78,7 +80,7 @@ def of_store(opened: store.Store, side: str, *, emulated: bool) -> tuple[BatchCo
 
 
 def lines(found: BatchCosts) -> list[str]:
-    """One sentence each."""
+    """Returns the lines of the report, one sentence each."""
     a, b = found.drivers
     head = f"cost of a batch of page faults, driver {a} to {b} (95% over all {len(TERMS)} terms)"
     if found.why:

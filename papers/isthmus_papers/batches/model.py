@@ -1,10 +1,10 @@
-"""What a batch of page faults costs the driver, by driver version: service = a·faults + b·blocks served + c·bytes
-moved + d·first visits of a block + e·pages that the host had mapped + f·pieces of range groups.
+"""Model of the driver's cost of a batch of page faults, per driver version: service = a·faults + b·blocks served +
+c·bytes moved + d·first visits of a block + e·pages that the host had mapped + f·pieces of range groups.
 
-Least squares over the batches of traces (*.uvm) and of records with tables of `--observe uvm`. The job, or trace, is
-what is resampled: batches of one job agree with each other far better than with the next job's. Whole patterns
-(program and axes but the size) are left out in turn and predicted from the others. A coefficient that the batches
-cannot tell from others is not given: it is said with which it goes together.
+It is fitted by least squares over the batches of traces (*.uvm) and of records with tables of `--observe uvm`. For the
+intervals, whole jobs or traces are resampled, because batches of one job agree with each other far better than with
+those of another job. For validation, each pattern (program and axes except the size) is left out in turn and predicted
+from the others. A coefficient that the batches cannot separate from others is not printed; the output names the others.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ from typing import NamedTuple
 import numpy
 
 from isthmus import Error, exits, spelling, units
-from isthmus.groups import grouped
+from isthmus.grouping import grouped
 from isthmus.records import load
 from isthmus.statistics import rank_test
 from isthmus.tables import output
 from isthmus_papers.batches import sampling
 from isthmus_papers.batches.sampling import TERMS, Sample
 
-_ALIKE = 1e-3  # share of a term's squares that the other terms must leave for it to be told from them
-_NOTICED = 0.05  # share of a term that goes together with another for the two to be named together
+_ALIKE = 1e-3  # a term is separable if earlier terms leave more than this share of its squares unexplained
+_NOTICED = 0.05  # an inseparable term is named together with each term that explains more than this share of it
 _DRAWS, _SEED = 2000, 1
-_JOBS = 6  # fewer give no interval
+_JOBS = 6  # minimum number of jobs for an interval
 _CONFIDENCE = 0.95
 UNITS = {
     "faults": "s/fault", "blocks": "s/block", "bytes": "s/B", "first_visits": "s/visit", "host_pages": "s/page",
     "pieces": "s/piece",
 }  # fmt: skip
-_PATTERNS = 30  # shown to people at most
-_SIMPLE = ("faults/regular ", "faults/random ", "faults/strided ")  # from which the kernels of programs are predicted
+_PATTERNS = 30  # maximum number of patterns in the printed report
+_SIMPLE = ("faults/regular ", "faults/random ", "faults/strided ")  # patterns that predict the kernels of programs
 
 
 # --- one fit ---
 
 
 class Identified(NamedTuple):
-    """Which terms have a coefficient, and with which others each goes together, if any."""
+    """Terms that get a coefficient, and for each the terms that cannot be separated from it."""
 
     kept: list[int]
-    absent: list[int]  # 0 in all batches
+    absent: list[int]  # terms that are 0 in all batches
     together: dict[int, list[int]]
 
 
 def identify(gram: numpy.ndarray) -> Identified:
-    """From the products of the columns: each term is held against those before it in TERMS."""
+    """Determines which terms can be separated, from the products of their columns. Each term is compared with those
+    before it in TERMS."""
     scale = numpy.sqrt(numpy.diag(gram))
     kept: list[int] = []
     absent, together = [], collections.defaultdict(set)
@@ -76,15 +77,15 @@ def identify(gram: numpy.ndarray) -> Identified:
 
 
 def _scaled(gram: numpy.ndarray, kept: list[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Products of the kept columns, each made as long as 1, and their lengths (1 of one that is 0); of one Gram matrix
-    or many."""
+    """Returns the products of the kept columns after scaling each column to length 1, and the columns' lengths (1 for a
+    column of zeros). Accepts one Gram matrix or many."""
     scale = numpy.sqrt(numpy.einsum("...ii->...i", gram))[..., kept]
     scale = numpy.where(scale > 0, scale, 1.0)
     return gram[..., kept, :][..., kept] / (scale[..., :, None] * scale[..., None, :]), scale
 
 
 def _solve(gram: numpy.ndarray, product: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
-    """Coefficients of the kept terms, zero elsewhere; for one Gram matrix or many."""
+    """Returns the coefficients of the kept terms, and zeros for other terms. Accepts one Gram matrix or many."""
     small, scale = _scaled(gram, kept)
     solved = numpy.linalg.solve(small, (product[..., kept] / scale)[..., None])[..., 0] / scale
     whole = numpy.zeros(product.shape)
@@ -93,7 +94,7 @@ def _solve(gram: numpy.ndarray, product: numpy.ndarray, kept: list[int]) -> nump
 
 
 def _identifiable(gram: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
-    """Of which draws the kept terms can be told apart, too."""
+    """Returns a mask of the draws that still allow separating the kept terms."""
     small, _ = _scaled(gram, kept)
     has = (numpy.einsum("...ii->...i", small) > 0).all(axis=-1)
     return has & (numpy.linalg.eigvalsh(small)[..., 0] > _ALIKE / 10)
@@ -101,18 +102,18 @@ def _identifiable(gram: numpy.ndarray, kept: list[int]) -> numpy.ndarray:
 
 @dataclasses.dataclass
 class LeftOut:
-    """A pattern that was left out and predicted from the others."""
+    """Pattern that was left out and predicted from the others."""
 
     pattern: str
     batches: int
-    measured: float  # seconds of service, added
+    measured: float  # seconds of service, in total
     predicted: float
     explained: float | None  # share of the variance within the pattern
     note: str = ""
 
 
 class Kernel(NamedTuple):
-    """One kernel of a program in managed memory, predicted from the simple patterns."""
+    """Kernel of a program in managed memory, predicted from the simple patterns."""
 
     pattern: str
     unit: str
@@ -127,21 +128,21 @@ class Kernel(NamedTuple):
 
 @dataclasses.dataclass
 class Fit:
-    """Of one driver version."""
+    """Fitted model of one driver version."""
 
     driver: str
     batches: int
     jobs: int
     found: Identified
     values: numpy.ndarray
-    low: numpy.ndarray | None  # 95%, where there are jobs enough
+    low: numpy.ndarray | None  # bounds of the 95% intervals; None if there are too few jobs
     high: numpy.ndarray | None
     why_no_interval: str
     explained: float  # share of the variance of the batches' service
-    rest: float  # seconds a batch that no term explains, mean
+    rest: float  # mean seconds per batch that the terms do not explain
     left: list[LeftOut]
-    explained_left: float | None  # of all patterns left out, together
-    sizes: list[tuple[int, int, float, float]]  # bytes of a move, batches, their service, their transfer
+    explained_left: float | None  # share of the variance of all left-out patterns together
+    sizes: list[tuple[int, int, float, float]]  # bytes per move, number of batches, their service and transfer times
     error: numpy.ndarray | None = None  # standard error of each value
     kernels: list[Kernel] = dataclasses.field(default_factory=list)
 
@@ -155,13 +156,14 @@ class Fit:
 
 
 class _Sums(NamedTuple):
-    gram: numpy.ndarray  # a matrix for each group
+    gram: numpy.ndarray  # one matrix per group
     product: numpy.ndarray
     names: list[str]
 
 
 def _sums(samples: list[Sample], name: str) -> _Sums:
-    """Products of the columns with each other and with the service, by job or by pattern."""
+    """Returns the products of the columns with each other and with the service, for each group of samples with the same
+    value of the field `name`."""
     groups = grouped((getattr(sample, name), sample) for sample in samples)
     gram = [sum(each.features.T @ each.features for each in members) for members in groups.values()]
     product = [sum(each.features.T @ each.service for each in members) for members in groups.values()]
@@ -169,7 +171,8 @@ def _sums(samples: list[Sample], name: str) -> _Sums:
 
 
 def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
-    """Standard errors, or why there are none: jobs are drawn again with replacement."""
+    """Returns standard errors from resampling the jobs with replacement, and an empty string; if there are none, None
+    and the reason."""
     jobs = len(by_job.names)
     if jobs < _JOBS:
         return None, f"intervals need {_JOBS} jobs or traces, and there {'is' if jobs == 1 else 'are'} {jobs}"
@@ -187,7 +190,7 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
 
 
 def _leave_out(samples: list[Sample]) -> tuple[list[LeftOut], float | None]:
-    """Each pattern predicted from the others."""
+    """Predicts each pattern from the others. Also returns the explained share of the variance of all of them."""
     by_pattern = _sums(samples, "pattern")
     if len(by_pattern.names) < 2:
         return [], None
@@ -214,8 +217,8 @@ def _leave_out(samples: list[Sample]) -> tuple[list[LeftOut], float | None]:
 
 
 def _kernels(samples: list[Sample]) -> list[Kernel]:
-    """Service of each batch as the simple patterns cost, and between batches their mean: what a kernel does while no
-    batch is served is taken for nothing."""
+    """Predicts the kernels of programs: the service of each batch with the coefficients of the simple patterns, plus
+    their mean time between batches. Work of the kernel while no batch is served is neglected."""
     simple = [each for each in samples if each.pattern.startswith(_SIMPLE)]
     programs = [each for each in samples if each.kernel and not each.pattern.startswith(_SIMPLE)]
     if not simple or not programs:
@@ -241,7 +244,8 @@ def _explained(measured: numpy.ndarray, wrong: numpy.ndarray) -> float | None:
 
 
 def _by_size(samples: list[Sample]) -> list[tuple[int, int, float, float]]:
-    """Service and transfer of batches by their mean move, to powers of two: GPUVM's Figure 2."""
+    """Returns service and transfer times of batches, grouped by the mean size of a batch's moves, rounded to powers of
+    two, as in GPUVM's Figure 2."""
     size = numpy.concatenate([each.features[:, TERMS.index("bytes")] for each in samples])
     moves, service, transfer = (
         numpy.concatenate([getattr(each, name) for each in samples]) for name in ("moves", "service", "transfer")
@@ -256,7 +260,7 @@ def _by_size(samples: list[Sample]) -> list[tuple[int, int, float, float]]:
 
 
 def fit(driver: str, samples: list[Sample]) -> Fit:
-    """Of samples of one driver that have batches."""
+    """Returns the model fitted to the samples of one driver, all of which must have batches."""
     by_job = _sums(samples, "unit")
     gram, product = by_job.gram.sum(axis=0), by_job.product.sum(axis=0)
     found = identify(gram)
@@ -275,7 +279,7 @@ def fit(driver: str, samples: list[Sample]) -> Fit:
 
 
 def fits(samples: list[Sample]) -> list[Fit]:
-    """One for each driver version, in order of the versions."""
+    """Returns one fit per driver version, in the order of the versions."""
     groups = grouped((sample.driver, sample) for sample in samples if len(sample.service))
     order = sorted(groups, key=lambda name: ([int(part) for part in re.findall(r"\d+", name)], name))
     return [fit(driver, groups[driver]) for driver in order]
@@ -286,14 +290,14 @@ def fits(samples: list[Sample]) -> list[Fit]:
 
 @dataclasses.dataclass
 class Cost:
-    """A coefficient with two drivers; `ratio` and its interval are B over A, at 95% over all terms."""
+    """Coefficient with two drivers. `ratio` and its interval are B over A, with 95% confidence over all terms."""
 
-    term: str  # more than one, where the batches of both sides cannot tell them apart in the same way
+    term: str  # name of the term, or of several that the batches of neither side can separate
     status: str  # changed, alike, unknown
     a: float | None = None
     b: float | None = None
     unit: str = ""
-    difference: tuple[float, float] = (math.nan, math.nan)  # the interval of b - a
+    difference: tuple[float, float] = (math.nan, math.nan)  # interval of b - a
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -301,7 +305,8 @@ class Cost:
 
 
 def _bounds(a: float, b: float, errors: tuple[float, float], quantile: float) -> tuple[float, float] | None:
-    """Of b / a by Fieller's theorem: it leaves out 1 where the interval of b - a leaves out 0. None: unbounded."""
+    """Returns the interval of b / a by Fieller's theorem, or None if it is unbounded. It excludes 1 if, and only if,
+    the interval of b - a excludes 0."""
     weight = (quantile * errors[0] / a) ** 2
     if a <= 0 or weight >= 1:
         return None
@@ -311,7 +316,8 @@ def _bounds(a: float, b: float, errors: tuple[float, float], quantile: float) ->
 
 
 def _unclear(term: int, fits: tuple[Fit, Fit]) -> str:
-    """Why the coefficients of both sides are not of the same thing; empty where they are."""
+    """Returns why a term's coefficients on both sides describe different things, or an empty string if they are
+    comparable."""
     title = TERMS[term]
     for fit in fits:
         if fit.status(term) == "absent":
@@ -324,7 +330,8 @@ def _unclear(term: int, fits: tuple[Fit, Fit]) -> str:
 
 
 def costs(before: Fit, after: Fit, comparisons: int = 1) -> list[Cost]:
-    """One for each term, where both have intervals; sure over all terms of so many comparisons together."""
+    """Returns the cost of each term, provided that both fits have intervals. The confidence holds for all terms of all
+    `comparisons` together."""
     if before.error is None or after.error is None:
         return []
     quantile = rank_test.student_quantile(
@@ -352,7 +359,8 @@ def costs(before: Fit, after: Fit, comparisons: int = 1) -> list[Cost]:
 
 
 def changes(found: list[Fit]) -> tuple[list[tuple[str, str, Cost]], list[str]]:
-    """What differs between each driver and the next, with both, and what could not be compared."""
+    """Returns the costs that differ between each driver and the next, each with the names of the two drivers, and
+    sentences on what could not be compared."""
     pairs = list(itertools.pairwise(found))
     named, notes = [], []
     for before, after in pairs:
@@ -368,7 +376,7 @@ def changes(found: list[Fit]) -> tuple[list[tuple[str, str, Cost]], list[str]]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Of one of UNITS."""
+    """Returns a quantity in one of UNITS as text."""
     return f"{units.quantity(value, 's')}{unit.removeprefix('s')}"
 
 
@@ -387,7 +395,9 @@ def _coefficient_lines(found: Fit) -> list[str]:
                 sure = f"[{_quantity(found.low[term], title)}, {_quantity(found.high[term], title)}]"
             rows.append([title, _quantity(float(found.values[term]), title), sure])
             if found.values[term] < 0:
-                said.append(f"{title} comes out below 0, which no work costs: these batches cannot tell it well.")
+                said.append(
+                    f"{title} is estimated below 0, which is impossible: these batches do not determine it well."
+                )
             continue
         rows.append([title, "not identifiable" if status == "together" else "not there", "-"])
         if status == "absent":
@@ -398,7 +408,9 @@ def _coefficient_lines(found: Fit) -> list[str]:
                 f"{title} goes together with {found.partners(term)} in these batches: {value} is of all of them."
             )
         else:
-            said.append(f"{title} cannot be told from {found.partners(term)}: measure patterns in which they differ.")
+            said.append(
+                f"{title} cannot be distinguished from {found.partners(term)}: measure patterns in which they differ."
+            )
     lines = output.lay_out(columns, rows)
     for sentence in [*said, *([f"{found.why_no_interval}."] if found.why_no_interval else [])]:
         lines += output.fold(sentence)
@@ -407,7 +419,7 @@ def _coefficient_lines(found: Fit) -> list[str]:
 
 def _left_lines(found: Fit) -> list[str]:
     if not found.left:
-        return output.fold("One pattern alone: nothing can be left out and predicted; measure others, too.")
+        return output.fold("One pattern alone: nothing can be left out and predicted; measure others as well.")
     columns = [
         output.Column(h, right=i > 0) for i, h in enumerate(("left out", "batches", "measured", "error", "explained"))
     ]
@@ -459,7 +471,7 @@ def _text(found: list[Fit], named: list[tuple[str, str, Cost]], notes: list[str]
             lines += ["", *output.lay_out(columns, rows)]
         lines.append("")
     for before, after, cost in named:
-        assert cost.a is not None and cost.b is not None  # or it were not known to have changed
+        assert cost.a is not None and cost.b is not None  # otherwise it would not count as changed
         a, b, low, high = (quantity(value, cost.unit) for value in (cost.a, cost.b, *cost.difference))
         lines += output.fold(
             f"{cost.term} changed from driver {before} to {after}: {a} to {b} "
@@ -532,7 +544,7 @@ def _rows(found: list[Fit], named: list[tuple[str, str, Cost]]) -> list[dict]:
 
 def add_arguments(parser) -> None:
     parser.add_argument("files", nargs="+", metavar="RECORDS", help="record files, traces (*.uvm), or folders of them")
-    parser.add_argument("--emulated", action="store_true", help="emulated records, too, whose times mean nothing")
+    parser.add_argument("--emulated", action="store_true", help="include emulated records, whose times mean nothing")
     output.add_arguments(parser)
 
 

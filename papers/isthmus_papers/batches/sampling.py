@@ -1,7 +1,8 @@
-"""Batches of page faults with what each had to do, from traces and from the tables beside records: what a model fits.
+"""Batches of page faults and the work of each, read from traces and from the tables next to records: the input of the
+model.
 
-A batch is taken where its service has a begin and an end that can be. Faults of copy engines are left out: they are
-served another way.
+A batch counts if its service has a plausible begin and end. Faults of copy engines are left out, because they are
+served differently.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy
 from isthmus import Error, inputs
 from isthmus.faults import tracefile
 from isthmus.faults.tracefile import BLOCK, EVICTION, FAULT, PAGE, PREFETCH
-from isthmus.records import content, copies, jobs, load, validate
+from isthmus.records import copies, fields, jobs, load, validate
 
-#: What a batch's service is made of, in the order in which terms that cannot be told apart are kept.
+#: Terms of a batch's service. If terms cannot be separated, the first of them gets the coefficient.
 TERMS = ("faults", "blocks", "bytes", "first_visits", "host_pages", "pieces")
-_PIECES = {"off": 1 << (BLOCK - PAGE), "64KiB": 32, "2MiB": 1}  # of a block, by driver_prefetch
+_PIECES = {"off": 1 << (BLOCK - PAGE), "64KiB": 32, "2MiB": 1}  # pieces per block, keyed by driver_prefetch
 _LONGEST = 60.0  # seconds
 _EMULATED = "emulated, so its times mean nothing"
-_SIZES = ("bytes", "size")  # axes that make no other pattern
+_SIZES = ("bytes", "size")  # axes that do not distinguish patterns
 
 
 @dataclasses.dataclass
@@ -29,26 +30,27 @@ class Sample:
     """Batches of one trace, or of one record's samples."""
 
     driver: str
-    unit: str  # a job, or a trace: what is resampled
-    pattern: str  # a program and its axes but the size: what is left out as a whole
-    features: numpy.ndarray  # a row a batch, a column for each of TERMS
+    unit: str  # job or trace, the unit of resampling
+    pattern: str  # program and its axes except the size; patterns are left out as a whole
+    features: numpy.ndarray  # one row per batch, one column per term of TERMS
     service: numpy.ndarray  # seconds
-    transfer: numpy.ndarray  # seconds of its moves on the GPU's clock, added; 0 where nothing is known
-    moves: numpy.ndarray  # how many of them
-    between: float = 0.0  # seconds from the replays to the next batches' first faults, added
-    kernel: float | None = None  # seconds of the kernel that made these batches, where a record's sample is one kernel
+    transfer: numpy.ndarray  # total seconds of each batch's moves by the GPU's clock; 0 if unknown
+    moves: numpy.ndarray  # number of moves of each batch
+    between: float = 0.0  # total seconds from each batch's replay to the first fault of the next batch
+    kernel: float | None = None  # seconds of the kernel that caused the batches, if the sample is one kernel
 
 
-#: Migrations as columns: cause, source, destination, address, bytes, and begin and seconds in one unit with the times
-#: of the batches.
+#: Migrations as columns: cause, source, destination, address, bytes, and begin and seconds, in the unit of the batches'
+#: times.
 _Moves = dict[str, numpy.ndarray]
 
 
 def _mapped_on_host(moves: _Moves) -> numpy.ndarray:
-    """Pages of each move that the host had mapped: of what comes from the host, all but what was evicted to it since.
+    """Returns the number of pages of each move that the host had mapped: all that come from the host, except pages that
+    had been evicted to it.
 
-    The host maps what it touches. What is touched again after an eviction comes as a move only where a GPU faults on
-    it, and whether the host touched it in between is not looked at.
+    The host maps the pages that it touches. Whether the host touched a page again after an eviction is not recorded and
+    is ignored here.
     """
     pages = numpy.where(moves["source"] == 0, moves["bytes"] >> PAGE, 0).astype("f8")
     evictions = numpy.flatnonzero(moves["cause"] == EVICTION)
@@ -76,7 +78,7 @@ def _sums(of_move: numpy.ndarray, weights: numpy.ndarray, count: int) -> numpy.n
 
 
 def _first_by(key: numpy.ndarray, when: numpy.ndarray) -> numpy.ndarray:
-    """Of which rows their key is there for the first time."""
+    """Returns a mask of the rows in which a key occurs for the first time, in the order of `when`."""
     order = numpy.argsort(when, kind="stable")
     _, first = numpy.unique(key[order], return_index=True)
     fresh = numpy.zeros(len(key), bool)
@@ -85,7 +87,7 @@ def _first_by(key: numpy.ndarray, when: numpy.ndarray) -> numpy.ndarray:
 
 
 def _blocks_served(moves: _Moves, of_move: numpy.ndarray, count: int) -> numpy.ndarray:
-    """Of each batch the blocks into which pages came that faulted."""
+    """Returns, for each batch, the number of blocks that received faulted pages."""
     coming = numpy.flatnonzero((of_move >= 0) & (moves["cause"] == FAULT))
     blocks = numpy.unique(numpy.stack([of_move[coming], moves["address"][coming] >> BLOCK]), axis=1)
     return numpy.bincount(blocks[0], minlength=count)
@@ -93,8 +95,9 @@ def _blocks_served(moves: _Moves, of_move: numpy.ndarray, count: int) -> numpy.n
 
 def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, chosen, *, pieces: int = 0) -> Sample:
     count = len(columns["faults"])
-    # Faults on pages that have come meanwhile are left in the buffer, and their block costs next to nothing. Where
-    # nothing moves at all, the GPU makes the pages, and each block is work.
+    # The fault buffer still contains faults on pages that have already arrived, whose blocks cost next to nothing. So
+    # only blocks that receive pages count, unless nothing moves at all: then the GPU creates the pages, and each block
+    # is work.
     if (of_move >= 0).any():
         columns["blocks"] = _blocks_served(moves, of_move, count)
     columns["pieces"] = columns["blocks"] * pieces
@@ -112,7 +115,7 @@ def _sample(facts: tuple[str, str, str], columns: dict, moves: _Moves, of_move, 
 
 
 def of_trace(path: pathlib.Path, trace: tracefile.Trace, *, emulated: bool = False) -> tuple[Sample | None, str]:
-    """Its batches, or why none of them counts."""
+    """Returns the batches of a trace, or None and the reason why none of them counts."""
     if tracefile.is_emulated(trace.facts) and not emulated:
         return None, f"{path}: {_EMULATED}"
     events = tracefile.decode(trace.entries)
@@ -150,14 +153,15 @@ _MOVE = ("group", "sample", "cause", "source", "destination", "address", "bytes"
 
 
 def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
-    """The batches of its tabled samples, one Sample each, or why none of them counts."""
+    """Returns the batches of those samples of a record that are in its tables, one Sample each, or the reason why none
+    of them counts."""
     where = f"{path}: {record['workload']}"
     if not any(table["name"] == "uvm_batches" for table in record["tables"]):
         return [], f"{where}: no table of batches; measure with --observe uvm"
-    if content.spoiling(record) or content.failure(record):
-        return [], f"{where}: the record is spoilt or failed"
+    if fields.invalidating(record) or fields.failure(record):
+        return [], f"{where}: the record is invalid, or its case failed"
     if record["notes"].get("uvm_source", "").endswith("without what moved"):
-        return [], f"{where}: what moved was not watched; measure with --observe uvm"
+        return [], f"{where}: moves were not recorded; measure with --observe uvm"
     if any(warning["code"] == "uvm_clock" for warning in record["warnings"]):
         return [], f"{where}: a clock jumped"
     samples = {metric["name"]: metric["samples"] for metric in record["metrics"]}
@@ -188,13 +192,13 @@ def of_record(path: str, record: dict) -> tuple[list[Sample], str]:
 
 
 def _kernel_of(samples: dict[str, list[float]], number: int, batches: int) -> float | None:
-    """Its time, where the table has all of its batches."""
+    """Returns the kernel's time, or None if the table does not have all of the kernel's batches."""
     times, counts = samples.get("kernel", []), samples.get("uvm_batches", [])
     return times[number] if number < min(len(times), len(counts)) and counts[number] == batches else None
 
 
 def _service(batches: dict[str, numpy.ndarray]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Seconds in service of each batch, and which of them can be."""
+    """Returns the seconds of service of each batch, and a mask of the plausible ones."""
     service = batches["replay"] - batches["begin"]
     with numpy.errstate(invalid="ignore"):
         timed = (batches["replay"] >= batches["last_fault"]) & (service <= _LONGEST) & (batches["client_kind"] != 2)
@@ -210,7 +214,7 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
     moves = moved | whole
     until = numpy.where(numpy.isfinite(batches["replay"]), batches["replay"], -1.0)
     of_move = tracefile.batch_of_moves(moves, batches["gpu"].astype("i8"), batches["begin"], until)
-    # The table names no blocks: those that moves came into for the first time stand for first visits.
+    # The table does not contain blocks, so the first move into a block counts as the block's first visit.
     coming = numpy.flatnonzero((of_move >= 0) & (moves["destination"] > 0))
     place = (moves["address"][coming] >> BLOCK) * 256 + moves["destination"][coming]
     fresh = coming[_first_by(place, moves["begin"][coming])]
@@ -229,8 +233,8 @@ def _of_sample(facts: tuple[str, str, str], batches: dict, moved: dict, *, piece
 
 
 def read(paths, *, emulated: bool, absent: list[load.Skipped]) -> tuple[list[Sample], list[str], int]:
-    """Samples of files and folders, why others do not count, and the number of files; what cannot be read, or
-    only in part, is added to `absent`."""
+    """Reads files and folders. Returns samples, the reasons why others do not count, and the number of files. Adds
+    files that cannot be read, or only in part, to `absent`."""
     found: list[Sample] = []
     left_out: list[str] = []
     total = 0
@@ -257,7 +261,7 @@ def _traces(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _digest(path: pathlib.Path) -> str:
-    """SHA-256 of a trace; of one that cannot be read its path."""
+    """Returns the SHA-256 of a trace, or its path if it cannot be read."""
     try:
         return inputs.sha256(path)
     except OSError:
@@ -294,13 +298,14 @@ def _add_records(name: str, emulated: bool, found: list, left_out: list, absent:
 
 
 def prefetched(path, record: dict, piece: int = 1 << 16) -> tuple[int, int]:
-    """Bytes that the prefetcher brought in the tabled batches, and those of them in pieces without a fault."""
+    """Returns the bytes that the prefetcher moved in the batches of the table, and how many of them are in pieces
+    without a fault."""
     begins = numpy.sort(_columns(load.read_table(path, record, "uvm_batches"), ("begin",))["begin"])
     moves = _columns(load.read_table(path, record, "uvm_migrations"), ("cause", "address", "bytes", "begin"))
     of_batch = numpy.searchsorted(begins, moves["begin"], side="right") - 1
 
     def parts(cause: int):
-        """Batch, piece and bytes of what moved for this cause."""
+        """Yields batch, piece and bytes of the moves with this cause."""
         for row in numpy.flatnonzero(moves["cause"] == cause):
             first, last = int(moves["address"][row]), int(moves["address"][row] + moves["bytes"][row])
             for number in range(first // piece, (last - 1) // piece + 1):
@@ -316,15 +321,16 @@ def prefetched(path, record: dict, piece: int = 1 << 16) -> tuple[int, int]:
 
 @dataclasses.dataclass
 class Moved:
-    """What moved in a record's tabled batches, a row a batch whose service can be."""
+    """Moves in the batches of a record's table, one row per batch with a plausible service."""
 
-    bytes: numpy.ndarray  # in its service
+    bytes: numpy.ndarray  # bytes moved during a batch's service
     service: numpy.ndarray  # seconds
-    transfer: numpy.ndarray  # seconds of its moves on the GPU's clock, added
+    transfer: numpy.ndarray  # total seconds of a batch's moves by the GPU's clock
 
 
 def moved(path, record: dict) -> Moved:
-    """From the table of batches where that says what moved, else from that of moves. Raises Error without one."""
+    """Returns the moves from the table of batches if it contains them, otherwise from the table of moves. Raises Error
+    if there is no table."""
     rows = _columns(load.read_table(path, record, "uvm_batches"), (*_BATCH, "transfer"))
     if numpy.isfinite(rows["transfer"]).all():
         service, timed = _service(rows)

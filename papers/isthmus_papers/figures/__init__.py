@@ -1,3 +1,3 @@
-"""Figures with names, a module for each subject; `isthmus figure` makes them of any records."""
+"""Named figures, one module per subject; `isthmus figure` draws them from any records."""
 
 import isthmus.figures  # noqa: F401 - gives matplotlib a home

@@ -1,7 +1,7 @@
-"""A figure of records as a picture: what the notebooks draw, of any folder.
+"""Command that draws a figure of the notebooks from any folder of records.
 
-Records of several machines are told apart, and the one that has the most of the figure is taken. Where several cases
-would do, the commonest is. Both are said, with the option that takes another.
+Records of different machines are not mixed: the machine with most of the figure's data is chosen. If several cases
+match, the commonest is chosen. Both choices are reported, with the option that changes them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import matplotlib
+import matplotlib.pyplot as pyplot
+from matplotlib.figure import Figure
 
 from isthmus import Error, exits, spelling, units
 from isthmus.records import hardware, store
@@ -18,17 +22,17 @@ from isthmus.records.measurements import literal
 from isthmus.statistics import series
 from isthmus.tables import output, readings
 from isthmus_papers.figures import counters, interjob, memory, modes, networks, paging, programs, transfers
-from isthmus_papers.figures.named import FIGURES, Commonest, Named, is_empty
+from isthmus_papers.figures.registry import FIGURES, Commonest, Named, is_empty
 
 FORMATS = ("png", "svg", "pdf")
-_MODULES = (transfers, memory, modes, counters, programs, networks, interjob, paging)  # each enters its figures
+_MODULES = (transfers, memory, modes, counters, programs, networks, interjob, paging)  # each registers its figures
 _AXES = "axes."
 _DPI = 150
-_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same records are the same file
+_UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # equal records produce equal files
 
 
 def names() -> str:
-    """A line for each figure: its name and what it shows."""
+    """Returns a text with one line per figure: its name and what it shows."""
     width = max(map(len, FIGURES))
     return "\n".join(
         line
@@ -45,7 +49,7 @@ def _wanted(name: str) -> Named:
 
 
 def _is_of_case(where: str) -> bool:
-    """Whether a condition is on a field or axis of a case, and not on machines, jobs and builds."""
+    """Returns whether a condition is on a field or axis of a case, not on a machine, job or build."""
     name, equals, _ = where.partition("=")
     return bool(equals) and (name.startswith(_AXES) or name in set(readings.FIELDS) - {"device", "cpu"})
 
@@ -57,7 +61,8 @@ def _number(text: str) -> float | None:
 
 
 def _chosen(found: list[readings.Reading], cases: dict[str, str]) -> list[readings.Reading]:
-    """Those of some fields and axes; of a workload that lacks the axis, all. Raises Error for what no record has."""
+    """Returns the readings whose fields and axes have these values. Readings of workloads without such an axis are all
+    included. Raises Error for a value that no record has."""
     for name, text in cases.items():
         axis = name.removeprefix(_AXES)
         values = readings.Readings(found).values(axis)
@@ -72,26 +77,68 @@ def _chosen(found: list[readings.Reading], cases: dict[str, str]) -> list[readin
     return found
 
 
-def _machine(opened: store.Store, shown: str) -> tuple[str, str]:
-    """SQL that chooses the machine that has the most of what is shown, empty for none, and words that say which."""
+def _machines(opened: store.Store, shown: str) -> list[tuple[str, str]]:
+    """Returns SQL that selects each machine with data that is shown, and words that name it; the machine with most of
+    the data comes first."""
     machines = hardware.name_machines(opened)
     titles = hardware.titles(machines)
     rows = opened.rows(
         "SELECT machine, count(DISTINCT (workload, placement, staging, size, preset, axes)) AS cases FROM measured "
         f"WHERE metric IS NOT NULL AND {series.COUNTS} AND {shown} GROUP BY machine ORDER BY cases DESC, machine"
     )
-    if not rows:
-        return "", ""
-    machine = machines[rows[0]["machine"]]
-    words = titles[machine]
-    if len(rows) > 1:
-        others = "; ".join(titles[machines[row["machine"]]] for row in rows[1:])
-        words += f"; of {len(rows)} machines the one with most of it; --where takes another ({others})"
-    return f"machine = {rows[0]['machine']}", words
+    named = [titles[machines[row["machine"]]] for row in rows]
+    found = []
+    for place, (row, title) in enumerate(zip(rows, named)):
+        others = "; ".join(named[:place] + named[place + 1 :])
+        which = "one with enough of it" if place else "the one with most of it"
+        words = f"; of {len(rows)} machines {which}; --where chooses another ({others})" if others else ""
+        found.append((f"machine = {row['machine']}", title + words))
+    return found
+
+
+class _Attempt(NamedTuple):
+    """Figure of one machine, or the error that kept it from being drawn; neither if it has no valid readings."""
+
+    which: str  # SQL that selects the machine
+    machine: str
+    chosen: Commonest
+    made: Figure | None = None
+    error: Error | None = None
+
+    @property
+    def suffices(self) -> bool:
+        return self.made is not None and not is_empty(self.made)
+
+
+def _attempt(
+    wanted: Named, opened: store.Store, shown: str, machine: tuple[str, str], cases: dict[str, str]
+) -> _Attempt:
+    found = readings.of_store(opened, "measured", f"{shown} AND {machine[0]}")
+    try:
+        chosen = Commonest(_chosen(found, cases) if found else [])
+        return _Attempt(*machine, chosen, wanted.draw(chosen) if found else None)
+    except Error as error:
+        return _Attempt(*machine, Commonest([]), error=error)
+
+
+def _best(attempts: Iterator[_Attempt]) -> _Attempt:
+    """Returns the first attempt that suffices, otherwise the first; closes the figures of the others. Draws no more
+    than it has to."""
+    first = next(attempts)
+    if first.suffices:
+        return first
+    for each in attempts:
+        if each.suffices:
+            if first.made is not None:
+                pyplot.close(first.made)
+            return each
+        if each.made is not None:
+            pyplot.close(each.made)
+    return first
 
 
 def open_store(paths, wheres=()) -> store.Store:
-    """What draw() reads, of some machines, jobs and builds only."""
+    """Returns the store that draw() reads, restricted to machines, jobs and builds that match `wheres`."""
     columns = {*readings.WANTED, *hardware.WANTED, *series.FIELDS, "profiler"}
     return store.open_store(
         paths, wanted=columns, profiled=True, where=" AND ".join(map(series.condition, wheres)) or "true"
@@ -99,12 +146,13 @@ def open_store(paths, wheres=()) -> store.Store:
 
 
 def _of_workloads(wanted: Named) -> str:
-    """SQL that chooses the records of a figure's workloads."""
+    """Returns SQL that selects the records of a figure's workloads."""
     return f"({' OR '.join(f'workload GLOB {literal(pattern)}' for pattern in wanted.workloads)})"
 
 
 def _say_uncounted(wanted: Named, opened: store.Store, which: str) -> list[str]:
-    """Says on stderr what of a figure's workloads it cannot show of a machine; returns what failed or is wrong."""
+    """Reports on stderr which records of a figure's workloads and machine are not shown. Returns those that failed or
+    are wrong."""
     of = _of_workloads(wanted)
     profiled = f"profiler IS {'NOT NULL' if wanted.profiled else 'NULL'}"
     found = series.uncounted(opened, f"{of} AND {profiled} AND {which}", "measured")
@@ -117,26 +165,33 @@ def _say_uncounted(wanted: Named, opened: store.Store, which: str) -> list[str]:
 
 
 def draw(name: str, opened: store.Store, cases: dict[str, str]):
-    """(the figure, sentences that say what was taken where several would do, what failed or is wrong). Raises Error.
+    """Returns the figure, sentences about choices between several candidates, and the records that failed or are wrong.
+    Raises Error.
 
-    What does not count is named on stderr first: it may be why there is too little.
+    Records that do not count are first named on stderr, because they may be the reason why there is too little data.
     """
     wanted = _wanted(name)
     shown = f"{_of_workloads(wanted)} AND {readings.COUNTED if wanted.profiled else 'profiler IS NULL'}"
-    which, machine = _machine(opened, shown)
-    doubts = _say_uncounted(wanted, opened, which or "true")
-    found = readings.of_store(opened, "measured", f"{shown} AND {which or 'false'}")
-    if not found:
-        raise Error(f"no record of these has a figure that counts of {', '.join(wanted.workloads)}")
-    chosen = Commonest(_chosen(found, cases))
-    made = wanted.draw(chosen)
-    if is_empty(made):
+    nothing = Error(f"these records have no valid figure of {', '.join(wanted.workloads)}")
+    machines = _machines(opened, shown)
+    if not machines:
+        _say_uncounted(wanted, opened, "true")
+        raise nothing
+    best = _best(_attempt(wanted, opened, shown, machine, cases) for machine in machines)
+    doubts = _say_uncounted(wanted, opened, best.which)
+    if best.error:
+        raise best.error
+    if best.made is None:
+        raise nothing
+    if not best.suffices:
         raise Error(f"these records have too little for {name}: {wanted.what}")
-    notes = [f"machine: {machine}"]
-    for field, (value, others) in chosen.taken.items():
+    notes = [f"machine: {best.machine}"]
+    for field, (value, others) in best.chosen.taken.items():
         axis = field if field in readings.FIELDS else f"{_AXES}{field}"
-        notes.append(f"{axis}={value}, the commonest of {', '.join(map(str, (value, *others)))}; --where takes another")
-    return made, notes, doubts
+        notes.append(
+            f"{axis}={value}, the commonest of {', '.join(map(str, (value, *others)))}; --where chooses another"
+        )
+    return best.made, notes, doubts
 
 
 def add_arguments(parser) -> None:
@@ -160,7 +215,8 @@ def add_arguments(parser) -> None:
 
 
 def _cases(conditions: list[str]) -> dict[str, str]:
-    """Values of a case's fields and axes. Raises Error for a field with two: a figure is of one case."""
+    """Returns the values of a case's fields and axes. Raises Error for a field with two values, because a figure shows
+    one case."""
     values: dict[str, list[str]] = {}
     for name, _, value in (where.partition("=") for where in conditions if _is_of_case(where)):
         if not value.strip():
@@ -176,13 +232,13 @@ def run(asked) -> int:
         print(names())
         return exits.PASSED
     if not (asked.name and asked.paths and asked.output):
-        raise Error("a name, records and -o FILE are wanted, or --list (`isthmus figure --help` says more)")
+        raise Error("a name, records and -o FILE are needed, or --list (`isthmus figure --help` says more)")
     kind = output.chosen_format(asked, FORMATS)
     matplotlib.use("agg")
-    _wanted(asked.name)  # a misspelt one is said before records are read
+    _wanted(asked.name)  # report a misspelt name before records are read
     cases = _cases(asked.where)
     with open_store(asked.paths, [where for where in asked.where if not _is_of_case(where)]) as opened:
-        asked.absent = opened.skipped  # for the exit code: isthmus.cli
+        asked.absent = opened.skipped  # isthmus.cli derives the exit code from them
         opened.say_absent()
         made, notes, asked.doubts = draw(asked.name, opened, cases)
     picture = io.BytesIO()

@@ -1,12 +1,12 @@
-"""Figures of what kernels do, counted by a profiler, beside the pipelining paper's Figures 7 to 9 and 12."""
+"""Figures of kernels' events that a profiler counts, compared with the pipelining paper's Figures 7 to 9 and 12."""
 
 from __future__ import annotations
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
 from isthmus_papers.figures.modes import MODES, WORKLOADS
-from isthmus_papers.figures.named import figure, over, present
 from isthmus_papers.figures.programs import TEN, case
+from isthmus_papers.figures.registry import figure, over, present
 
 COUNTED = (*(f"microbench/{workload}" for workload in WORKLOADS), *(f"apps/{program}" for program in TEN))
 MIXED = {"microbench/vector_seq": "large", "microbench/conv3d": "large", "apps/lud": "large", "apps/knn": "large",
@@ -18,19 +18,20 @@ _SECTOR = 32  # bytes
 
 
 def counter(found: Readings, workload: str, size: str, mode: str, name: str):
-    """The value of a counter in a mode, in the workload's own geometry; None where it was not counted."""
+    """Returns the value of a counter in a mode, with the workload's default geometry, or None if it was not counted."""
     return case(found, workload, mode, size).value(metric=f"profiled_{name}")
 
 
 def mix(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Shares of kinds of instructions, at the size of MIXED."""
+    """Returns the shares of the kinds of instructions, at the workload's size in MIXED."""
     of = {name: counter(found, workload, MIXED[workload], mode, f"{name}_instructions") for name in INSTRUCTIONS}
     whole = sum(value for value in of.values() if value is not None)
     return present({name: over(value, whole) for name, value in of.items()})
 
 
 def traffic(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Bytes that kernels ask for, that pass the L2 and that the device's memory reads and writes."""
+    """Returns the bytes that kernels request, the bytes that pass the L2 cache, and the bytes that the device's memory
+    reads and writes."""
 
     def of(*names: str):
         values = [counter(found, workload, MIXED[workload], mode, name) for name in names]
@@ -44,20 +45,20 @@ def traffic(found: Readings, workload: str, mode: str) -> dict[str, float]:
 
 
 def stalls(found: Readings, workload: str, mode: str) -> dict[str, float]:
-    """Warps that wait at each issue, by why."""
+    """Returns the number of warps that wait at each issue, keyed by reason."""
     return present({
         words: counter(found, workload, MIXED[workload], mode, f"stall_{name}") for name, words in STALLS.items()
     })  # fmt: skip
 
 
 def _by_mode(found: Readings, size: str, workloads, modes, name: str) -> dict[str, dict[str, float]]:
-    """By workload and mode, a counter."""
+    """Returns the values of a counter, keyed by workload and mode."""
     of = {workload: {mode: counter(found, workload, size, mode, name) for mode in modes} for workload in workloads}
     return present({workload.split("/")[1]: present(by) for workload, by in of.items()})
 
 
 def by_threads(found: Readings) -> dict[float, float]:
-    """Of vector_seq, operations for each access to shared memory by threads of a block."""
+    """Returns the operations per access to shared memory of vector_seq, keyed by threads per block."""
     of = found.where(workload="microbench/vector_seq", preset="paper-fig11", metric="profiled_flops_per_shared_access")
     return of.where(mode="pm").by("threads")
 

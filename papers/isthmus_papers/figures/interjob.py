@@ -1,23 +1,23 @@
-"""Figures of batches of jobs, beside the pipelining paper's Figure 16 and beyond it."""
+"""Figures of batches of jobs, compared with the pipelining paper's Figure 16 and beyond it."""
 
 from __future__ import annotations
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
-from isthmus_papers.figures.named import figure, present
+from isthmus_papers.figures.registry import figure, present
 
 KERNELS = {"gemv": "interjob/gemv", "gemm": "interjob/gemm"}
 MODES = ("overlap_alloc", "overlap_all", "recycled")
 MEMORIES = ("device", "pool", "vmm", "chunked", "managed")
 USUAL = {"force": 1, "host": "pinned", "threads": 1, "jobs": 16, "depth": 3, "cap": 0, "chunk": 0, "room": "wait"}
-CAPS = (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768, 130))  # kernel, n, percent of what one job needs
+CAPS = (("gemm", 8192, 175), ("gemv", 16384, 130), ("gemv", 32768, 130))  # kernel, n, percent of one job's memory
 CHUNKED = (("gemv", 2048), ("gemv", 4096), ("gemv", 8192), ("gemm", 4096))
 _SIDE = "n of n × n matrices"
 _BATCHES = tuple(KERNELS.values())
 
 
 def cases_of(found: Readings, kernel: str, **other) -> Readings:
-    """The usual cases of a kernel, but for what is said to be other; None means any."""
+    """Returns the usual cases of a kernel, changed by `other`; None means any value."""
     wanted = {name: value for name, value in (USUAL | other).items() if value is not None}
     return found.where(workload=KERNELS[kernel], **wanted)
 
@@ -30,9 +30,9 @@ def _one_line(axes) -> None:
     axes.axhline(1, color="black", linewidth=0.8, linestyle="--")
 
 
-@figure("interjob-allocation", "allocation beside the kernels of other jobs", *_BATCHES)
+@figure("interjob-allocation", "allocation during the kernels of other jobs", *_BATCHES)
 def allocation(found: Readings, stated: dict[float, tuple[float, float]] | None = None):
-    """`stated`: the paper's gain by n."""
+    """Draws the gains from the memory pool and from overlap; `stated` is the paper's gain, keyed by n."""
     made, panels = plots.panels(2)
     gains = {kernel: by_size(found, kernel, "overlap_alloc_over_device") for kernel in KERNELS}
     plots.curves(panels[0], present(gains), "1", title="over serial with cudaMalloc", x=_SIDE)
@@ -50,7 +50,7 @@ def allocation(found: Readings, stated: dict[float, tuple[float, float]] | None 
     return made
 
 
-@figure("interjob-copies", "copies beside the kernels of other jobs, too", *_BATCHES)
+@figure("interjob-copies", "copies and allocation during the kernels of other jobs", *_BATCHES)
 def copies(found: Readings):
     made, panels = plots.panels(2)
     for axes, kernel in zip(panels, KERNELS):
@@ -61,11 +61,11 @@ def copies(found: Readings):
 
 
 def by_memory(found: Readings) -> dict[tuple[str, str], dict[str, float]]:
-    """By (kernel, memory): each mode over serial with cudaMalloc, at 4096²."""
+    """Returns the gain of each mode over serial with cudaMalloc, at 4096², keyed by (kernel, memory)."""
     gains = {}
     for kernel in KERNELS:
         for name in MEMORIES:
-            # Where the memory asked for is plain device memory, the one speed-up is the other.
+            # For plain device memory, which is the base of the gains, the metric has a different name.
             end = "speedup" if name == "device" else "over_device"
             of = cases_of(found, kernel, allocation=name, n=4096)
             gains[kernel, name] = present({mode: of.value(metric=f"{mode}_{end}") for mode in MODES})
@@ -94,7 +94,7 @@ def ideal(found: Readings):
 
 
 def by_depth(found: Readings) -> dict[str, dict[str, dict[float, float]]]:
-    """By memory and n: the time of a batch over that of depth 3, by depth."""
+    """Returns the time of a batch relative to its time at depth 3, keyed by memory, n and depth."""
     of = {}
     for name, mode in {"pool": "overlap_all", "device": "recycled"}.items():
         lines = {}
@@ -118,7 +118,7 @@ def depth(found: Readings):
 
 
 def capped(found: Readings) -> dict[str, dict[str, float]]:
-    """By batch, its gain over serial with cudaMalloc where memory is for one job and a bit."""
+    """Returns the gain of each batch over serial with cudaMalloc if memory suffices for little more than one job."""
     gains = {}
     for kernel, n, cap in CAPS:
         of = cases_of(found, kernel, n=n, jobs=8, cap=None)
@@ -140,7 +140,7 @@ def cap(found: Readings):
 
 
 def by_chunk(found: Readings) -> dict[str, dict[str, dict[float, float]]]:
-    """By mode and batch: the gain over serial with cudaMalloc by bytes of a chunk."""
+    """Returns the gain over serial with cudaMalloc, keyed by mode, batch and bytes per chunk."""
     lines: dict[str, dict] = {"serial": {}, "overlap_all": {}}
     for kernel, n in CHUNKED:
         of = cases_of(found, kernel, allocation="chunked", n=n, chunk=[2**21, 2**23, 2**24, 2**25, 2**26])
@@ -159,7 +159,7 @@ def chunk(found: Readings):
 
 
 def locked(found: Readings) -> dict[str, dict[str, float]]:
-    """gemv 4096² with host buffers that are page-locked for each job: gains by mode."""
+    """Returns the gains of each mode for gemv 4096² with host buffers that each job page-locks."""
     gains = {}
     for threads in (2, 4):
         of = cases_of(found, "gemv", allocation="pool", host="per-job", depth=6, threads=threads, n=4096)
@@ -170,7 +170,7 @@ def locked(found: Readings) -> dict[str, dict[str, float]]:
 
 
 def pageable(found: Readings) -> dict[str, dict[str, float]]:
-    """gemv with pageable host buffers: gains by mode."""
+    """Returns the gains of each mode for gemv with pageable host buffers."""
     of = {n: cases_of(found, "gemv", allocation="pool", host="pageable", n=n) for n in (1024, 2048, 4096)}
     return present({
         f"{n}²": present({mode: cases.value(metric=f"{mode}_speedup") for mode in MODES}) for n, cases in of.items()

@@ -1,4 +1,4 @@
-"""Figures of the memory families, beside the MI300A paper's Figures 2 to 8 and 10."""
+"""Figures of the memory families, compared with the MI300A paper's Figures 2 to 8 and 10."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
-from isthmus_papers.figures.named import figure, in_geometry, present
+from isthmus_papers.figures.registry import figure, in_geometry, present
 
 GiB = 2**30
 CHASED = {
@@ -18,7 +18,8 @@ ALLOCATORS = ("pageable", "mmap", "device", "pool", "managed", "pinned", "regist
 
 
 def latencies(found: Readings) -> dict[tuple[str, str], dict[float, float]]:
-    """By (side, memory): seconds of one access by size, in the paper's geometry where that was measured."""
+    """Returns the seconds of one access, keyed by (side, memory) and size. If the paper's geometry was measured, uses
+    only that."""
     chases = found.where(metric="latency")
     return {
         (side, name): in_geometry(chases.where(workload=f"latency/{path}/chase"), "paper-fig2").by("bytes")
@@ -27,7 +28,7 @@ def latencies(found: Readings) -> dict[tuple[str, str], dict[float, float]]:
 
 
 def of_nodes(found: Readings) -> dict[str, dict[float, float]]:
-    """By NUMA node of the memory and of the reader: seconds of one access by size."""
+    """Returns the seconds of one access, keyed by the NUMA nodes of memory and reader, and by size."""
     chases = found.where(metric="latency", preset=None)
     routes = filter(None, (re.fullmatch(r"latency/(node\d+)-(node\d+)/chase", w) for w in chases.values("workload")))
     return {f"{route[1]} from {route[2]}": chases.by("bytes", workload=route[0]) for route in routes}
@@ -35,7 +36,7 @@ def of_nodes(found: Readings) -> dict[str, dict[float, float]]:
 
 @figure("memory-latency", "one access by size and memory, and at 1 GiB of every memory", "latency/*/chase")
 def latency(found: Readings, stated: dict[float, tuple[float, float]] | None = None):
-    """`stated`: of the GPU, the paper's by size."""
+    """Draws latencies; `stated` has the paper's latencies of the GPU, keyed by size."""
     made, panels = plots.panels(3, width=15)
     of = latencies(found)
     for axes, side in zip(panels, CHASED):
@@ -58,13 +59,14 @@ def latency(found: Readings, stated: dict[float, tuple[float, float]] | None = N
 
 
 def triads(found: Readings, side: str) -> dict[str, float]:
-    """Bytes a second by memory, of the "gpu" or the "cpu", in the paper's geometry where that was measured."""
+    """Returns the rates of the "gpu" or the "cpu" in B/s, keyed by memory. If the paper's geometry was measured, uses
+    only that."""
     workload = {"gpu": "stream/gpu0/triad", "cpu": "stream/gpu0/cpu-triad"}[side]
     return in_geometry(found.where(metric="rate", workload=workload), "paper-fig3").by("memory")
 
 
 def triads_by_threads(found: Readings) -> dict[str, dict[float, float]]:
-    """Of the CPU in plain memory, by kind of store and threads (0: all)."""
+    """Returns the CPU's rates in plain memory in B/s, keyed by kind of store and number of threads (0 is all)."""
     plain = found.where(metric="rate", workload="stream/cpu/triad", preset=None)
     stores = {"through the caches": "standard", "past the caches": "streaming"}
     return {words: plain.by("threads", stores=kind) for words, kind in stores.items()}
@@ -87,19 +89,20 @@ def triad(found: Readings):
 
 
 def updates(found: Readings, side: str, bins: int, kind: str):
-    """Updates a second of one side alone ("cpu", "gpu0"), None where it was not measured."""
+    """Returns the updates per second of one side alone ("cpu" or "gpu0"), or None if they were not measured."""
     more = {"scope": "system", "gpu_threads": [None, 0]} if side == "gpu0" else {"threads": 0}
     return found.value(workload=f"atomics/{side}/histogram", metric="rate", elements=bins, type=kind, **more)
 
 
 def at_once(found: Readings, metric: str, bins: int, kind: str = "u64"):
-    """Of a side's updates alone, what is left while the other updates, too."""
+    """Returns the share of a side's update rate that remains while the other side updates as well."""
     every = {"threads": [None, 0], "gpu_threads": [None, 0]}
     return found.value(workload="atomics/gpu0/shared-histogram", metric=metric, elements=bins, type=kind, **every)
 
 
 def at_once_by_threads(found: Readings, kind: str) -> dict[str, dict[str, dict[str, float]]]:
-    """By side ("CPU", "GPU"), bins and threads of the CPU, and threads of the GPU: what at_once() is."""
+    """Returns the shares of at_once(), keyed by side ("CPU", "GPU"), by bins and threads of the CPU, and by threads of
+    the GPU."""
     of = found.where(workload="atomics/gpu0/shared-histogram", type=kind)
     cases = [(bins, threads) for bins in BINS for threads in of.values("threads") if threads]
 
@@ -142,13 +145,14 @@ def atomics(found: Readings):
 
 
 def allocations(found: Readings) -> dict[str, dict[float, float]]:
-    """Seconds of the call by allocator and size."""
+    """Returns the seconds of the allocating call, keyed by allocator and size."""
     calls = found.where(metric="alloc", preset=None)
     return present({kind: calls.by("bytes", workload=f"alloc/{kind}") for kind in ALLOCATORS})
 
 
 def large_blocks(found: Readings) -> dict[str, dict[str, float]]:
-    """Seconds of a call by allocator, where 24 blocks of 1 GiB are held at once, in the paper's geometry."""
+    """Returns the seconds of a call while 24 blocks of 1 GiB are allocated, keyed by allocator, in the paper's
+    geometry."""
     blocks = found.where(preset="paper-fig6", bytes=GiB, at_once=24)
     calls = {"allocate": "alloc", "free": "free"}
     return present({
@@ -170,7 +174,7 @@ def allocation(found: Readings):
 
 
 def single_faults(found: Readings) -> dict[str, Readings]:
-    """Readings of one page at a time."""
+    """Returns the readings of page faults on one page at a time, keyed by kind."""
     return {
         "GPU, untouched": in_geometry(found.where(workload="fault/gpu0/major"), "paper-fig8"),
         "GPU, migrating": in_geometry(found.where(workload="fault/gpu0/migration"), "paper-fig8"),
@@ -178,7 +182,7 @@ def single_faults(found: Readings) -> dict[str, Readings]:
     }
 
 
-#: Figure 7's largest: (workload, preset, pages touched at once).
+#: Largest points of Figure 7: (workload, preset, pages touched at once).
 MANY = {
     "GPU, untouched": ("fault/gpu0/major", "paper-fig7", 2**23),
     "one core": ("fault/cpu/zero-page", "paper-fig7-1cpu", 2**22),
@@ -187,7 +191,7 @@ MANY = {
 
 
 def many_faults(found: Readings) -> dict[str, float]:
-    """Pages a second where as many are touched at once as the paper's Figure 7 ends with."""
+    """Returns the pages per second at the paper's largest number of pages touched at once, in Figure 7."""
     return present({
         name: found.value(workload=workload, preset=preset, at_once=pages, metric="rate")
         for name, (workload, preset, pages) in MANY.items()
@@ -221,7 +225,7 @@ RUN = {"until written": ("init_page_faults", 1), "first pass": ("first_pass_page
 
 
 def stream_faults(found: Readings) -> dict[str, dict[str, float]]:
-    """Page faults of the CPU in ten passes of triad, by memory and who touches it first, and by part of the run."""
+    """Returns the CPU's page faults in ten passes of triad, keyed by memory and first touch, and by part of the run."""
     of = found.where(preset="paper-fig3")
     cases = {"malloc": of.where(workload="stream/cpu/triad", threads=max(of.values("threads"), default=0))}
     cases |= {

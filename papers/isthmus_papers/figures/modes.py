@@ -1,4 +1,5 @@
-"""Figures of the seven microbenchmarks in six modes, beside the pipelining paper's Figures 3, 4, 10, 11, 13 and 8.1."""
+"""Figures of the seven microbenchmarks in six modes, compared with the pipelining paper's Figures 3, 4, 10, 11, 13
+and 8.1."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from statistics import median
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
-from isthmus_papers.figures.named import figure, mean, over, present
+from isthmus_papers.figures.registry import figure, mean, over, present
 
 WORKLOADS = ("vector_seq", "vector_rand", "saxpy", "gemv", "gemm", "conv2d", "conv3d")
 MODES = ("baseline", "async", "uvm", "uvm_async", "pm", "pm_async")
 PHASES = ("kernel", "in", "out", "device_alloc")
 PARTS = ("kernel", "copies", "allocation")
-GEOMETRIES = {  # preset: its axis, what the axis is
+GEOMETRIES = {  # preset: axis, title, label of the axis
     "paper-fig10": ("blocks", "Figure 10: number of blocks", "blocks"),
     "paper-fig11": ("threads", "Figure 11: threads a block", "threads of a block"),
     "paper-fig13": ("shared_bytes", "Figure 13: shared memory a block", "bytes of a block"),
@@ -21,12 +22,12 @@ _PATTERN = "microbench/*"
 
 
 def case(found: Readings, size: str, workload: str, mode: str) -> Readings:
-    """Readings of one workload in one mode, in its own geometry."""
+    """Returns the readings of one workload in one mode, with its default geometry."""
     return found.where(workload=f"microbench/{workload}", size=size, mode=mode, preset=None)
 
 
 def parts_of(of: Readings) -> dict[str, float]:
-    """Of a case, seconds of what the paper's bars are made of; empty where one is missing."""
+    """Returns the seconds of the parts of the paper's bars for a case, or an empty dict if one is missing."""
     times = {phase: value for phase in PHASES if (value := of.value(metric=phase)) is not None}
     if len(times) < len(PHASES):
         return {}
@@ -34,28 +35,28 @@ def parts_of(of: Readings) -> dict[str, float]:
 
 
 def parts(found: Readings, size: str, workload: str, mode: str) -> dict[str, float]:
-    """The same of one workload in one mode."""
+    """Returns the seconds of the parts of the paper's bars for one workload in one mode."""
     return parts_of(case(found, size, workload, mode))
 
 
 def total(found: Readings, size: str, workload: str, mode: str):
-    """Seconds of all parts, None where one is missing."""
+    """Returns the seconds of all parts together, or None if one is missing."""
     return sum(parts(found, size, workload, mode).values()) or None
 
 
 def samples(found: Readings, size: str, workload: str, mode: str) -> list[float]:
-    """Every sample of the paper's total."""
+    """Returns every sample of the paper's total."""
     return case(found, size, workload, mode).samples(metric="paper_total")
 
 
 def middle_half(values: list[float]) -> float:
-    """How far apart the quartiles of samples are, in the samples' unit."""
+    """Returns the distance between the quartiles of samples, in the samples' unit."""
     ordered = sorted(values)
     return ordered[3 * len(ordered) // 4] - ordered[len(ordered) // 4]
 
 
 def _spreads(found: Readings, size: str, mode: str) -> list[float]:
-    """Of all workloads, each sample over the median of its case."""
+    """Returns all samples of all workloads, each divided by the median of its case."""
     cases = (samples(found, size, workload, mode) for workload in WORKLOADS)
     return [value / median(of) for of in cases for value in of]
 
@@ -111,7 +112,8 @@ def wall(found: Readings):
 
 
 def staged(found: Readings, preset: str | None, size: str) -> dict[str, float]:
-    """By workload, the kernel with asynchronous staging over the one with direct staging, in page-locked memory."""
+    """Returns the kernel's time with asynchronous staging divided by that with direct staging, in page-locked memory,
+    keyed by workload."""
     ratios = {}
     for workload in WORKLOADS:
         kernels = found.where(workload=f"microbench/{workload}", metric="kernel", placement="pinned")
@@ -121,7 +123,7 @@ def staged(found: Readings, preset: str | None, size: str) -> dict[str, float]:
 
 
 def geometries(found: Readings) -> dict[str, dict[str, float]]:
-    """staged() of the paper's grid and of a full one."""
+    """Returns staged() for the paper's grid and for a full grid."""
     return {
         "the paper's geometry, super": staged(found, "paper-fig4", "super"),
         "full grid, super": staged(found, None, "super"),
@@ -139,7 +141,7 @@ def staging(found: Readings):
 
 
 def share(found: Readings, mode: str, part: str):
-    """Of the total at mega, the mean over the seven."""
+    """Returns a part's share of the total at mega, as the mean over the seven workloads."""
     of = ((parts(found, "mega", w, mode).get(part), total(found, "mega", w, mode)) for w in WORKLOADS)
     return mean(over(value, whole) for value, whole in of if whole)
 
@@ -155,7 +157,7 @@ def shares(found: Readings):
 
 
 def by_geometry(found: Readings, preset: str, mode: str, metric: str = "paper_total") -> dict[float, float]:
-    """Of vector_seq, seconds by the axis of the preset."""
+    """Returns the seconds of vector_seq, keyed by the values of the preset's axis."""
     of = found.where(workload="microbench/vector_seq", preset=preset, mode=mode, metric=metric)
     return of.by(GEOMETRIES[preset][0])
 

@@ -1,4 +1,4 @@
-"""Figures of networks in six modes, beside the pipelining paper's Figure 6, and what page-locking costs."""
+"""Figures of networks in six modes, compared with the pipelining paper's Figure 6, and the cost of page-locking."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
 from isthmus_papers.figures.modes import MODES
-from isthmus_papers.figures.named import figure, over, present
+from isthmus_papers.figures.registry import figure, over, present
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NETWORKS = ("resnet18", "resnet50", "yolov3-tiny", "yolov3")
 ALLOCATIONS = ("tensor", "arena")
-#: What happens once, and what happens for each image where weights travel with it: phase, its words.
+#: Phases that occur once, and phases that occur for each image if weights are copied with it, with their labels.
 ONCE = {"host_alloc": "on the host", "host_touch": "first touch", "device_alloc": "on the device"}
 EACH = {"in": "in", "kernel": "kernels", "out": "out"}
-#: Bars as the paper counts, without the first touch.
+#: Parts of the bars as in the paper, which does not count the first touch.
 _BARS = {"kernels": ("kernel",), "copies": ("in", "out"), "on the device": ("device_alloc",),
          "on the host": ("host_alloc",)}  # fmt: skip
 _COUNTS = tuple(2**power for power in range(8))
@@ -26,19 +26,20 @@ _TRAINING = "apps/network_training"
 
 
 def case(found: Readings, network: str, allocation: str, mode: str) -> Readings:
-    """Readings of one image, with windows copied out as in darknet."""
+    """Returns the readings of one image, with windows copied into a matrix as in darknet."""
     return found.where(
         workload=_WORKLOAD, network=network, allocation=allocation, mode=mode, batch=1, convolution="patches"
     )
 
 
 def phases(found: Readings, network: str, allocation: str, mode: str) -> dict[str, float]:
-    """Seconds by phase; 0 of one that the mode does not have, empty where the mode was not measured."""
+    """Returns the seconds of each phase, 0 for a phase that the mode lacks; empty if the mode was not measured."""
     return _phases(case(found, network, allocation, mode))
 
 
 def step(found: Readings, network: str, mode: str) -> dict[str, float]:
-    """The same of one step of training of the paper's batch, weights and tensors in an arena each."""
+    """Returns the seconds of each phase for one training step with the paper's batch, with one arena for weights and
+    one for tensors."""
     batch = 4 if network.startswith("yolo") else 32
     of = found.where(workload=_TRAINING, network=network, batch=batch, allocation="arena", mode=mode, steps=1)
     return _phases(of)
@@ -49,7 +50,8 @@ def _phases(of: Readings) -> dict[str, float]:
 
 
 def total(found: Readings, network: str, allocation: str, mode: str, touched: bool):
-    """Seconds of all phases, with the first touch or without; None where the mode was not measured."""
+    """Returns the seconds of all phases together, with the first touch if `touched`; None if the mode was not
+    measured."""
     return _sum(phases(found, network, allocation, mode), touched)
 
 
@@ -58,13 +60,14 @@ def _sum(of: dict[str, float], touched: bool):
 
 
 def over_baseline(found: Readings, allocation: str, mode: str, touched: bool) -> dict[str, float]:
-    """By network, the total over that of baseline."""
+    """Returns the total relative to that of mode baseline, keyed by network."""
     of = {n: [total(found, n, allocation, each, touched) for each in (mode, "baseline")] for n in NETWORKS}
     return present({network: over(*pair) for network, pair in of.items()})
 
 
 def by_images(found: Readings, network: str, images: int):
-    """Of one arena, the seconds of so many images in page-locked memory over those in pageable memory."""
+    """Returns the seconds of `images` images in page-locked memory divided by those in pageable memory, with one
+    arena."""
 
     def seconds(mode: str):
         of = phases(found, network, "arena", mode)
@@ -74,7 +77,7 @@ def by_images(found: Readings, network: str, images: int):
 
 
 def images_until_paid(found: Readings) -> dict[str, float]:
-    """By network, after how many images faster copies have paid for page-locking an arena."""
+    """Returns, for each network, the number of images after which faster copies have paid for page-locking an arena."""
     paid = {}
     for network in NETWORKS:
         pinned, pageable = (phases(found, network, "arena", mode) for mode in ("pm", "baseline"))
@@ -94,7 +97,7 @@ def where_a_step_goes(found: Readings):
 
 
 def _parts(phases_of: Callable[[str, str], dict[str, float]]):
-    """Parts of a total over the whole of baseline, as the paper counts."""
+    """Draws the parts of each mode's total relative to the total of mode baseline, as the paper does."""
     made, panels = plots.panels(len(NETWORKS), width=13, height=3.2)
     for axes, network in zip(panels, NETWORKS, strict=True):
         of = {mode: phases_of(network, mode) for mode in MODES}

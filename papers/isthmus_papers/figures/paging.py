@@ -1,4 +1,5 @@
-"""Figures of memory that the GPU pages, and of page faults; beside GPUVM's Figures 8, 13, 14 and UVM batches' 1."""
+"""Figures of GPU-driven paging and of page faults, compared with Figures 8, 13 and 14 of the GPUVM paper and Figure 1
+of the paper on UVM batches."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from isthmus import units
 from isthmus.figures import plots
 from isthmus.tables import readings
 from isthmus.tables.readings import Readings
-from isthmus_papers.figures.named import figure, present
+from isthmus_papers.figures.registry import figure, present
 
 PAGES = {4096: "4 KiB", 65536: "64 KiB", 2097152: "2 MiB"}
 PROGRAMS = ("va", "mvt", "atax", "bicg")
@@ -28,12 +29,12 @@ _LINK = "transfer/mapped-gpu0/sm-read"
 
 
 def link(found: Readings):
-    """Bytes a second of a kernel that reads page-locked memory in order."""
+    """Returns the rate in B/s of a kernel that reads page-locked memory in order."""
     return found.value(workload=_LINK, metric="rate", bytes=2**30)
 
 
 def random_rates(found: Readings) -> Readings:
-    """Readings of 1 GiB in random order, fetched from the host by the warps themselves."""
+    """Returns the readings of 1 GiB in random order, which the warps themselves copy in from the host."""
     alone = {"transport": [None, "pull"], "backing": [None, "host"]}
     return found.where(
         workload="paging/random", metric="rate", size="super", clean_ahead=0, passes=[None, 1, "one"], **alone
@@ -41,13 +42,13 @@ def random_rates(found: Readings) -> Readings:
 
 
 def by_page(found: Readings) -> dict[str, dict[float, float]]:
-    """By room and eviction, bytes a second by size of a page; each page is read once."""
+    """Returns the rates in B/s if each page is read once, keyed by share of frames with eviction, and by page size."""
     read = random_rates(found).where(access="read", touched=100)
     return {name: read.by("page", frames=frames, eviction=kind) for name, (frames, kind) in KINDS.items()}
 
 
 def in_order(found: Readings) -> dict[str, dict[float, float]]:
-    """By way, bytes a second by size of a page: 12 GiB in order, as GPUVM's Figure 8 has it."""
+    """Returns the rates in B/s for 12 GiB in order, as in GPUVM's Figure 8, keyed by method and page size."""
     of = found.where(preset="paper-gpuvm-fig8", metric="rate")
     return present({
         "paged by the GPU": of.by("page", workload="paging/pattern", way="paged"),
@@ -57,7 +58,7 @@ def in_order(found: Readings) -> dict[str, dict[float, float]]:
 
 @figure("paging-rate", "pages in random order, by size of a page", "paging/random", _LINK)
 def rate(found: Readings, stated: dict[float, tuple[float, float]] | None = None):
-    """`stated`: the paper's by size of a page."""
+    """Draws rates against page size; `stated` are the paper's rates."""
     made, [axes] = plots.panels(1, width=9, height=4)
     kinds = by_page(found)
     lines = {"room for all": kinds["room for all"], "room for a quarter": kinds["a quarter, second chance"]}
@@ -72,7 +73,8 @@ def rate(found: Readings, stated: dict[float, tuple[float, float]] | None = None
 
 
 def by_transport(found: Readings) -> dict[str, dict[str, float]]:
-    """By page and room, bytes a second by who brings the pages, with as many queues and pulls as is usual."""
+    """Returns the rates in B/s with the default numbers of queues and pulls, keyed by page size with share of frames,
+    and by transport."""
     read = found.where(workload="paging/random", metric="rate", size="super", access="read", touched=100,
                        backing="host", passes=[None, 1, "one"], queues=[None, 0], pulls=[None, 0])  # fmt: skip
     rooms = {100: "all", 25: "a quarter"}
@@ -94,7 +96,8 @@ def links(found: Readings):
 
 
 def written_back(found: Readings) -> dict[str, dict[str, float]]:
-    """By page and room, bytes to the GPU a second, where pages are read and where they are written back."""
+    """Returns the rates to the GPU in B/s if pages are only read and if they are also written back, keyed by page size
+    with share of frames."""
     groups = {}
     for page in (4096, 65536):
         for frames, words in ((100, "room for all"), (25, "a quarter")):
@@ -114,7 +117,7 @@ def write_back(found: Readings):
 
 
 def sweeps(found: Readings) -> dict[int, dict[str, float]]:
-    """By page and way, seconds of a sweep over 1 GiB that is on the GPU."""
+    """Returns the seconds of a sweep over 1 GiB that is already on the GPU, keyed by page size and method."""
     of = found.where(workload="paging/sweep", metric="time", size="super")
     return {page: of.by("through", page=page) for page in (4096, 65536)}
 
@@ -132,7 +135,7 @@ def sweep(found: Readings):
 
 
 def passes(found: Readings, program: str, metric: str = "overlapped") -> dict[str, float]:
-    """By placement, and by room where pages are fetched, seconds of a pass at super."""
+    """Returns the seconds of a pass at super, keyed by placement, and by share of frames for placement paged."""
     of = found.where(workload=f"apps/{program}", metric=metric, size="super", staging="none")
     by = {each: of.value(placement=each) for each in PLACEMENTS}
     by |= {f"paged, {room}%": of.value(placement="paged", page=4096, frames=room) for room in ROOM}
@@ -167,13 +170,14 @@ def less_room(found: Readings):
 
 
 def registers(cases: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """By program, the most registers a thread of the kernels that read what may be on pages: plain, as UVM has them,
-    and paged. Those are the kernels that only one of the two has."""
+    """Returns, for each program, the maximum number of registers per thread of its kernels without paging ("plain") and
+    with paging ("paged"). A kernel that occurs with and without paging does not read data that may be paged, and does
+    not count."""
     kernels: dict[str, dict[str, dict[str, int]]] = {}
     for case in cases:
         axes = case["axes"]
         if axes.get("edges", "all") != "all":
-            continue  # packed by the host: neither of the two
+            continue  # edges packed by the host: neither plain nor paged
         words = [axes["query"], axes["predicate"]] if "query" in axes else []
         name = ", ".join([case["workload"].removeprefix("apps/"), *words])
         side = kernels.setdefault(name, {"plain": {}, "paged": {}})[
@@ -191,7 +195,8 @@ def registers(cases: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def first_reads(found: Readings) -> dict[str, dict[float, float]]:
-    """By memory, and by order where records say it, seconds until the GPU has read so many bytes."""
+    """Returns the seconds until the GPU has read a number of bytes, keyed by memory, with the order if records have it,
+    and by bytes."""
     of = found.where(workload="faults/latency", metric="time")
     return present({
         f"{memory}, {order}" if order else memory: of.by("bytes", memory=memory, order=order)
@@ -200,7 +205,8 @@ def first_reads(found: Readings) -> dict[str, dict[float, float]]:
 
 
 def over_explicit(times: dict[str, dict[float, float]]) -> dict[str, dict[float, float]]:
-    """By memory of a copy, the time by page faults over that of the copy, in the same order."""
+    """Returns the time with page faults divided by that with explicit access in the same order, keyed by the memory of
+    the latter."""
     managed = {name.partition(", ")[2]: of for name, of in times.items() if name.startswith("managed")}
     return present({
         f"over {name}": {size: faulted[size] / value for size, value in of.items() if size in faulted}
@@ -209,7 +215,9 @@ def over_explicit(times: dict[str, dict[float, float]]) -> dict[str, dict[float,
     })  # fmt: skip
 
 
-@figure("faults-latency", "until the GPU has read so many bytes, by page faults and by copies", "faults/latency")
+@figure(
+    "faults-latency", "time until the GPU has read a number of bytes, by page faults and by copies", "faults/latency"
+)
 def latency(found: Readings):
     made, panels = plots.panels(2, width=12)
     times = first_reads(found)

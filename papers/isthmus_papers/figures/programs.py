@@ -1,20 +1,20 @@
-"""Figures of whole programs, beside the pipelining paper's Figure 5 and section 4.2."""
+"""Figures of programs, compared with the pipelining paper's Figure 5 and section 4.2."""
 
 from __future__ import annotations
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
 from isthmus_papers.figures.modes import PHASES, parts_of
-from isthmus_papers.figures.named import figure, over, present
+from isthmus_papers.figures.registry import figure, over, present
 
 TEN = ("backprop", "bayesian", "hotspot", "kmeans", "knn", "lavamd", "lud", "nw", "pathfinder", "srad")
-#: Mode: the memory that it stands for, in which programs without staging are taken.
+#: Placement that each mode uses; it selects the records of programs without staging.
 MODES = {"baseline": "pageable", "async": "pageable", "uvm": "managed_in", "uvm_async": "managed_in", "pm": "pinned",
          "pm_async": "pinned"}  # fmt: skip
-PLAIN = ("hotspot", "lud")  # no stagings
+PLAIN = ("hotspot", "lud")  # programs that have no staging
 STAGED = tuple(program for program in TEN if program not in PLAIN)
 PAIRS = {"pageable": ("async", "baseline"), "managed": ("uvm_async", "uvm"), "page-locked": ("pm_async", "pm")}
-FLOORS = {  # program at mega: (its size, metric, share of it, floor, aim), seconds
+FLOORS = {  # program at mega: (size, metric, share of the metric, floor in s, aim in s)
     "pathfinder": ("20M × 100", "kernel", 1, 2.0e-3, 2.8e-3),
     "nw": ("40960²", "kernel", 1, 3.2e-3, 9e-3),
     "srad": ("40960², a step", "later_repeat", 1, 3.2e-3, 6e-3),
@@ -34,7 +34,8 @@ _TEN = tuple(f"apps/{program}" for program in TEN)
 
 
 def case(found: Readings, workload: str, mode: str, size: str) -> Readings:
-    """Readings of a workload in a mode; of none where it stages nothing and the mode would."""
+    """Returns the readings of a workload in a mode; empty if the mode has a staging that the workload does not
+    support."""
     of = found.where(size=size, workload=workload, preset=None)
     if workload.removeprefix("apps/") not in PLAIN:
         return of.where(mode=mode)
@@ -42,17 +43,17 @@ def case(found: Readings, workload: str, mode: str, size: str) -> Readings:
 
 
 def time(found: Readings, program: str, mode: str, metric: str, size: str = "super"):
-    """Median seconds of a phase, None where it was not measured."""
+    """Returns the median seconds of a phase, or None if it was not measured."""
     return case(found, f"apps/{program}", mode, size).value(metric=metric)
 
 
 def parts(found: Readings, program: str, mode: str, size: str = "super") -> dict[str, float]:
-    """Seconds of what the paper's bars are made of; empty where the mode was not measured."""
+    """Returns the seconds of the parts of the paper's bars, or an empty dict if the mode was not measured."""
     return parts_of(case(found, f"apps/{program}", mode, size))
 
 
 def total(found: Readings, program: str, mode: str, size: str = "super"):
-    """Seconds of all parts, None where one is missing."""
+    """Returns the seconds of all parts together, or None if one is missing."""
     return sum(parts(found, program, mode, size).values()) or None
 
 
@@ -70,7 +71,8 @@ def where_time_goes(found: Readings):
 
 
 def staged(found: Readings) -> dict[str, dict[str, float]]:
-    """By program and memory, the kernel with asynchronous over the one with direct staging, at super."""
+    """Returns the kernel's time with asynchronous staging divided by that with direct staging at super, keyed by
+    program and memory."""
     found = found.where(size="super", metric=PHASES)
     kernels = {(p, mode): parts(found, p, mode).get("kernel") for p in STAGED for mode in MODES}
     return present({
@@ -86,7 +88,7 @@ def staging(found: Readings):
 
 
 def best(found: Readings, program: str) -> tuple[str, float] | None:
-    """(staging, seconds) of the shortest kernel at mega in page-locked memory; None where there is no record."""
+    """Returns (staging, seconds) of the shortest kernel at mega in page-locked memory, or None without a record."""
     _, metric, part, _, _ = FLOORS[program]
     of = found.where(workload=f"apps/{program}", size="mega", placement="pinned", preset=None)
     by = of.by("staging", metric=metric)
@@ -94,7 +96,7 @@ def best(found: Readings, program: str) -> tuple[str, float] | None:
 
 
 def over_floors(found: Readings) -> dict[str, float]:
-    """By program, its floor over its shortest kernel at mega."""
+    """Returns each program's floor divided by the time of its shortest kernel at mega."""
     shortest = {program: best(found, program) for program in FLOORS}
     return {program: FLOORS[program][3] / of[1] for program, of in shortest.items() if of}
 
@@ -109,7 +111,8 @@ def floors(found: Readings):
 
 
 def passes(found: Readings) -> dict[tuple[str, str], float]:
-    """By (program, placement), a pass at medium over that of `pinned`, without staging."""
+    """Returns the time of a pass at medium without staging, relative to placement pinned, keyed by (program,
+    placement)."""
     cells: dict[tuple[str, str], float] = {}
     plain = found.where(size="medium", staging="none", preset=None, metric="overlapped")
     for workload in plain.where(workload="apps/*").values("workload"):
@@ -128,20 +131,21 @@ def placements(found: Readings):
     return made
 
 
-SIX = ("backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1")  #: of the MI300A paper
-#: Figure 11's groups; of heartwall both of the paper's versions, v2 and, in static arrays, v1.
+SIX = ("backprop", "dwt2d", "heartwall", "hotspot", "nn", "srad_v1")  #: programs of the MI300A paper
+#: Groups of bars in Figure 11. heartwall has both of the paper's versions: v2, and v1 with static arrays.
 VERSIONS: dict[str, dict[str, str]] = {
     **{program: {"workload": f"apps/{program}"} for program in SIX},
     "heartwall": {"workload": "apps/heartwall", "form": "double"},
     "heartwall, static": {"workload": "apps/heartwall", "form": "static"},
 }
-#: Its bars, and the metric of each, or the first that was measured: a total may be without the input's file. What the
-#: paper calls compute has copies in it, which its unified version does without.
+#: Bars of Figure 11 and their metrics, of which the first that was measured is shown: without an input file there is no
+#: `total`. The paper's compute time includes copies, which its unified version does not need.
 UNIFIED = {"kernel": ["kernel"], "compute": ["overlapped"], "total": ["total", "wall"], "memory": ["memory_peak"]}
 
 
 def unified(found: Readings) -> dict[str, dict[str, float]]:
-    """By version and bar, managed memory over explicit copies: of Figure 11's preset, else in the default forms."""
+    """Returns figures with managed memory divided by those with explicit copies, keyed by version and bar: with
+    Figure 11's preset if that was measured, otherwise in the default forms."""
     large = found.where(size="large", placement=["pageable", "managed_demand"])
     forms = [None, "double", "static", "merged"]
     default = large.where(preset=None, form=forms, loop=[None, "device"], data=[None, "generated"])

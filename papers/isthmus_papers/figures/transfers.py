@@ -1,22 +1,22 @@
-"""Figures of `transfer/*`, beside Comm|Scope's Figures 2 and 6 to 11."""
+"""Figures of `transfer/*`, compared with Comm|Scope's Figures 2 and 6 to 11."""
 
 from __future__ import annotations
 
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
-from isthmus_papers.figures.named import figure, present
+from isthmus_papers.figures.registry import figure, present
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 KINDS = ("pageable", "pinned", "registered", "managed")
 
 
 def rate(found: Readings, path: str, size: int):
-    """Bytes a second of one path at one size, None where it was not measured."""
+    """Returns the rate of one path at one size in B/s, or None if it was not measured."""
     return found.value(metric="rate", workload=f"transfer/{path}", bytes=size)
 
 
 def sizes(found: Readings, path: str) -> dict[float, float]:
-    """Bytes a second by size."""
+    """Returns the rates of one path in B/s, keyed by size."""
     return found.by("bytes", metric="rate", workload=f"transfer/{path}")
 
 
@@ -55,7 +55,7 @@ def pageable(found: Readings):
 
 
 def matrix(found: Readings, size: int = GiB) -> dict[tuple[str, str], float]:
-    """Rates of the runtime's copies between kinds of memory."""
+    """Returns the rates of the runtime's copies, keyed by the kinds of memory (from, to)."""
     ends = (*KINDS, "gpu0")
     return present({
         (a, b): rate(found, f"{a}-{b}/{'ce' if 'gpu0' in (a, b) else 'runtime'}", size)
@@ -72,7 +72,7 @@ def between_kinds(found: Readings):
 
 
 def duplex(found: Readings, size: int = GiB) -> dict[str, dict[str, float]]:
-    """By kind of memory, rates of one way, the other, and both at once."""
+    """Returns the rates in each direction and in both at once, keyed by kind of memory."""
     return present({
         kind: present({
             "to the GPU": rate(found, f"{kind}-gpu0/ce", size),
@@ -92,7 +92,8 @@ def both_ways(found: Readings):
 @figure("transfer-peers", "copies between GPUs, with peer access and without, 1 GiB",
         "transfer/gpu[0-9]-gpu[0-9]/ce", "transfer/gpu[0-9]-gpu[0-9]/ce-nopeer")  # fmt: skip
 def peers(found: Readings, pairs: Readings | None = None):
-    """`pairs`: of the matrix, where it is of another host than the bars."""
+    """Draws copies between GPUs; `pairs` are the readings for the matrix if they are from another host than those for
+    the bars."""
     made, panels = plots.panels(2)
     ways = {"peer access": "ce", "without": "ce-nopeer"}
     plots.bars(panels[0], present({

@@ -1,1 +1,2 @@
-"""Checks of families of workloads: those of the catalogue, in modes, and those that a machine lists itself."""
+"""Base classes for checks of families of workloads: workloads of the catalogue, workloads in transfer modes, and
+workloads that a machine lists depending on its hardware."""

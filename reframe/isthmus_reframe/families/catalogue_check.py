@@ -9,12 +9,13 @@ from isthmus_reframe.check import IsthmusCheck
 
 
 def pages(size: str) -> list[int]:
-    """Bytes of a page where the GPU pages: at tiny a quarter of the large ones is too few for a block of warps."""
+    """Returns the page sizes in bytes for workloads whose kernels fetch pages. At size tiny, a quarter of the large
+    pages would be too few for a block of warps."""
     return [4096] if size == "tiny" else [4096, 65536]
 
 
 class CatalogueCheck(IsthmusCheck):
-    """A subclass has the parameters `workload` and `size`."""
+    """Check of one workload at one size; a subclass has the parameters `workload` and `size`."""
 
     mode = None
     published = ()
@@ -29,12 +30,13 @@ class CatalogueCheck(IsthmusCheck):
         if self.size == "tiny":
             self.tags.add("smoke")
         elif not self.cpu_only:
-            self.valid_systems = ["+gpu"]  # larger ones teach nothing on the emulator
+            self.valid_systems = ["+gpu"]  # larger sizes show nothing new on the emulator
         if self.size not in workload["sizes"]:
             self.valid_systems = []
 
     def asked(self) -> dict[str, list]:
-        """Axes whose values this check names, beside those that the program sweeps by itself."""
+        """Returns the axes whose values this check requests, in addition to the axes that the program sweeps by
+        default."""
         return {}
 
     def request(self):

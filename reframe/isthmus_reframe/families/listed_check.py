@@ -1,6 +1,6 @@
-"""Checks of workloads that a machine makes for itself: which there are, the program says, in a job of its own.
+"""Checks of workloads that depend on the machine: the program lists them in a separate job.
 
-One run measures many of them, at many values of their axes, and each must come back in the record.
+One run measures many workloads at many values of their axes, and the record must contain every case.
 """
 
 import fnmatch
@@ -19,12 +19,12 @@ from isthmus_reframe.points import Point, points_of
 from isthmus_reframe.program import IsthmusProgram
 from isthmus_reframe.stated import stated_capabilities, stated_gpus
 
-#: Per size: how the program is asked for it. The last two measure the default sweep of every axis, or run through them.
+#: Program options for each size. "default" measures the default sweep of every axis, "sweep" all sizes.
 SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}
 
 
 class Listing(IsthmusProgram):
-    """The workloads that this partition's machines have."""
+    """Job that lists the workloads of this partition's machines."""
 
     descr = "list of the workloads that there are"
     all_gpus = True
@@ -41,11 +41,12 @@ class Listing(IsthmusProgram):
             return {w["name"]: w for w in inputs.json_of(inputs.read_small(path))["workloads"]}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             why = getattr(error, "strerror", None) or spelling.shorten(str(error))
-            raise SanityError(f"{path} is no list of workloads, or was cut short ({why}); run again") from None
+            raise SanityError(f"{path} is not a list of workloads, or was cut short ({why}); run again") from None
 
     @builtins.sanity_function
     def as_many_as_stated(self):
-        """Of each family that names GPUs or NUMA nodes, so that none can be missing without a word."""
+        """Raises SanityError if a family that names GPUs or NUMA nodes lists fewer than the site states, so that a
+        missing GPU or node is noticed."""
         code = self._exit_code()
         if end := jobs.abnormal_end(self.job, well=code == 0):
             raise SanityError(end)
@@ -71,29 +72,29 @@ class Listing(IsthmusProgram):
 
 
 class ListedCheck(IsthmusCheck):
-    """A class of listed workloads at one size, or over the default sweeps or all values of their axes.
+    """Check of a class of listed workloads at one size, over the default sweeps, or over all values of their axes.
 
-    A subclass has the parameter `size`, one of SIZES, and says which workloads in prefix and patterns().
+    A subclass has the parameter `size`, one of SIZES, and selects workloads by `prefix` and patterns().
     """
 
     listing = builtins.fixture(Listing, scope="environment")
-    #: What the names begin with, and a performance variable leaves out.
+    #: Common prefix of the workloads' names, which performance variables omit.
     prefix: str
     mode = None
     all_gpus = True
 
-    #: Axes of which ReFrame shows the largest value that was measured; of the others it shows the default.
+    #: Axes for which ReFrame shows the point with the largest measured value, instead of the default.
     largest = frozenset()
-    #: Axes of which it shows every value.
+    #: Axes for which ReFrame shows every value.
     apart = frozenset()
-    #: Whether host memory is to be on each NUMA node in turn, where the site states several.
+    #: True if host memory is placed on each NUMA node in turn, provided that the site states several.
     on_each_node = False
 
     def patterns(self) -> tuple[str, ...]:
-        """Globs on names, without the family's; each has to choose something."""
+        """Returns globs for names without the family's prefix. Each of them must match a workload."""
         raise NotImplementedError
 
-    # What is asked for.
+    # The request.
 
     def request(self):
         names = [f"'{self.prefix}{pattern}'" for pattern in self.patterns()]
@@ -114,7 +115,7 @@ class ListedCheck(IsthmusCheck):
 
     @functools.cached_property
     def workloads(self) -> dict[str, dict]:
-        """Those of the list that this check's patterns choose."""
+        """Returns the listed workloads that this check's patterns match."""
         chosen = {}
         for pattern in self.patterns():
             names = fnmatch.filter(self.listing.workloads, self.prefix + pattern)
@@ -136,7 +137,8 @@ class ListedCheck(IsthmusCheck):
         )
 
     def _values(self, workload: str, axis: dict) -> list:
-        """Of an axis in a run of this size, as the program goes through them; none: only one."""
+        """Returns the values of an axis in a run of this size, in the program's order, or an empty list if the axis
+        does not vary."""
         if axis["name"] == "node" and self._on_each_node():
             return axis["all_values"]
         if self.size == "tiny" and axis["name"] in self.workloads[workload]["sizes"]["tiny"]:
@@ -155,7 +157,7 @@ class ListedCheck(IsthmusCheck):
         if self.time_limit is None and not self.is_dry_run():
             self.time_limit = f"{120 + 20 * len(self.points()) * self.processes}s"
 
-    # What came back.
+    # The results.
 
     def is_cpu_only(self, case):
         return self.workloads[case["workload"]]["cpu_only"]
@@ -164,7 +166,7 @@ class ListedCheck(IsthmusCheck):
         return set(self.workloads[point.workload]["metrics"])
 
     def shown(self, points):
-        """Of each workload the point that tells the most."""
+        """Returns the most informative point of each workload."""
         best = {}
         for point in points:
             kept = point._replace(settings=tuple(s for s in point.settings if s[0] in self.apart))
@@ -172,7 +174,8 @@ class ListedCheck(IsthmusCheck):
         return set(best.values())
 
     def _telling(self, point: Point) -> list[float]:
-        """The larger, the more a point tells of its workload: an axis's default, else what comes first in its list."""
+        """Returns a rank for comparing the points of a workload; a larger rank is more informative. An axis's default
+        ranks highest, then the values in the order of its list."""
         ranks = []
         for axis, value in point.settings:
             described = self.axes[point.workload][axis]

@@ -1,4 +1,4 @@
-"""The families of the memory system, and what a machine needs for a case, by its name and its axes."""
+"""Families of workloads of the memory system, and what a case needs, derived from its name and axes."""
 
 import dataclasses
 import re
@@ -8,8 +8,8 @@ import re
 class Family:
     summary: str
     published: tuple[str, ...]  #: metrics that ReFrame shows
-    largest: frozenset[str] = frozenset()  #: axes whose largest value tells the most, not their default
-    tag: str | None = None  #: where it is not the name
+    largest: frozenset[str] = frozenset()  #: axes whose largest value, not their default, is shown
+    tag: str | None = None  #: tag, if it differs from the name
 
 
 FAMILIES = {
@@ -21,19 +21,20 @@ FAMILIES = {
         "page faults of the CPU and of GPUs",
         ("faulting_p50",),
         frozenset({"at_once"}),
-        tag="faults",  # `-t fault` would choose every "default", too
+        tag="faults",  # `-t fault` would also choose every "default"
     ),
     "accounting": Family("what counters of memory in use see", ("meminfo_available_touched", "device_free_touched")),
 }
 
-# What a memory of the names is called where a site states it.
+# Capabilities that a site states for the kinds of memory in workloads' names, if they differ from those names.
 STATED_AS = {"device": set(), "pageable": set(), "static": {"managed", "static"}}
-# Memory that stays with the host while a GPU uses it.
+# Memory that stays on the host while a GPU uses it.
 ON_HOST = {"mapped", "registered", "write_combined"}
 
 
 def needs(workload: str, axes: dict, cpu_only: bool) -> set[str]:
-    """What a site may state that together makes this case possible; nothing where any machine may lack it."""
+    """Returns the capabilities that a site can state and that together guarantee this case; empty if no statements can
+    guarantee it."""
     family, *words = re.split("[/-]", workload)
     if cpu_only:
         numa = {"numa"} if words[0].startswith("node") else set()
@@ -53,7 +54,7 @@ def needs(workload: str, axes: dict, cpu_only: bool) -> set[str]:
         case "atomics", [_, "shared", _], _ if memory in ON_HOST:
             needed.add("host_atomics")
         case "atomics", [_, "ping", _], _ if memory not in ON_HOST:
-            needed.add("host_atomics")  # else whole pages go to and fro, or none
+            needed.add("host_atomics")  # otherwise whole pages migrate, or the case is unsupported
         case "fault", [*_, "migration"], "pageable":
-            needed.add("hmm")  # with page tables in common a GPU may as well reach the pages where they are
+            needed.add("hmm")  # a GPU that shares the CPU's page tables may not migrate the pages
     return needed

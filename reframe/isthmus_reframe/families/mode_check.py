@@ -1,7 +1,7 @@
 """Checks of one workload in one of the pipelining paper's transfer modes at one size.
 
-A mode is where the buffers live (pageable, pinned, managed) × how a kernel moves its data into shared memory (direct or
-asynchronous copy).
+A mode combines a placement of the buffers (pageable, pinned, managed) with the way in which a kernel copies data into
+shared memory (directly or asynchronously).
 """
 
 import reframe.core.builtins as builtins
@@ -11,13 +11,13 @@ from isthmus_reframe.check import IsthmusCheck
 
 MODES = catalogue.load()["modes"]
 TIME_LIMITS = {"tiny": "10m", "small": "10m", "medium": "10m", "large": "20m", "super": "40m", "mega": "2h"}
-FAULTED = {"managed_in": {"out", "out_rate", "first_out"}}  # what a placement moves by page faults, no phase can show
+FAULTED = {"managed_in": {"out", "out_rate", "first_out"}}  # page faults move this data, so no phase shows it
 
 
 class ModeCheck(IsthmusCheck):
-    """A subclass has the parameters `workload`, `mode` and `size`, and adds tags.
+    """Check of one workload in one mode at one size; a subclass has these as parameters, and adds tags.
 
-    A workload whose kernels copy nothing into shared memory runs in the memories of the modes, without staging.
+    A workload whose kernels do not copy data into shared memory runs with the placements of the modes, without staging.
     """
 
     @builtins.run_after("init")
@@ -30,12 +30,12 @@ class ModeCheck(IsthmusCheck):
             has_mode, self.staging = self.staging == "direct", "none"
         self.descr = f"{workload['summary']}: {self.placement} memory, {self.staging} staging, {self.size} size"
         self.tags = {"modes", self.size, self.mode, self.workload.rpartition("/")[2], *workload["tags"]}
-        self.tags.discard("smoke")  # a first run is a matter of size
-        if self.time_limit is None:  # -S time_limit=…
+        self.tags.discard("smoke")  # only the size decides which checks are smoke tests
+        if self.time_limit is None:  # not set by -S time_limit=…
             self.time_limit = TIME_LIMITS[self.size]
         self.cpu_only = workload["cpu_only"]
         if self.size != "tiny":
-            self.valid_systems = ["+gpu"]  # larger ones teach nothing on the emulator
+            self.valid_systems = ["+gpu"]  # larger sizes show nothing new on the emulator
         if not has_mode or self.placement not in workload["placements"] or self.size not in workload["sizes"]:
             self.valid_systems = []  # not a case of this workload
 

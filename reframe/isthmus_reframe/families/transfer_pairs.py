@@ -1,4 +1,5 @@
-"""The classes of pairs of transfer/*, and what a machine needs for a pair, by its name: <from>-<to>/<way>[-duplex]."""
+"""Classes of pairs of transfer/*, and the capabilities that a pair needs, derived from its name:
+<from>-<to>/<way>[-duplex]."""
 
 import dataclasses
 
@@ -7,13 +8,13 @@ FAMILY = "transfer/"
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """A class of pairs, which one run measures: globs on names, without the family's."""
+    """Class of pairs that one run measures; `patterns` are globs for names without the family's prefix."""
 
     summary: str
     patterns: tuple[str, ...]
-    gpus: int = 1  #: without so many there is no such pair
+    gpus: int = 1  #: number of GPUs that a pair of this class needs
     tags: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()  #: capabilities that the names do not tell
+    needs: frozenset[str] = frozenset()  #: capabilities that the names do not show
 
 
 HOST = ("pageable", "pinned", "registered", "write_combined", "managed")
@@ -80,11 +81,11 @@ PAIRS = {
                      tags=frozenset({"host"})),
 }  # fmt: skip
 
-# Calls that not every runtime has: a skip denies nothing unless the site states them.
+# Calls that some runtimes lack. A skip contradicts the site's statements only if they include these calls.
 RECENT_CALLS = {"ce-batch", "prefetch-batch", "discard"}
-# Kernels do it: of pageable memory that takes more than copying it, which a site states as `system`.
+# Methods that use kernels. For pageable memory, they need more than copies do; a site states that as `system`.
 BY_KERNELS = {"chase", "fault", "fault-latency", "sm-read", "sm-write"}
-# What a memory of the names is called where a site states it.
+# Capability that a site states for a kind of memory in workloads' names, if it differs from that name.
 STATED_AS = {"all": "gpu", "node": "numa"}
 
 
@@ -95,7 +96,7 @@ def ends_and_way(workload: str) -> tuple[str, str, str]:
 
 
 def needs(workload: str) -> set[str]:
-    """What a site may state that together makes this transfer possible."""
+    """Returns the capabilities that a site can state and that together make this transfer possible."""
     origin, target, way = ends_and_way(workload)
     ends = {STATED_AS.get(kind, kind) for kind in (end.rstrip("0123456789") for end in (origin, target))}
     if "pageable" in ends and way in BY_KERNELS:

@@ -1,1 +1,1 @@
-"""What keeps a session of ReFrame from passing where it should not."""
+"""Gates that keep a session of ReFrame from passing where it should not."""

@@ -1,4 +1,4 @@
-"""Parts of an expression behind -E that each have to select, or exclude, something."""
+"""Parts of a -E expression, each of which has to select or exclude something."""
 
 import ast
 
@@ -6,7 +6,7 @@ _OPPOSITE = {ast.NotEq: ast.Eq, ast.NotIn: ast.In}
 
 
 def narrowed(expression: str) -> list[str]:
-    """Returns the parts that each have to select something: operands of `or`, and values behind `in`.
+    """Returns the parts of an expression that each have to select something: operands of `or`, and values after `in`.
 
     >>> narrowed("mode == 'pm' or size in ('tiny', 'super')")
     ["mode == 'pm'", "size == 'tiny'", "size == 'super'"]
@@ -18,7 +18,8 @@ def narrowed(expression: str) -> list[str]:
 
 
 def denied(expression: str) -> list[str]:
-    """Returns what the expression excludes by a word, each of which has to exclude something.
+    """Returns one equality for each string that the expression excludes with `!=` or `not in`. The session is refused
+    if an equality matches no check that would be chosen without the option.
 
     >>> denied("mode != 'uvm' and size not in ('tiny', 'super') and num_gpus_per_node != 0")
     ["mode == 'uvm'", "size == 'tiny'", "size == 'super'"]
@@ -32,7 +33,8 @@ def denied(expression: str) -> list[str]:
 
 
 def holds(expression: str, case) -> bool:
-    """Whether a test case satisfies an expression; one that cannot be evaluated is false, as to ReFrame."""
+    """Returns whether a test case satisfies an expression. An expression that cannot be evaluated counts as false, as
+    in ReFrame."""
     try:
         return bool(eval(expression, None, case.check.__dict__))
     except Exception:

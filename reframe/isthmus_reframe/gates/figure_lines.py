@@ -1,7 +1,8 @@
-"""What casts doubt on a figure, in ReFrame's own line of it: `P: rate: 29100000000.0 B/s [others on the GPU]`.
+"""Doubts about a figure, in ReFrame's own line for it: `P: rate: 29100000000.0 B/s [others on the GPU]`.
 
-ReFrame prints a performance variable as value and unit. The unit stays what it is in its logs, reports and references;
-only the printed line has more. None of this is ReFrame's public interface, so one without it fails here.
+ReFrame prints a performance variable as value and unit. The unit is unchanged in its logs, reports and references; only
+the printed line has the doubt. The patched function is not part of ReFrame's public interface, so a ReFrame without it
+fails here.
 """
 
 import functools
@@ -11,7 +12,7 @@ from reframe.frontend.executors import policies
 
 
 def _marked(check):
-    """The performance values of a check with what it says against each behind the unit."""
+    """Returns the performance values of a check, each with its doubts after the unit."""
     doubts = getattr(check, "doubts", {})
     marked = {}
     for key, (*before, unit, result) in check.perfvalues.items():
@@ -21,7 +22,7 @@ def _marked(check):
 
 
 def install():
-    """Once, before a session runs."""
+    """Patches ReFrame's function that prints performance values. It is called once, before a session runs."""
     original = policies._print_perf
     if hasattr(original, "isthmus_doubts"):
         return

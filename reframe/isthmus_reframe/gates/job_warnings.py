@@ -1,6 +1,6 @@
-"""Warnings of jobs, such as of a setting without effect: a session shows each once.
+"""Warnings printed by jobs, for example about a setting without effect. A session shows each of them once.
 
-ReFrame leaves the standard error of a job in its stage folder, and removes that where the check passed.
+ReFrame leaves a job's standard error in the stage folder, which it removes if the check passed.
 """
 
 import collections
@@ -8,21 +8,21 @@ import re
 
 from isthmus import inputs, spelling
 
-_MOST = 10  # sentences that a session shows
+_MOST = 10  # maximum number of warnings that a session shows
 _OURS = re.compile(r"(?:\d+: *)?((?:isthmus-bench|detect-backend|detect-architectures): \S.*)")
-#: What is no warning: progress, what the record of a case has, which backend was found, and a choice that each workload
-#: takes as far as it can.
+#: Pattern of messages that are not warnings: progress, what a case's record contains, which backend was found, and a
+#: choice that each workload applies as far as it can.
 _NO_WARNING = re.compile(
     r": \[\d+/\d+\] |: (?:skipped|failed|wrong result): |^detect-backend: (?:cuda|hip|host)[:,]"
-    r"| (?:is set|chooses) where there is "
+    r"| has no effect on \d+ of \d+ workloads, which "
 )
 
-_gaps = collections.defaultdict(list)  # likewise the checks whose files were not read as a whole
-_said = collections.defaultdict(list)  # of this session: each sentence with the checks whose jobs said it
+_gaps = collections.defaultdict(list)  # checks whose files were read only in part, keyed by file and gap
+_said = collections.defaultdict(list)  # checks of this session, keyed by the warning that their jobs printed
 
 
 def note(check, name: str, said: inputs.Ends) -> None:
-    """Takes the warnings of what a job said into a file of this name."""
+    """Notes the warnings in a job's output `said`, which was read from the file `name`."""
     for sentence in dict.fromkeys(_warnings_in(said.text)):
         if check.display_name not in _said[sentence]:
             _said[sentence].append(check.display_name)
@@ -31,13 +31,13 @@ def note(check, name: str, said: inputs.Ends) -> None:
 
 
 def _warnings_in(text: str) -> list[str]:
-    """Sentences of this project's programs and scripts that nothing else of a session shows."""
+    """Returns the messages of this project's programs and scripts that a session does not show elsewhere."""
     lines = filter(None, map(_OURS.match, text.splitlines()))
     return [line[1].strip() for line in lines if not _NO_WARNING.search(line[1])]
 
 
 def report(printer, shown: str = "") -> None:
-    """Shows what was noted, except for sentences that are in `shown`, the reasons of the checks that failed."""
+    """Shows the noted warnings, except those that are part of `shown`, the reasons why checks failed."""
     fresh = {sentence: names for sentence, names in _said.items() if sentence.partition(": ")[2] not in shown}
     for sentence, names in list(fresh.items())[:_MOST]:
         text = spelling.printable(spelling.shorten(sentence, 400))

@@ -1,4 +1,5 @@
-"""Refuses modules that are never loaded, as the system has no modules system: ReFrame warns, and measures without."""
+"""Gate against modules that cannot be loaded for lack of a modules system. ReFrame would only warn, and measure without
+them."""
 
 import reframe.core.runtime as runtime
 from reframe.core.exceptions import ReframeError
@@ -7,7 +8,7 @@ _WHAT_TO_DO = "set modules_system to 'lmod' or 'tmod4' in the site's file, or le
 
 
 def refuse_idle(testcases, options: list[str]) -> None:
-    """Raises ReframeError for modules of checks, and for options about modules, where modules_system is 'nomod'."""
+    """Raises ReframeError for modules of checks, and for options about modules, if modules_system is 'nomod'."""
     if runtime.runtime().modules_system.name != "nomod":
         return
     for case in testcases:

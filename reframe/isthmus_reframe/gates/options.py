@@ -1,6 +1,7 @@
-"""Table of ReFrame's options: the gate of each, and what becomes of it in a pipeline that --ci-generate writes.
+"""Table of ReFrame's options: the gate of each, and its handling in a pipeline that --ci-generate writes.
 
-A test compares the table with ReFrame's own parser, so an option that a later ReFrame adds is red until it has a row.
+A test compares the table with ReFrame's own parser. If a later ReFrame adds an option, the test fails until the option
+has a row.
 """
 
 import argparse
@@ -15,11 +16,11 @@ from reframe.core.exceptions import ReframeError
 
 from isthmus_reframe.gates import module_options, selections, site_gates, unjudged, variables
 
-Given = dict[str, list]  #: values of each option that was given, by its row's name; a flag has the value None
+Given = dict[str, list]  #: values of each option on the command line, keyed by option; the value of a flag is None
 
 
 class Session(typing.NamedTuple):
-    """Test cases that were chosen, and the options that chose and set them."""
+    """Chosen test cases, and the options that chose them and set their variables."""
 
     given: Given
     testcases: list
@@ -27,11 +28,11 @@ class Session(typing.NamedTuple):
 
 
 class Option(typing.NamedTuple):
-    flags: str  #: as ReFrame has them, the long one last
-    values: str  #: "one" value, a "flag" without, or "maybe" one
-    gate: typing.Any  #: function of a Session that raises ReframeError; or why the option needs none
+    flags: str  #: ReFrame's names, the long one last
+    values: str  #: "one" for a value, "flag" for none, "maybe" for an optional value
+    gate: typing.Any  #: function of a Session that raises ReframeError, or the reason why no gate is needed
     generated: str  #: HANDED_ON, CHOSEN, WRITTEN or HERE; or why a generated job cannot have the option
-    environment: str = ""  #: ReFrame's variable for the same, with the delimiter of several values; !: negated
+    environment: str = ""  #: ReFrame's variable for the option, and the delimiter of its values; ! negates it
 
     @property
     def name(self) -> str:
@@ -72,7 +73,7 @@ def _modules(session):
 
 
 def _flexible(session):
-    """No check of this tree lets ReFrame choose its number of nodes."""
+    """Raises ReframeError for options of flexible node counts, which checks of this tree do not have."""
     given = [name for name in ("flex_alloc_nodes", "flex_alloc_strict") if name in session.given]
     checks = [case.check for case in session.testcases if not case.check.is_fixture()]
     if given and all(_is_fixed(check, session.ours.program) for check in checks):
@@ -87,7 +88,7 @@ def _is_fixed(check, programs) -> bool:
 
 
 def _needing(needed: str):
-    """Gate of options without effect where another one is missing."""
+    """Returns a gate for options that have no effect without the option `needed`."""
     name = needed.lstrip("-").replace("-", "_")
 
     def gate(session):
@@ -131,12 +132,12 @@ OPTIONS = [
     Option("-C --config-file", "one", "site_gates.refuse_settings looks at what it says", WRITTEN),
     Option("-c --checkpath", "one", "session refuses a path without checks", WRITTEN),
     Option("-R --recursive", "flag", _MORE, WRITTEN),
-    # Options that make checks.
+    # Options that create checks.
     Option("--distribute", "maybe", _REST, _NEW),
     Option("-P --parameterize", "one", "ReFrame refuses a variable that a check does not have", _NEW),
     Option("--param-values-delim", "one", _PARAMETERS, _NEW),
     Option("--repeat", "one", _CHOICE, _NEW),
-    # Options that set something of checks and their jobs.
+    # Options that change checks and their jobs.
     Option("-S --setvar", "one", _variables, HANDED_ON),
     Option("-J --job-option", "one", _job_options, HANDED_ON),
     Option("--disable-hook", "one", _hooks, HANDED_ON),
@@ -144,7 +145,7 @@ OPTIONS = [
     Option("--flex-alloc-strict", "flag", _flexible, HANDED_ON, "RFM_FLEX_ALLOC_STRICT"),
     Option("--skip-performance-check", "flag", "unjudged reports it", HANDED_ON),
     Option("--skip-sanity-check", "flag", "unjudged reports it", HANDED_ON),
-    # Options of the environment in which jobs are written.
+    # Options for the environment of jobs.
     Option("-m --module", "one", _modules, HANDED_ON, "RFM_USER_MODULES ,"),
     Option("-u --unload-module", "one", _modules, HANDED_ON, "RFM_UNLOAD_MODULES ,"),
     Option("-M --map-module", "one", _modules, HANDED_ON, "RFM_MODULE_MAPPINGS ,"),
@@ -152,7 +153,7 @@ OPTIONS = [
     Option("--module-path", "one", _modules, HANDED_ON),
     Option("--purge-env", "flag", _modules, HANDED_ON, "RFM_PURGE_ENVIRONMENT"),
     Option("--non-default-craype", "flag", "sets a library path in job scripts", HANDED_ON, "RFM_NON_DEFAULT_CRAYPE"),
-    # Options of how a session goes.
+    # Options for the order, the duration and the end of a session.
     Option("--exec-order", "one", _CHOICE, CHOSEN),
     Option("--exec-policy", "one", _CHOICE, HANDED_ON),
     Option("--duration", "one", _TOLD, HANDED_ON),
@@ -160,7 +161,7 @@ OPTIONS = [
     Option("--maxfail", "one", _TOLD, _WHOLE),
     Option("--reruns", "one", _TOLD, HANDED_ON),
     Option("--retries-threshold", "one", _RETRIES, _WHOLE),
-    # Options of what is shown and kept.
+    # Options for output and for kept files.
     Option("--compress-report", "flag", _OUTPUT, HANDED_ON, "RFM_COMPRESS_REPORT"),
     Option("--dont-restage", "flag", _OUTPUT, HANDED_ON, "!RFM_CLEAN_STAGEDIR"),
     Option("--keep-stage-files", "flag", _OUTPUT, HANDED_ON, "RFM_KEEP_STAGE_FILES"),
@@ -183,7 +184,7 @@ OPTIONS = [
     Option("-v --verbose", "flag", _OUTPUT, WRITTEN),
     Option("-q --quiet", "flag", _OUTPUT, HANDED_ON),
     Option("--warn-as-error", "flag", "makes warnings red", HANDED_ON, "RFM_WARN_AS_ERROR"),
-    # Options of which ReFrame takes one.
+    # Actions, of which ReFrame accepts one at a time.
     *(
         Option(flags, values, HERE, HERE)
         for flags, values in {
@@ -210,7 +211,7 @@ OPTIONS = [
 
 
 def parse(words: list[str]) -> Given:
-    """Reads a command line as ReFrame does, with names cut short and several values."""
+    """Reads a command line as ReFrame does, including abbreviated names and several values."""
     parser = argparse.ArgumentParser(add_help=False)
     for option in OPTIONS:
         keywords = {"flag": {"action": "append_const", "const": None}, "one": {"action": "append"}}
@@ -220,7 +221,7 @@ def parse(words: list[str]) -> Given:
 
 
 def given() -> Given:
-    """Returns the options of this session's command line, behind those of its --mode."""
+    """Returns the options of this session's command line, preceded by those of its --mode."""
     typed = parse(sys.argv[1:])
     if not (modes := typed.get("mode")):
         return typed
@@ -229,13 +230,14 @@ def given() -> Given:
 
 
 def refuse(session: Session) -> None:
-    """Raises ReframeError for an option that would not do what it says."""
+    """Raises ReframeError for an option that would not have the effect that it promises."""
     for gate in dict.fromkeys(option.gate for option in OPTIONS if callable(option.gate)):
         gate(session)
 
 
 def handed_on(values: Given) -> list[str]:
-    """Returns the options of a generated job that ReFrame leaves out; raises ReframeError for what no job can have."""
+    """Returns the options that a generated job needs and ReFrame does not pass on. Raises ReframeError for an option
+    that a generated job cannot have."""
     words = []
     for option in OPTIONS:
         found = values.get(option.name)
@@ -251,7 +253,8 @@ def handed_on(values: Given) -> list[str]:
 
 
 def _from_environment(option: Option) -> list:
-    """Returns the values that ReFrame's variable for the option has: generated jobs do not get this environment."""
+    """Returns the option's values from ReFrame's environment variable, because generated jobs do not inherit this
+    environment."""
     name, _, delimiter = option.environment.partition(" ")
     text = os.environ.get(name.lstrip("!"))
     if text is None or not name:

@@ -1,8 +1,8 @@
-"""Spares ReFrame what takes most of its start: a walk over the whole call stack for each warning that it then drops.
+"""Patch that avoids most of ReFrame's start-up time: a walk over the whole call stack for each suppressed warning.
 
-ReFrame 4.10 reads the defaults of its own deprecated variables twice for each check, with the warnings about that
-suppressed. Each of these still looks for the line to be named, with the source text of every frame on the way. Here a
-warning that is suppressed returns at once; all others are what they were.
+ReFrame 4.10 reads the defaults of its own deprecated variables twice for each check, and suppresses the resulting
+warnings. Each suppressed warning still searches the call stack for the line that caused it, and reads the source text
+of every frame on the way. With this patch, a suppressed warning returns at once; all others are unchanged.
 """
 
 import functools
@@ -13,11 +13,11 @@ import reframe.core.variables as variables
 from reframe.core.warnings import ReframeDeprecationWarning, suppress_deprecations
 
 with suppress_deprecations():
-    _SUPPRESSED = warnings.filters[0]  # what suppress_deprecations puts first
+    _SUPPRESSED = warnings.filters[0]  # the filter that suppress_deprecations puts first
 
 
 def install():
-    """Also of a ReFrame that has changed this: then there is nothing to spare, and nothing to fail for."""
+    """Installs the patch. Does nothing if ReFrame's code has changed, because ReFrame works without the patch."""
     for module in (fields, variables):
         original = getattr(module, "user_deprecation_warning", None)
         if original is None or hasattr(original, "isthmus_quick") or _SUPPRESSED[2] is not ReframeDeprecationWarning:

@@ -1,7 +1,7 @@
-"""Tries of a session (--max-retries): a wrong result is never tried away, and a try that failed is named.
+"""Gate for retries (--max-retries): a retry must not hide a wrong result, and failed tries are reported.
 
-ReFrame repeats whatever failed, and its exit code is that of the last try. A machine that computes wrongly now and then
-would be green as often as somebody asks again.
+ReFrame repeats every check that failed, and its exit code is that of the last try. A machine that sometimes computes
+wrong results would pass if it is tried often enough.
 """
 
 import functools
@@ -13,14 +13,15 @@ from isthmus import spelling
 
 
 class WrongResult(SanityError):
-    """A result that is wrong, or was not verified."""
+    """Error for a result that is wrong or was not verified."""
 
 
-WrongResult.__name__ = SanityError.__name__  # in ReFrame's words a reason begins with the class: `sanity error: …`
+WrongResult.__name__ = SanityError.__name__  # ReFrame's reasons begin with the class: `sanity error: …`
 
 
 class Interrupted(SanityError):
-    """Somebody, or the scheduler, ended the measurement, which says nothing of the machine."""
+    """Error for a measurement that a person or the scheduler ended, and which therefore shows nothing about the
+    machine."""
 
 
 def _is(task, kind) -> bool:
@@ -28,12 +29,12 @@ def _is(task, kind) -> bool:
 
 
 def case_of(testcase) -> tuple[str, str, str]:
-    """Check, partition and environment: the same in every run of a session."""
+    """Returns check, partition and environment, which identify a test case in every run of a session."""
     return testcase.check.unique_name, testcase.partition.fullname, testcase.environ.name
 
 
 def install() -> None:
-    """Has ReFrame leave wrong results out of what it tries again."""
+    """Makes ReFrame exclude wrong results from its retries."""
     original = Runner._retry_failed
     if hasattr(original, "isthmus_gate"):
         return
@@ -52,7 +53,8 @@ def install() -> None:
 
 
 def report(stats, printer) -> None:
-    """Names failed tries and interrupted checks; raises ReframeError for a wrong result that a later run would hide."""
+    """Reports failed tries and interrupted checks. Raises ReframeError for a wrong result that a later run would
+    hide."""
     last = {case_of(task.testcase): task for task in stats.tasks(None)}
     hidden = []
     for number, tasks in stats.runs():
@@ -74,6 +76,6 @@ def report(stats, printer) -> None:
 
 
 def reasons(stats) -> str:
-    """Why checks of a session failed, in one text."""
+    """Returns the reasons why checks of a session failed, in one text."""
     failed = (task for _, tasks in stats.runs() for task in tasks if task.failed and task.exc_info)
     return "\n".join(what(*task.exc_info) for task in failed)

@@ -1,4 +1,5 @@
-"""Every pattern of a session has to select, or exclude, something: a misspelt one changes what is covered, silently."""
+"""Gate for selections: every pattern has to select or exclude something, because a misspelt pattern silently changes
+coverage."""
 
 import difflib
 import functools
@@ -13,26 +14,26 @@ from reframe.frontend import filters
 from isthmus import variables
 from isthmus_reframe.gates import expressions
 
-_GROUP_HEAD = r"(\?(P?<\w+>|<?[=!]|[a-zA-Z-]*:|>|\(\w+\)))?"  # what kind of group it is
+_GROUP_HEAD = r"(\?(P?<\w+>|<?[=!]|[a-zA-Z-]*:|>|\(\w+\)))?"  # kind of group
 
 
 class _Asked(typing.NamedTuple):
-    """One use of an option of the command line that selects checks, or excludes them."""
+    """Use of a command-line option that selects or excludes checks."""
 
     option: str
     pattern: str
     selects: list[str]  #: parts of the pattern that each have to select something
-    excludes: list[str]  #: likewise to exclude
+    excludes: list[str]  #: parts of the pattern that each have to exclude something
     matching: typing.Callable  #: predicate of test cases for one part
 
 
 _asked: list[_Asked] = []
-_filters: list[tuple] = []  # each filter of the session, behind its option
+_filters: list[tuple] = []  # each filter of the session, as (option, filter)
 _seen: dict[int, typing.Any] = {}  # test cases that went through a filter
 
 
 def install() -> None:
-    """Has ReFrame's filters note what they are made of, and what they choose from."""
+    """Makes ReFrame's filters note their patterns and the test cases that they filter."""
     if hasattr(filters.have_any_name, "isthmus_gate"):
         return
     any_name, not_name = filters.have_any_name, filters.have_not_name
@@ -80,7 +81,7 @@ def install() -> None:
 
 
 def _noting(option: str, keeps):
-    """Returns the filter, which notes each test case as well."""
+    """Returns the filter, wrapped so that it also notes each test case."""
     _filters.append((option, keeps))
 
     def noting(case):
@@ -91,7 +92,7 @@ def _noting(option: str, keeps):
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The parts of a regular expression between bars that no bracket holds.
+    """Returns the parts of a regular expression between bars that are outside all brackets.
 
     >>> alternatives("a|b(c|d)|e[|]f")
     ['a', 'b(c|d)', 'e[|]f']
@@ -108,7 +109,7 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def _characters(pattern: str):
-    """Each character, and whether it is one of syntax: neither escaped nor in a class."""
+    """Yields each character, and whether it is syntax: neither escaped nor in a character class."""
     in_class, escaped = False, False
     for character in pattern:
         yield character, not (escaped or in_class)
@@ -118,9 +119,10 @@ def _characters(pattern: str):
 
 
 def narrowed(pattern: str) -> list[str]:
-    """The parts of a pattern that each have to select something: its alternatives, and each with one of a group's only.
+    """Returns the parts of a pattern that each have to select something: its alternatives, and each alternative with a
+    group reduced to one of the group's alternatives.
 
-    A group that is repeated stays whole, since each repetition may be another alternative.
+    A repeated group is not reduced, because each repetition may match a different alternative.
 
     >>> narrowed("a|b(c|d(e|f))g")
     ['a', 'b(c|d(e|f))g', 'b(c)g', 'b(d(e|f))g', 'b(d(e))g', 'b(d(f))g']
@@ -137,7 +139,7 @@ def _narrowed(pattern: str):
 
 
 def _groups(pattern: str) -> list[tuple[int, int]]:
-    """Where the inside of each outer pair of brackets begins and ends."""
+    """Returns the begin and the end of the text inside each outermost pair of brackets."""
     depth, begin, found = 0, 0, []
     for place, (character, is_sign) in enumerate(_characters(pattern)):
         if is_sign and character == "(":
@@ -151,7 +153,8 @@ def _groups(pattern: str) -> list[tuple[int, int]]:
 
 
 def _is_expression(pattern: str) -> bool:
-    """Whether the pattern is one, and no empty one; without an alternative a reference to its group is none."""
+    """Returns whether the pattern is a valid regular expression and not empty. It is invalid if it refers to a group
+    that is not in the reduced pattern."""
     try:
         re.compile(pattern)
     except re.error:
@@ -167,7 +170,7 @@ def refuse_misses(testcases) -> None:
         if not pattern.strip():
             raise ReframeError(f"{option} was given an empty pattern, which matches all: write one, or leave it out")
     for asked in _asked:
-        for part in asked.selects:  # --repeat and the like have put other checks in place of those that were chosen
+        for part in asked.selects:  # options such as --repeat have replaced the checks that were chosen
             if not any(map(asked.matching(part), chosen)) and not any(map(asked.matching(part), _passing())):
                 _refuse_part(asked, part, "selects no check on this system")
         for part in asked.excludes:
@@ -186,18 +189,19 @@ def refuse_misses(testcases) -> None:
 def _refuse_part(asked: _Asked, part: str, what: str) -> None:
     whole = f" of {asked.option} {asked.pattern!r}" if part != asked.pattern else ""
     raise ReframeError(
-        f"{asked.option} {part!r}{whole} {what}: look for a typing error, or leave it out; see what there is with -l"
+        f"{asked.option} {part!r}{whole} {what}: check the spelling, or leave it out; list what there is with -l"
     )
 
 
 def _passing(without: str = "") -> list:
-    """Returns the test cases that go through every filter, but for those of one option."""
+    """Returns the test cases that pass every filter except those of one option."""
     others = [keeps for option, keeps in _filters if option != without]
     return [case for case in _seen.values() if all(keeps(case) for keeps in others)]
 
 
 def refuse_misspelt_variables() -> None:
-    """Raises ReframeError for $ISTHMUS_… that is almost one that is read; a site may have others of its own."""
+    """Raises ReframeError for a variable ISTHMUS_… whose name resembles a known one. Other unknown names may be a
+    site's own."""
     for name in sorted(os.environ):
         if name.startswith("ISTHMUS_") and name not in variables.VARIABLES:
             for meant in difflib.get_close_matches(name, variables.VARIABLES, 1, cutoff=0.87):
@@ -207,7 +211,8 @@ def refuse_misspelt_variables() -> None:
 
 
 def refuse_idle_variables(testcases) -> None:
-    """Raises ReframeError for variables without effect that checks set for their jobs, as by -S env_vars=NAME:VALUE."""
+    """Raises ReframeError for environment variables without effect that checks set for their jobs, for example by
+    -S env_vars=NAME:VALUE."""
     for check in {id(case.check): case.check for case in testcases}.values():
         given = {str(name): str(value) for name, value in check.env_vars.items()}
         for line in [*check.prerun_cmds, *check.postrun_cmds]:

@@ -1,7 +1,7 @@
-"""Makes a session fail that could not do what it says, or measured nothing; keeps what was measured whatever happens.
+"""Gates of a session: it fails if it could not do what was requested or measured nothing, and always keeps its records.
 
-None of this is ReFrame's public interface, so a ReFrame without it fails here, loudly, instead of running without the
-gate.
+The gates patch functions that are not part of ReFrame's public interface. A ReFrame without them fails here, loudly,
+instead of running without the gates.
 """
 
 import functools
@@ -38,16 +38,17 @@ from isthmus_reframe.stated import stated_backend, stated_words
 
 
 class Ours(typing.NamedTuple):
-    """The classes of checks that a session may have of this tree."""
+    """Classes of this tree's checks that a session may have."""
 
     check: type
     program: type
     build: type
-    begun: list  #: programs of this session that have a job of their own
+    begun: list  #: programs of this session that run in their own job
 
 
 def _refuse_fallback():
-    """On a host that a site's file does not know, ReFrame takes a system of its own, `generic`, and runs there."""
+    """Raises ReframeError on a host that the site's files do not describe, because ReFrame would run with its own
+    system `generic`."""
     files = site_gates.configuration_files()
     if files and runtime.runtime().system.name == "generic":
         raise ReframeError(
@@ -56,21 +57,24 @@ def _refuse_fallback():
 
 
 def _refuse_blanks():
-    """ReFrame quotes no path, neither in its scripts nor where it starts them."""
+    """Raises ReframeError for a path with a blank, because ReFrame does not quote paths, neither in scripts nor when it
+    starts scripts."""
     for path in (str(ROOT), runtime.runtime().stage_prefix, os.environ.get("ISTHMUS_BENCH", "")):
         if len(path.split()) > 1:
-            raise ReframeError(f"{path!r} has a blank in it, and ReFrame starts no jobs there; move or rename it")
+            raise ReframeError(f"{path!r} contains a blank, and ReFrame cannot start jobs there; move or rename it")
 
 
 def _refuse_old_words():
-    """A word that no check asks for any more would leave what it states unmeasured, and unmissed."""
+    """Raises ReframeError if the site states words that checks no longer use, because what these words stand for would
+    silently not be measured."""
     for partition in runtime.runtime().system.partitions:
         if why := capabilities.refused(stated_words(partition)):
             raise ReframeError(f"{partition.fullname} {why}")
 
 
 def _left_out() -> str:
-    """What the site states that may have left a selection empty."""
+    """Returns a text about a gap in the site's statements that may have made a selection empty, for the error
+    message."""
     system = runtime.runtime().system
     bare = [partition.fullname for partition in system.partitions if not partition.environs]
     if bare:
@@ -82,14 +86,15 @@ def _left_out() -> str:
 
 
 def _refuse_unloaded():
-    """A check file that does not load is a warning to ReFrame, and its checks are missed by nobody."""
+    """Raises ReframeError for a check file that does not load, because ReFrame only warns, and nobody would notice the
+    missing checks."""
     config = runtime.runtime().site_config
     for place in config.get("general/0/check_search_path"):
         path = pathlib.Path(os.path.expandvars(place))
         below = "**/*.py" if config.get("general/0/check_search_recursive") else "*.py"
         files = [path] if path.is_file() else sorted(path.glob(below))
         if not files:
-            raise ReframeError(f"{path} has no checks: look for a typing error behind -c")
+            raise ReframeError(f"{path} has no checks: check the path after -c")
         for file in files:
             if RegressionCheckLoader([])._validate_source(file):
                 spec = importlib.util.spec_from_file_location(f"isthmus_again_{file.stem}", file)
@@ -97,11 +102,12 @@ def _refuse_unloaded():
                 try:
                     spec.loader.exec_module(module)
                 except Exception as error:
-                    raise ReframeError(f"the check file {file} could not be loaded ({error}); mend it") from None
+                    raise ReframeError(f"the check file {file} could not be loaded ({error}); correct it") from None
 
 
 def _refuse_all_skipped(testcases, ours):
-    """A session that measured nothing says nothing of the machine."""
+    """Raises ReframeError if every check was skipped, because a session that measured nothing shows nothing about the
+    machine."""
     checks = [case.check for case in testcases if isinstance(case.check, ours.check)]
     if not checks or any(check.is_dry_run() or check.may_skip_all for check in checks):
         return
@@ -113,9 +119,9 @@ def _refuse_all_skipped(testcases, ours):
 
 
 def install(ours: Ours):
-    """Makes a session fail that selects nothing, or measures nothing: no check is left that could object.
+    """Makes a session fail if it selects or measures nothing, because then there is no check that could fail.
 
-    Listing and describing never reach Runner.runall().
+    Listing and describing are not affected, because they do not call Runner.runall().
     """
     original = Runner.runall
     if hasattr(original, "isthmus_gate"):
@@ -131,12 +137,12 @@ def install(ours: Ours):
         unjudged.note(self._policy, testcases, Fingerprinted)
         try:
             result = original(self, testcases, *args, **kwargs)
-        except RunSessionTimeout:  # --duration: the end that was asked for
+        except RunSessionTimeout:  # --duration: the requested end
             self._printer.info("the session has lasted as long as --duration says; what had not ended is interrupted")
             jobs.settle([check.job for check in ours.begun])
             _refuse_unfinished(testcases, self.stats, ours)
             raise
-        except Exception as error:  # as sacct's; ^C is none
+        except Exception as error:  # such as sacct's errors; ^C is not an Exception
             why = str(error).partition("\n")[0]
             self._printer.error(f"the session gave up: {why}; waiting for its jobs, whose records are kept unjudged")
             jobs.settle([check.job for check in ours.begun])
@@ -164,7 +170,7 @@ def install(ours: Ours):
 
 
 def _refuse_unfinished(testcases, stats, ours):
-    """Raises ReframeError where --duration ended the session before each check had its turn."""
+    """Raises ReframeError if --duration ended the session before every check had run."""
     wanted = {retries.case_of(case): case for case in testcases if isinstance(case.check, ours.check)}
     ended = {
         retries.case_of(task.testcase)
@@ -182,7 +188,7 @@ def _refuse_unfinished(testcases, stats, ours):
 
 
 def _refuse_session(testcases, printer, ours):
-    """Raises ReframeError for a selection, an option or a setting with which the session would not do what it says."""
+    """Raises ReframeError for a selection, an option or a setting that would not have the effect that it promises."""
     _refuse_fallback()
     _refuse_blanks()
     _refuse_old_words()
@@ -190,7 +196,7 @@ def _refuse_session(testcases, printer, ours):
     site_gates.refuse_settings(testcases, printer)
     if not testcases:
         raise ReframeError(
-            f"nothing to run: no check matches this selection on this system{_left_out()}; see what there is with -l"
+            f"nothing to run: no check matches this selection on this system{_left_out()}; list what there is with -l"
         )
     options.refuse(options.Session(options.given(), testcases, ours))
     selections.refuse_misspelt_variables()
@@ -198,7 +204,8 @@ def _refuse_session(testcases, printer, ours):
 
 
 def _take_folders(testcases, printer):
-    """Reserves the session's folders, checks that they can be written, and keeps the records that are left in them."""
+    """Reserves the session's folders, checks that they are writable, and keeps records that earlier sessions left in
+    them."""
     stage = pathlib.Path(runtime.runtime().stage_prefix)
     session_files.refuse_unwritable()
     session_files.hold(stage)
@@ -207,7 +214,7 @@ def _take_folders(testcases, printer):
 
 
 def _keep_leftover(path: pathlib.Path) -> int:
-    """Keeps what is whole in a record file of an earlier session; the number of its records."""
+    """Keeps the complete records in an earlier session's record file, and returns their number."""
     whole = store.whole_records(path)
     if whole:
         first = json.loads(whole[0])
@@ -218,10 +225,11 @@ def _keep_leftover(path: pathlib.Path) -> int:
 
 
 def _generate_whole_jobs(ours):
-    """Has --ci-generate write jobs that do what this command line says.
+    """Makes --ci-generate write jobs that apply all options of this command line.
 
-    ReFrame makes a job of each fixture, which its own `-n /hash` does not select, and hands on --mode alone, whose -n
-    would choose further checks there. Here a check's job makes its fixtures itself, and gets the mode's options.
+    ReFrame writes a separate job for each fixture, with an option `-n /hash` that does not select a fixture. It passes
+    on only one option, --mode, and a mode's -n would select further checks in the job. With this patch, a check's job
+    creates its fixtures itself, and gets the mode's options instead of --mode.
     """
     original = ci.emit_pipeline
 
@@ -240,7 +248,7 @@ def _generate_whole_jobs(ours):
 
 
 def _keep_what_is_left(ours, printer):
-    """Of jobs on which ReFrame gave up before it asked a check; also of those that it repeated."""
+    """Keeps the records of jobs that ReFrame gave up before their checks judged them, and of jobs that it repeated."""
     for check in ours.begun:
         try:
             if isinstance(check, ours.check):

@@ -1,7 +1,7 @@
-"""Folders and files of a session: no other session's while it runs, and what is written into them is not lost.
+"""Gates for a session's folders and files: other sessions must not use them while it runs, and output must not be lost.
 
-ReFrame takes a log or a report that it could not write for a warning, empties a stage folder without looking what is in
-it, and lets two sessions work in one folder. A session whose output is lost is not green.
+ReFrame only warns about a log or a report that it could not write, empties a stage folder without looking into it, and
+lets two sessions work in one folder. A session whose output is lost does not pass.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ LOCK = ".isthmus-session"
 JOB = "isthmus-job"
 KEPT = ".kept"
 
-lost = []  # a sentence for each output that could not be written
+lost = []  # one sentence for each output that could not be written
 _LONGEST_NOTE = 4096  # characters of a lock file that are read
-_held = {}  # folders of this session, and their lock files
+_held = {}  # folders of this session, with their lock files
 _began = time.time()
 
 
@@ -41,12 +41,13 @@ _began = time.time()
 
 
 def _is_alive(words: list[str]) -> bool:
-    """Whether the process of a lock file, `PID HOST …`, runs on this host."""
+    """Returns whether the process named in a lock file, `PID HOST …`, is running on this host."""
     return words[1:2] == [socket.gethostname()] and words[0].isdigit() and pathlib.Path("/proc", words[0]).exists()
 
 
 def hold(folder: pathlib.Path) -> None:
-    """Takes a folder for this session until its process ends; raises ReframeError where another session has it."""
+    """Reserves a folder for this session until its process ends. Raises ReframeError if another session has reserved
+    it."""
     if folder in _held:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def hold(folder: pathlib.Path) -> None:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # A file system without locks: what the other wrote is all there is.
+        # If the file system does not support locks, the other session's note is the only evidence.
         is_taken = error.errno in (errno.EACCES, errno.EAGAIN) or _is_alive(other)
     if is_taken:
         file.close()
@@ -65,14 +66,14 @@ def hold(folder: pathlib.Path) -> None:
             f"another session ({who}) works in {folder}, and one would remove the other's records: wait for it, or "
             "give this one a folder of its own (--prefix)"
         )
-    with contextlib.suppress(OSError):  # a full disk has sentences of its own
+    with contextlib.suppress(OSError):  # a full disk has its own message
         file.seek(0)
         file.truncate()
         print(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%dT%H:%M:%S%z"), file=file, flush=True)
     _held[folder] = file
 
 
-# --- what is lost -----------------------------------------------------------------------------------
+# --- lost output -----------------------------------------------------------------------------------
 
 
 def _why(error: BaseException) -> str:
@@ -82,7 +83,8 @@ def _why(error: BaseException) -> str:
 
 
 def refuse_unwritable() -> None:
-    """Raises ReframeError where the session could not write its logs and reports, before anything is measured."""
+    """Raises ReframeError if the session could not write its logs and reports. It is called before anything is
+    measured."""
     current = runtime.runtime()
     config, report = current.site_config, current.get_option("general/0/report_file")
     folders = {
@@ -100,8 +102,8 @@ def refuse_unwritable() -> None:
                 pass
         except OSError as error:
             raise ReframeError(
-                f"{os.path.abspath(folder)} cannot be written ({error.strerror}), so what is measured would be lost: "
-                f"mend it, or name another folder by {option}"
+                f"{os.path.abspath(folder)} cannot be written ({error.strerror}), so the results would be lost: "
+                f"make it writable, or name another folder by {option}"
             ) from None
 
 
@@ -110,7 +112,7 @@ def _note_lost(what: str, error: BaseException) -> None:
 
 
 def _gate(owner, name, make) -> None:
-    """Replaces owner.name by make(it), once."""
+    """Replaces owner.name by make(owner.name), once."""
     original = getattr(owner, name)
     if not hasattr(original, "isthmus_gate"):
         replacement = functools.wraps(original)(make(original))
@@ -119,7 +121,8 @@ def _gate(owner, name, make) -> None:
 
 
 def _decoding_anything(original):
-    """Comments and reasons that the commands of a scheduler print need not be UTF-8; ReFrame's own polls would fail."""
+    """Returns ReFrame's function with a tolerant decoder. Scheduler commands may print comments and reasons that are
+    not UTF-8, and ReFrame's polls would otherwise fail because of them."""
 
     def run_command_async(*args, **kwargs):
         return original(*args, **{"errors": "replace", **kwargs})
@@ -128,7 +131,8 @@ def _decoding_anything(original):
 
 
 def _naming_users(original):
-    """A user whom the system has no name for, as in containers, has a number; ReFrame's log would fail on None."""
+    """Returns ReFrame's function with a fallback: a user without a name, as in some containers, is named by number,
+    because ReFrame's log would fail for None."""
 
     def osuser():
         return original() or str(os.getuid())
@@ -162,7 +166,7 @@ def _writing(what: str):
         def write(self, *args, **kwargs):
             try:
                 return original(self, *args, **kwargs)
-            except ReframeError:  # of the link to the last report, which loses nothing
+            except ReframeError:  # only the link to the last report failed, so nothing is lost
                 raise
             except Exception as error:
                 _note_lost(what, error)
@@ -174,7 +178,8 @@ def _writing(what: str):
 
 
 def _saving(original):
-    """Another session may have been told the same name, and have ended first."""
+    """Returns ReFrame's function with a check of the file name, because another session may have had the same name and
+    have ended first."""
 
     def save(self, filename, *args, **kwargs):
         path = pathlib.Path(filename)
@@ -187,7 +192,7 @@ def _saving(original):
 
 
 class _Exit(types.SimpleNamespace):
-    """The module `sys` as ReFrame's command line sees it: a session that lost output does not end with 0."""
+    """Replacement of `sys` for ReFrame's command line, so that a session that lost output does not exit with 0."""
 
     def __getattr__(self, name):
         return getattr(sys, name)
@@ -195,7 +200,7 @@ class _Exit(types.SimpleNamespace):
     @staticmethod
     def exit(code=0):
         for what in dict.fromkeys(lost):
-            print(f"ERROR: {what}: mend its folder, and run again", file=sys.stderr, flush=True)
+            print(f"ERROR: {what}: make its folder writable, and run again", file=sys.stderr, flush=True)
         sys.exit(code or bool(lost))
 
 
@@ -210,20 +215,20 @@ def install() -> None:
     cli.sys = _Exit()
 
 
-# --- what a session left that was killed ------------------------------------------------------------
+# --- leftovers of a session that was killed ------------------------------------------------------------
 
 
 def note_job(check) -> None:
-    """Writes into a stage folder which job works there, for a session that finds it."""
+    """Notes in a check's stage folder which job works there, for a later session that finds the folder."""
     if check.job is not None and check.job.jobid:
         limit = int(check.job.time_limit or 0)
         note = f"{check.job.scheduler.registered_name} {check.job.jobid} {limit}\n"
-        with contextlib.suppress(OSError):  # a folder that is gone is found out when the job has ended
+        with contextlib.suppress(OSError):  # a missing folder is detected when the job has ended
             (pathlib.Path(check.stagedir) / JOB).write_text(note, encoding="utf-8")
 
 
 def mark_kept(path: pathlib.Path) -> None:
-    """Notes beside a record in a stage folder that it is in the results."""
+    """Notes, next to a record in a stage folder, that the record has been copied to the results."""
     with contextlib.suppress(OSError):
         path.with_name(path.name + KEPT).write_text(inputs.sha256(path), encoding="utf-8")
 
@@ -235,7 +240,7 @@ def is_kept(path: pathlib.Path) -> bool:
 
 
 def stage_folders(testcases) -> list[pathlib.Path]:
-    """Those that ReFrame will empty for these cases."""
+    """Returns the stage folders that ReFrame will empty for these cases."""
     stage = pathlib.Path(runtime.runtime().stage_prefix)
     names = {
         (c.partition.fullname.partition(":")[0], c.partition.name, c.environ.name, c.check.short_name)
@@ -245,8 +250,8 @@ def stage_folders(testcases) -> list[pathlib.Path]:
 
 
 def wait_for_leftover_jobs(folders, printer) -> None:
-    """Lets jobs of a session that was killed end where this one is about to work; what waits is cancelled. Raises
-    ReframeError where it is not known whether one has ended."""
+    """Waits for a killed session's jobs in folders that this session will use, and cancels those that are queued.
+    Raises ReframeError if it is unknown whether one has ended."""
     for folder in folders:
         try:
             scheduler, jobid, limit = inputs.read_note(folder / JOB).split()
@@ -272,7 +277,7 @@ def wait_for_leftover_jobs(folders, printer) -> None:
 
 
 def _works_in(pid: str, folder: pathlib.Path) -> bool:
-    """Whether a process, or one of its session, has this folder as its own; numbers of processes come again."""
+    """Returns whether a process works in this folder. Its number alone is not enough, because numbers are reused."""
     with contextlib.suppress(OSError):
         return pathlib.Path("/proc", pid, "cwd").resolve().is_relative_to(folder.resolve())
     return False
@@ -287,7 +292,8 @@ def _wait_for_process(pid: str, folder: pathlib.Path, seconds: int) -> None:
 
 
 def keep_leftovers(stage: pathlib.Path, keep, printer) -> None:
-    """Keeps records that a session left in its stage folders when it was killed: `keep(path)` says how many, if any."""
+    """Keeps the records in the stage folders of a session that was killed; `keep(path)` keeps those of one file and
+    returns their number."""
     below = [(folder, names) for folder, names in load.walk(stage, [], compacted=True, links=False)]
     found = [
         pathlib.Path(folder, name)

@@ -1,7 +1,8 @@
-"""Makes a session without any check fail: a site's configuration imports this.
+"""Gate that makes a session without any check fail; a site's configuration imports it.
 
-A `-c` that leads nowhere is a warning to ReFrame, and 0 of 0 checks pass. Our checks cannot object, since none is
-loaded. None of this is ReFrame's public interface; the gates of loaded checks are beside it.
+A `-c` with a path that does not exist is only a warning in ReFrame, and 0 of 0 checks pass. Our checks cannot fail,
+because none is loaded. The patched function is not part of ReFrame's public interface. The gates of loaded checks are
+next to this file.
 """
 
 import functools
@@ -9,7 +10,7 @@ import sys
 
 
 def refuse_no_checks() -> None:
-    """Outside ReFrame, as where `isthmus site check` reads a configuration, nothing is changed."""
+    """Installs the gate. Does nothing outside ReFrame, for example when `isthmus site check` reads a configuration."""
     executors = sys.modules.get("reframe.frontend.executors")
     if executors is None or hasattr(executors.Runner.runall, "isthmus_no_checks"):
         return
@@ -20,7 +21,7 @@ def refuse_no_checks() -> None:
     @functools.wraps(original)
     def runall(self, testcases, *args, **kwargs):
         if not testcases:
-            raise ReframeError("nothing to run: no check was found; look at the path behind -c")
+            raise ReframeError("nothing to run: no check was found; check the path after -c")
         return original(self, testcases, *args, **kwargs)
 
     runall.isthmus_no_checks = True

@@ -1,12 +1,12 @@
-"""Cases that were skipped in checks that measured others: ReFrame counts whole checks only."""
+"""Report of cases that were skipped by checks that measured other cases, because ReFrame counts only whole checks."""
 
 from isthmus import spelling
 
-MOST_SHOWN = 10  # checks; the report for `isthmus night` has all of them
+MOST_SHOWN = 10  # checks; ReFrame's report, which `isthmus nightly` reads, contains all of them
 
 
 def report(checks, printer) -> None:
-    """Shows them at the end of a session."""
+    """Shows the partly skipped checks at the end of a session."""
     partly = [check for check in checks if check.has_measured and check.skipped_cases]
     for check in partly[:MOST_SHOWN]:
         count = spelling.counted(len(check.skipped_cases), "case", "were")

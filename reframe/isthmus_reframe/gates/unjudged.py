@@ -1,6 +1,7 @@
-"""Sessions that were told not to judge: refused where a single gate would be off, else reported as unjudged.
+"""Gate for sessions that are told not to judge. A session that would switch off a single gate is refused; any other is
+reported as unjudged.
 
-Green of such a session means only that its programs were started.
+In ReFrame, such a session passes as soon as its programs have been started.
 """
 
 import inspect
@@ -14,7 +15,7 @@ _OURS = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _own_hooks(check) -> dict[str, bool]:
-    """Names of a check's hooks, and whether it is one of those that checks are made of here, with their gates."""
+    """Returns the names of a check's hooks, and whether each is part of this tree, which makes it a gate."""
     return {
         hook.__name__: _OURS in pathlib.Path(inspect.unwrap(hook.fn).__code__.co_filename).resolve().parents
         for hook in type(check)._rfm_hook_registry
@@ -22,7 +23,7 @@ def _own_hooks(check) -> dict[str, bool]:
 
 
 def refuse_switched_off(testcases, kind: type) -> None:
-    """Raises ReframeError where an option switches off a gate of checks of this kind, or a hook that none has."""
+    """Raises ReframeError if an option switches off a gate of checks of this kind, or a hook that none of them has."""
     checks = [case.check for case in testcases if isinstance(case.check, kind)]
     for check in checks:
         hooks = _own_hooks(check)
@@ -39,11 +40,11 @@ def refuse_switched_off(testcases, kind: type) -> None:
             )
     known = {name for case in testcases for name in _own_hooks(case.check)}
     for name in sorted({name for check in checks for name in check.disabled_hooks} - known):
-        raise ReframeError(f"--disable-hook={name}: no chosen check has such a hook; look for a typing error")
+        raise ReframeError(f"--disable-hook={name}: no chosen check has such a hook; check the spelling")
 
 
 def reason(policy) -> str:
-    """The option that keeps a session from judging what it measures; empty where it judges."""
+    """Returns the option that keeps a session from judging its measurements, or an empty string if it judges them."""
     if policy.dry_run_mode:
         return "--dry-run"
     if policy.skip_sanity_check:
@@ -52,14 +53,14 @@ def reason(policy) -> str:
 
 
 def note(policy, testcases, kind: type) -> None:
-    """Has the checks of this kind report it, for `isthmus night`."""
+    """Makes the checks of this kind report the option that reason() returns, for `isthmus nightly`."""
     for case in testcases:
         if isinstance(case.check, kind):
             case.check.unjudged = reason(policy)
 
 
 def report(policy, testcases, printer) -> None:
-    """Shows at the end of a session what it did not judge; raises ReframeError where results were not verified."""
+    """Shows at the end of a session what it did not judge. Raises ReframeError if results were not verified."""
     why = reason(policy)
     hooks = sorted({name for case in testcases for name in case.check.disabled_hooks})
     if hooks:
@@ -69,4 +70,4 @@ def report(policy, testcases, printer) -> None:
     elif policy.skip_sanity_check:
         raise ReframeError(f"nothing was judged ({why}): the records are kept, and no result in them was verified")
     elif why:
-        printer.warning(f"no figure was judged ({why}): results were verified, and references held nothing")
+        printer.warning(f"no figure was judged ({why}): results were verified, but no reference was applied")

@@ -1,4 +1,4 @@
-"""Refuses -S of variables without effect."""
+"""Gate for -S options that set variables without effect."""
 
 import functools
 
@@ -8,10 +8,10 @@ from reframe.frontend.loader import RegressionCheckLoader
 
 from isthmus_reframe.results_database import RESULTS
 
-_unset = {}  # of each class of checks the variables that -S names and it does not have
+_unset = {}  # variables that -S names and a class of checks lacks, keyed by class
 
 
-#: Variables of ReFrame that a run of the program sets itself, and what is there instead.
+#: ReFrame's variables that the checks themselves set, and what to use instead of -S.
 _OVERWRITTEN = {
     "executable": "choose the program by ISTHMUS_BENCH or -S bench=FILE",
     "executable_opts": "add options of isthmus-bench by -S bench_options=…",
@@ -19,7 +19,7 @@ _OVERWRITTEN = {
 }
 
 
-#: Options that choose what is there as a result.
+#: Variables that are results, with the option that determines each.
 _CHOSEN_BY = {
     **dict.fromkeys(("device", "arch", "driver", "cpu"), "choose the partition by --system"),
     **dict.fromkeys(("compiler", "mpi", "runtime"), "choose the programming environment by -p"),
@@ -31,7 +31,7 @@ _CHOSEN_BY = {
 
 
 def refuse_overwritten(testcases, programs, settings: list[str]):
-    """Raises ReframeError for variables that something else decides, whatever -S says."""
+    """Raises ReframeError for variables that something else determines, regardless of -S."""
     ours = [case.check for case in testcases if isinstance(case.check, programs)]
     if not ours:
         return
@@ -48,7 +48,7 @@ def refuse_overwritten(testcases, programs, settings: list[str]):
 
 
 def _refuse_idle_builder(programs, setting: str, owner: str):
-    """Raises ReframeError for a choice of what builds the program where nothing is built by it."""
+    """Raises ReframeError if -S chooses a builder although the session does not build."""
     if any(program.bench for program in programs):
         raise ReframeError(
             f"-S {setting} has no effect, as ISTHMUS_BENCH or -S bench=… names a program that is built already: unset "
@@ -61,7 +61,8 @@ def _refuse_idle_builder(programs, setting: str, owner: str):
 
 
 def refuse_unknown(testcases, settings: list[str]):
-    """A variable that no chosen check has, as `-S sampels=7`: a warning to ReFrame, which measures without it."""
+    """Raises ReframeError for a variable that no chosen check has, such as in `-S sampels=7`, because ReFrame only
+    warns and measures without it."""
     classes = {type(case.check).__name__ for case in testcases}
     lacking = [set(_unset.get(name, ())) for name in classes]
     unknown = []
@@ -74,12 +75,12 @@ def refuse_unknown(testcases, settings: list[str]):
             unknown.append(name)
     unknown += sorted(set.intersection(*lacking) if lacking else ())
     if unknown:
-        raise ReframeError(f"-S {unknown[0]}=…: no chosen check has such a variable; look for a typing error")
+        raise ReframeError(f"-S {unknown[0]}=…: no chosen check has such a variable; check the spelling")
 
 
 def note_unset():
-    """ReFrame warns of each class without a variable that -S names; of builds and lists, which checks bring, nobody
-    expects to have it."""
+    """Makes ReFrame note, for each class, the variables that it could not set, instead of warning. ReFrame would also
+    warn about builds and lists, which checks depend on and which are not expected to have the variable."""
     original, of_fixtures = RegressionCheckLoader.unset_vars, TestRegistry.unset_vars.fget
     fixtures = set()
 

@@ -1,1 +1,1 @@
-"""What holds a job, its records and its figures to all that can be known about them."""
+"""Judges that compare a job, its records and its figures with everything that is known about them."""

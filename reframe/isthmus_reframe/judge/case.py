@@ -1,4 +1,5 @@
-"""Holds a record to what was asked for, to the device that the site states, and to its own verification."""
+"""Judge that compares a record with the request, with the device that the site states, and with its own
+verification."""
 
 from reframe.core.exceptions import SanityError
 
@@ -9,14 +10,14 @@ from isthmus_reframe.stated import stated_backend
 
 
 class CaseJudge:
-    """One record at a time."""
+    """Judge of one record at a time."""
 
     def _judge_case(self, case):
         if why := jobs.foreign(case, self.job, self.current_system.name, self.current_partition.name):
             raise SanityError(why)
         for field, asked in self.settled().items():
             if case.get(field) != asked:
-                raise SanityError(f"the record's {field} is {case.get(field)!r}, asked was {asked!r}")
+                raise SanityError(f"the record's {field} is {case.get(field)!r}, but {asked!r} was requested")
         ranks = case.get("ranks", {"count": 1, "each": [None]})
         if ranks["count"] != self.num_tasks:
             raise SanityError(f"the record is of {ranks['count']} ranks, {self.num_tasks} were started")
@@ -41,7 +42,7 @@ class CaseJudge:
         self._judge_result(case)
 
     def _judge_result(self, case):
-        """What the record says of the result has to fit what it says of the error."""
+        """Raises SanityError if the record's verdict on the result does not match its error and tolerance."""
         workload, verify = case["workload"], case["verify"]
         status, error, tolerance = verify["status"], verify["error"], verify["tolerance"]
         if status == "not_applicable" and workload in self.unverified:
@@ -54,7 +55,7 @@ class CaseJudge:
             raise SanityError(why)
 
     def _judge_request(self, point, case):
-        """Holds a record to the options that its program was given."""
+        """Compares a record with the options that its program was given."""
         for why in (
             record_gates.unknown_axes(case, self.known_axes(point)),
             record_gates.few_samples(case, self.samples),
@@ -68,13 +69,14 @@ class CaseJudge:
         chosen = {word.partition("=")[0] for word in self.bench_options}  # --set AXIS=VALUE
         for axis, asked in self.axes_of(point).items():
             if axis not in chosen and case["axes"].get(axis) != asked:
-                raise SanityError(f"the record's {axis} is {case['axes'].get(axis)!r}, asked was {asked!r}")
+                raise SanityError(f"the record's {axis} is {case['axes'].get(axis)!r}, but {asked!r} was requested")
 
     def _judge_device(self, case):
-        """A stated GPU must have done the work: a broken driver may not turn into emulated figures."""
+        """Raises SanityError unless a stated GPU did the work, so that a broken driver does not lead to emulated
+        figures."""
         if self.is_cpu_only(case):
             if case["emulated"]:
-                raise SanityError("this is what the CPU does by itself, but the record is emulated")
+                raise SanityError("the CPU alone does this, but the record is emulated")
             return
         stated = stated_backend(self.current_partition)
         if stated is None:

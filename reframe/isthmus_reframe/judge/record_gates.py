@@ -1,16 +1,17 @@
-"""Gates that hold a record to the request and to itself; each returns why it cannot be taken, or None.
+"""Gates that compare a record with the request and with itself; each returns why the record cannot be accepted, or
+None.
 
-The record's file is written by the program that is judged, in a folder that others may write into. So whatever a
-session asked for, and whatever two fields say of one thing, is compared.
+The program that is judged writes the record's file, in a folder that others may write into. Therefore everything that a
+session requested is compared with the record, and so is every pair of fields that describe the same thing.
 """
 
-#: Axes that a placement adds to a workload's own.
+#: Axes that a placement adds to those of a workload.
 PLACEMENT_AXES = {
     "streamed": {"chunks"},
     "paged": {"eviction", "frames", "page", "queues", "transport"},
 }
 
-#: Phases of a program that every placement shows, and those that a placement does not have.
+#: Phases of a program in all placements; _WITHOUT has the phases that some placements lack.
 PHASES = {
     "host_alloc",
     "host_touch",
@@ -32,33 +33,36 @@ _WITHOUT = {
     "mapped": {"device_alloc", "in", "out", "first_in", "first_out", "in_rate", "out_rate"},
 }
 
-#: Measured once for each of a few allocations, however many samples the copies and kernels take.
+#: Metrics that have one sample per allocation, of which there are few, regardless of the samples of copies and kernels.
 _OF_ALLOCATIONS = {"host_alloc", "host_touch", "device_alloc", "free", "wall", "paper_total"}
 
-#: Families whose results are bytes and whole numbers, so that no error is tolerated.
+#: Families whose results are bytes and whole numbers, so that errors are not tolerated.
 _EXACT = ("accounting", "alloc", "atomics", "driver", "fault", "latency", "mpi", "paging", "stream", "transfer")
-#: Elsewhere errors are shares of the bound that the arithmetic allows, or of the result; one workload needs two.
+#: Tolerance of all other families, whose errors are relative to the bound that the arithmetic allows or to the result.
+#: One workload needs a tolerance of 2.
 _TOLERANCE, _TOLERANCES = 1.0, {"apps/heartwall": 2.0}
 
 
 def phases(placement: str | None) -> set[str]:
-    """Metrics that a program has in this placement, whatever it computes."""
+    """Returns the metrics that every program has in this placement."""
     return PHASES - _WITHOUT.get(placement, set())
 
 
 def interrupted(case: dict) -> str | None:
-    """A program that was told to end (SIGTERM, ^C) ends after the current sample."""
+    """Returns a reason if a record is incomplete because its program was told to end (SIGTERM, ^C). The program then
+    ends after the current sample."""
     if any(metric["stop"] == "interrupted" for metric in case["metrics"]):
-        return "it was told to end before all samples were taken, which is no fault of the machine: run it again"
+        return "it was asked to end before all samples were taken, which is not the machine's fault: run it again"
     return None
 
 
 def few_samples(case: dict, asked: int | None) -> str | None:
-    """Compares numbers of samples; a profiled case is left out, for a profiler adds figures without samples."""
+    """Returns a reason if a metric has too few samples. Ignores profiled cases, because a profiler adds figures without
+    samples."""
     for metric in case["metrics"] if asked is not None and case["profiler"] is None else ():
         number = len(metric["samples"])
         if metric["stop"] == "samples" and metric["name"] not in _OF_ALLOCATIONS and number != asked:
-            return f"the record has {number} samples of {metric['name']}, asked were {asked}"
+            return f"the record has {number} samples of {metric['name']}, but {asked} were requested"
     return None
 
 
@@ -70,7 +74,8 @@ def unknown_axes(case: dict, known: set[str] | None) -> str | None:
 
 
 def misnamed_device(case: dict) -> str | None:
-    """Emulated is what the emulator did, and nothing else."""
+    """Returns a reason if a record's device contradicts `emulated`, which must be true if, and only if, the emulator
+    ran the case."""
     backends = {device["backend"] for device in case["devices"]}
     if case["emulated"] == ("emulator" in backends):
         return None

@@ -1,4 +1,4 @@
-"""Reads the record of a job, and keeps it."""
+"""Reading and keeping the records of a job."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from isthmus_reframe.store import MOST_RECORDS, keep_record, whole_records
 
 
 class RecordKeeper(rfm.RegressionTestPlugin):
-    """Whatever becomes of a check, what was measured is kept."""
+    """Mixin that keeps what was measured, even if the check fails."""
 
     def _read_record(self, run) -> list[dict]:
         path = pathlib.Path(self.stagedir) / run.record
@@ -33,7 +33,7 @@ class RecordKeeper(rfm.RegressionTestPlugin):
             cases = load.read(path) if size else []
         except validate.RecordError as error:
             kept = self.keep_what_is_left(run)
-            code = self._exit_code(run)  # a job that was killed explains a line that was cut
+            code = self._exit_code(run)  # a killed job explains a truncated line
             if code and (end := jobs.abnormal_end(self.job)):
                 raise (retries.Interrupted if jobs.was_interrupted(self.job) else SanityError)(f"{end}{kept}") from None
             why = f" ({why})" if (why := jobs.complaint(said(self, run.said).text)) else ""
@@ -56,7 +56,7 @@ class RecordKeeper(rfm.RegressionTestPlugin):
         return kept
 
     def _keep(self, run, path, cases):
-        """Keeps the record; where other jobs ran on the node, it says so of itself."""
+        """Keeps the record, with a warning if other jobs ran on the node."""
         contents = None
         if message := jobs.company(self.job, self.stagedir):
             for case in cases:
@@ -67,7 +67,7 @@ class RecordKeeper(rfm.RegressionTestPlugin):
             profilers.keep(pathlib.Path(self.stagedir), kept)
 
     def keep_what_is_left(self, *runs: Run) -> str:
-        """Keeps what was measured before the check, or ReFrame, gave up on the job, and says how much that is."""
+        """Keeps the records of a job that the check, or ReFrame, gave up. Returns a text with their number."""
         if self.is_dry_run() or not self.stagedir:
             return ""
         number = 0
@@ -79,5 +79,5 @@ class RecordKeeper(rfm.RegressionTestPlugin):
 
     @builtins.run_before("cleanup")
     def keep_unjudged(self):
-        """ReFrame removes the stage folder of a check that it did not judge."""
+        """Keeps the records of a check that ReFrame did not judge, before it removes the stage folder."""
         self.keep_what_is_left()

@@ -1,4 +1,4 @@
-"""Holds what was skipped to what the site states."""
+"""Judge that compares skips with what the site states."""
 
 from reframe.core.exceptions import SanityError
 
@@ -6,15 +6,16 @@ from isthmus import units
 from isthmus_reframe.points import naming
 from isthmus_reframe.stated import site_setting, stated_capabilities
 
-# Of the memory that a site states a program gets so much: drivers and the system have theirs.
+# Share of the memory stated by a site that a program can allocate; the driver and the system use the rest.
 USABLE = 0.95
 
 
 class SkipJudge:
-    """A skip is a skip, unless it denies what the site states."""
+    """Judge of skips: a skip is accepted unless it contradicts what the site states."""
 
     def _without_skips(self, points):
-        """The points that were measured; the check is skipped where none was. `skipped_cases` gets the others."""
+        """Returns the points that were measured, and adds the others to `skipped_cases`. Skips the check if none was
+        measured."""
         measured, reasons = {}, []
         for point, cases in points.items():
             with naming(point):
@@ -30,7 +31,7 @@ class SkipJudge:
         return measured
 
     def _judge_skips(self, point, cases) -> str | None:
-        """Why all processes skipped a case; None where they measured it."""
+        """Returns why all processes skipped a case, or None if they measured it."""
         reasons = [c["skipped"] for c in cases if c["skipped"]]
         if not reasons:
             return None
@@ -45,7 +46,8 @@ class SkipJudge:
         return reasons[0]
 
     def _judge_memory(self, case):
-        """A case that fits into the memory that the site states: another process holds it."""
+        """Raises SanityError if a case was skipped for lack of memory although it fits into the memory that the site
+        states, because then another process uses the memory."""
         if not (short := case.get("short_of")):
             return
         memory, needed = short["memory"], short["needed"]

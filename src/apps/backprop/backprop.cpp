@@ -1,4 +1,5 @@
-// Training of a network with one hidden layer of 16: forward through the many weights, errors, and their adjustment.
+// Training of a network with one hidden layer of 16 units: the forward pass over all input weights, the errors, and the
+// update of the weights.
 
 #include <algorithm>
 #include <cmath>
@@ -16,18 +17,18 @@ namespace {
 using namespace workload;
 
 constexpr unsigned hidden = 16, threads = 256;
-constexpr unsigned lanes = hidden / 4;                      // threads that share the weights of an input, four each
-constexpr unsigned rows = threads / lanes, in_flight = 4;   // inputs of a block at once; weights of a thread in flight
-constexpr unsigned tile_rows = rows * in_flight, ring = 3;  // inputs of a staged tile
+constexpr unsigned lanes = hidden / 4;                      // threads per input; each has four of its weights
+constexpr unsigned rows = threads / lanes, in_flight = 4;   // inputs per block at once; weights in flight per thread
+constexpr unsigned tile_rows = rows * in_flight, ring = 3;  // inputs per staged tile
 constexpr double eta = 0.3, target = 0.1;
 constexpr float momentum = 0.3f;
 
-/// What a step of learning adds to a weight, for an input of 1.
+/// Amount that an epoch adds to the weight of each hidden unit, for an input of 1.
 struct Steps {
   float of[hidden];
 };
 
-/// From the sums of the hidden units to the steps of their weights: on the device or on the host, in double.
+/// Returns a hidden unit's step, computed in double from the units' sums, on the device or on the host.
 __host__ __device__ inline float learn(unsigned unit, const double* sums, const float* second_weights) {
   double output = second_weights[hidden];  // the bias
   for (unsigned j = 0; j < hidden; ++j) output = fma(double{second_weights[j]}, 1 / (1 + exp(-sums[j])), output);
@@ -36,7 +37,7 @@ __host__ __device__ inline float learn(unsigned unit, const double* sums, const 
   return static_cast<float>(eta * own * (1 - own) * delta * double{second_weights[unit]});
 }
 
-/// Sums up weights times inputs, one part a block.
+/// Kernel body that sums weights times inputs; each block computes one part of the sums.
 struct Forward {
   float* parts;
   Four sum;
@@ -60,11 +61,11 @@ struct Forward {
   }
 };
 
-/// Adjusts the weights, and keeps by how much for the next epoch.
+/// Kernel body that updates the weights and keeps the changes for the next epoch.
 struct Adjust {
   float4 *weights, *change;
   const Steps* steps;
-  bool first;  // nothing was changed before
+  bool first;  // first epoch: `change` has no values yet
   Four step;
   __device__ void begin() { step = reinterpret_cast<const Four*>(steps->of)[threadIdx.x % lanes]; }
   __device__ void use(std::size_t i, const float4& w, float x) {
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(threads) backprop_plain(std::size_t n, const f
   body.end();
 }
 
-// The same, with weights and inputs brought into shared memory.
+// Does the same as backprop_plain, with weights and inputs copied into shared memory.
 template <TileStaging staging, unsigned depth, class Body>
 __global__ void __launch_bounds__(threads) backprop_staged(std::size_t n, const float4* w, const float* x, Body body) {
   __shared__ BulkBarrier arrived[device::pipeline_barriers<staging, depth>];
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(threads) backprop_staged(std::size_t n, const 
   body.end();
 }
 
-// The hidden units' sums from their parts, and what follows from them.
+// Adds up the blocks' parts of each hidden unit's sum and computes the steps.
 __global__ void __launch_bounds__(threads) backprop_learn(unsigned blocks, const float* __restrict__ parts,
                                                           const float* __restrict__ second_weights, Steps* steps) {
   __shared__ double sums[threads / hidden][hidden];
@@ -146,10 +147,11 @@ __global__ void backprop_keep(Steps steps, Steps* to) {
   to->of[threadIdx.x] = steps.of[threadIdx.x];
 }
 
-/// Odd whole numbers, the weights scaled by a power of two: sums are exact in fp32, in any order (NOTES.md).
+/// Inputs and weights of the network. They are odd whole numbers, with the weights scaled by a power of two, so that
+/// sums are exact in fp32 in any order (NOTES.md).
 struct Network {
   std::uint64_t seed;
-  std::size_t n;  // inputs, and the bias before them
+  std::size_t n;  // inputs, including the bias before them
   float scale() const { return std::exp2(-std::round(std::log2(5 * std::sqrt(static_cast<float>(n))))); }
   float odd(std::uint64_t stream, std::size_t i) const { return OddNumbers{seed, stream}(i); }
   float input(std::size_t i) const { return i == 0 ? 1 : odd(0, i); }
@@ -157,8 +159,8 @@ struct Network {
   float second(std::size_t i) const { return odd(2, i) * 0.25f; }
 };
 
-/// What is added to each weight in all epochs, for an input of 1: an epoch adds a multiple of the input to a weight, so
-/// the sums of later epochs follow from those of the first.
+/// Returns the total added to each weight in all epochs, for an input of 1. An epoch adds a multiple of the input to a
+/// weight, so the sums of later epochs follow from those of the first.
 std::vector<double> all_steps(const Network& network, std::size_t epochs) {
   const auto start = sums_of<double, hidden + 1>(network.n, 1 << 16, [&](std::size_t i, auto& sums) {
     const double x = network.input(i);
@@ -167,7 +169,7 @@ std::vector<double> all_steps(const Network& network, std::size_t epochs) {
   });
   std::vector<double> total(hidden), change(hidden);
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
-    double own[hidden], output = network.second(hidden);  // once more in other words than learn()
+    double own[hidden], output = network.second(hidden);  // written independently of learn()
     for (unsigned j = 0; j < hidden; ++j) {
       own[j] = 0.5 + 0.5 * std::tanh((start[j] * network.scale() + total[j] * start[hidden]) / 2);
       output += network.second(j) * own[j];
@@ -182,7 +184,7 @@ std::vector<double> all_steps(const Network& network, std::size_t epochs) {
 
 void backprop(Case& c) {
   const std::size_t epochs = c.extent("epochs"), inputs = c.extent("inputs");
-  refuse_if(inputs >> 36 != 0, "sums of more inputs are not exact: take fewer than 2^36");
+  refuse_if(inputs >> 36 != 0, "sums over more inputs are not exact: choose fewer than 2^36");
   const Network network{c.seed(), inputs + 1};
   auto x = c.input<float>("inputs", network.n, [=](std::size_t i) { return network.input(i); });
   auto w = c.inout<float>("weights", network.n * hidden, [=](std::size_t i) { return network.weight(i); });
@@ -244,7 +246,7 @@ const Registration registration = with_data(
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("inputs", "units of the input layer", 1 << 20))
         .axis(number_axis("epochs", "steps of learning", 1))
-        .axis(loop_axis("where the errors follow from the sums"))
+        .axis(loop_axis("where errors are computed from the sums"))
         .preset(unified_preset({{"loop", "host"}}))
         .sizes({"inputs"}, {1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 25, 1 << 26}));
 

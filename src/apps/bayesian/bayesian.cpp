@@ -1,5 +1,5 @@
-// Learning of a Bayesian network: the score of each node with each set of up to four parents, then a search for an
-// order of the nodes in which the best sets of parents that come before their node score best together.
+// Learning of a Bayesian network. The program scores each node with each set of up to four parents. It then searches
+// for the order of the nodes with the highest total score, where each node gets the best of the sets that precede it.
 
 #include <algorithm>
 #include <cmath>
@@ -16,11 +16,11 @@ namespace {
 
 using namespace learning;
 using namespace workload;
-constexpr unsigned threads = 256, at_once = 8;        // of a block; nodes that are scored between two barriers
-constexpr unsigned ring = 2, segments_a_block = 128;  // tiles; runs of scores
-constexpr double unit = 0x1p-19;                      // of logarithms: their sums are exact, in any order
+constexpr unsigned threads = 256, at_once = 8;        // threads per block; nodes that are scored between two barriers
+constexpr unsigned ring = 2, segments_a_block = 128;  // tiles in the ring; segments of scores per block
+constexpr double unit = 0x1p-19;                      // unit of integer logarithms, whose sums are exact in any order
 
-/// The pair a < b with this number: pairs with smaller b come first.
+/// Computes the pair a < b that has this number; pairs are numbered by b, then by a.
 __host__ __device__ inline void pair_of(unsigned number, unsigned& a, unsigned& b) {
   unsigned end = 1u << 9;
   for (b = 1; end - b > 1;) {
@@ -32,13 +32,13 @@ __host__ __device__ inline void pair_of(unsigned number, unsigned& a, unsigned& 
 
 struct Problem {
   unsigned nodes, rows;
-  std::size_t pitch;  // of the scores, of which each node has a row
+  std::size_t pitch;  // pitch of the scores, which have one row per node
   const Word* bits;
-  const int* logs;  // ln i!, in units
+  const int* logs;  // ln i! for each i, in multiples of `unit`
   __device__ Sets sets() const { return {nodes - 1}; }
   __device__ const Word* line(unsigned node) const { return bits + (node + 1) * words_pitch; }
 };
-/// A line in registers.
+/// Line of bits, as in learning.hpp, in registers.
 struct Line {
   alignas(16) Word word[words_pitch];
   Line() = default;
@@ -49,7 +49,8 @@ struct Line {
   }
 };
 
-/// How many rows have something, with c (high half) or not asked about c (low half); likewise with d.
+/// Two numbers of matching rows in each member: the low half counts all rows, the high half only those with c = 1.
+/// `with_d` counts only rows with d = 1.
 struct Counts {
   unsigned any_d, with_d;
   __device__ Counts operator-(const Counts& other) const { return {any_d - other.any_d, with_d - other.with_d}; }
@@ -57,7 +58,7 @@ struct Counts {
 struct Outer {
   Word c[words], d[words];
 };
-/// Of the rows that have both lines.
+/// Counts the rows in which both lines have a 1.
 __device__ inline Counts counts(const Line& one, const Line& other, const Outer& outer) {
   unsigned n[4] = {};
 #pragma unroll
@@ -75,15 +76,16 @@ __device__ inline Counts counts(const Line& one, const Line& other, const Outer&
 //   for (each set of up to four others) scores[x][set] = Σ over the parents' states s of
 //     ln all[s, x = 0]! + ln all[s, x = 1]! - ln (all[s] + 1)!
 //
-// The sets of a block have the same c and d, those of its threads pairs a < b < c. A state that never occurs adds
-// nothing, so a parent that is missing is one that is always 0: d; or c and d, and then a pair may be one node or none.
+// All sets of a block share the parents c and d, and each thread has a pair a < b < c. A state that never occurs adds
+// nothing, so a missing parent is treated as a node that is always 0. d may be missing, or both c and d; in the latter
+// case b, or a and b, may be missing as well.
 struct Four {
   const Problem& problem;
-  unsigned a, b, c, d, limit;  // nodes, missing where not below problem.nodes; a and b are below the limit
+  unsigned a, b, c, d, limit;  // parents, missing unless below problem.nodes; a and b are below `limit`
   bool there;
   Line ab{};
   int sum_of_all = 0;
-  unsigned all[8] = {};  // rows of each state of a, b and d, without c (low half) and with it
+  unsigned all[8] = {};  // numbers of rows per state of a, b and d: with c = 0 (low half) and c = 1 (high half)
 
   __device__ explicit Four(const Problem& problem_) : problem(problem_) {
     const unsigned nodes = problem.nodes, both = choose(nodes, 2);
@@ -98,7 +100,8 @@ struct Four {
     for (unsigned w = 0; w < words; ++w) ab.word[w] = of_a.word[w] & of_b.word[w];
   }
 
-  /// The rows of each state in which a node is 1: from those that have at least these parents to those with no others.
+  /// Counts, for each state of the parents, the rows whose node is 1. The number of rows with exactly these parents set
+  /// follows by subtraction from the numbers of rows with at least these parents set.
   __device__ void states(const Line& own, const Outer& outer, const Counts* with, unsigned (&out)[8]) const {
     const Counts both = counts(own, ab, outer);
     const Counts of_a = with[a + 1] - both, of_b = with[b + 1] - both;
@@ -116,7 +119,8 @@ struct Four {
     return problem.sets().start(size) + (size > 3 ? choose(other(d), 4) : 0) + (size > 2 ? choose(other(c), 3) : 0) +
            (size > 1 ? choose(other(b), 2) : 0) + (size > 0 ? other(a) : 0);
   }
-  /// Writes the score of line `number`, of which 0 is all ones and comes first.
+  /// Writes the score of line `number`. Line 0, which is all ones, must be passed first: it sets `all` and
+  /// `sum_of_all`.
   __device__ void score(unsigned number, const Outer& outer, const Counts* with, const int* logs, float* scores) {
     unsigned ones[8];
     const unsigned x = number - 1;
@@ -144,7 +148,7 @@ __global__ void __launch_bounds__(threads, 2) bayesian_scores(Problem problem, f
   __shared__ int logs[most_rows + 2];
   __shared__ Outer outer;
   __shared__ Counts
-      with[at_once][most_nodes + 3];  // rows that have a line, and any or one of the nodes below the limit
+      with[at_once][most_nodes + 3];  // rows in which a line is 1: in all, and together with each node below the limit
   Four four(problem);
   if (blockIdx.x * threads >= choose(four.limit, 2)) return;
   for (unsigned i = threadIdx.x; i < problem.rows + 2; i += threads) logs[i] = problem.logs[i];
@@ -166,24 +170,24 @@ __global__ void __launch_bounds__(threads, 2) bayesian_scores(Problem problem, f
 }
 
 struct State {
-  Name order[most_nodes], proposal[most_nodes], place[most_nodes];  // accepted; the next; where each node comes in it
-  double score, best;                                               // of the accepted one; of all
+  Name order[most_nodes], proposal[most_nodes], place[most_nodes];  // accepted; proposed; places in the proposal
+  double score, best;                                               // scores of the accepted and of the best order
 };
 
 constexpr unsigned pair_words = ((most_nodes - 1) * (most_nodes - 2) / 2 + 31) / 32;
 struct Consistent {
-  Word pairs[pair_words];            // which pairs a < b come before the node
-  std::uint16_t before[most_nodes];  // the others that do
+  Word pairs[pair_words];            // bit per pair a < b, set if both precede the node
+  std::uint16_t before[most_nodes];  // the other nodes that precede the node
   bool comes[most_nodes];
 };
 
-/// The best set of a node among those whose members all come before it. Sets with the same c and d follow one another
-/// in the order of their pairs: they are a segment of the scores.
+/// Search for a node's best set among those whose members all precede it. The scores of sets with the same c and d are
+/// contiguous and in the order of their pairs; they form a segment.
 struct Best {
   Sets sets;
   const float* scores;
   const Consistent& consistent;
-  unsigned kept = 0;  // how many come before
+  unsigned kept = 0;  // number of nodes that precede the node
   Key best = 0;
 
   __device__ Best(const Problem& problem, const State* state, const float* all_scores, Consistent& to)
@@ -213,7 +217,8 @@ struct Best {
   }
 
   __device__ unsigned segments() const { return choose(kept, 2) + kept + 1; }
-  /// Where a segment begins, and how many scores it has: of c and d, of c alone, of neither.
+  /// Returns where a segment begins and sets `length` to its number of scores. Segments exist for each pair of c and d,
+  /// for each c without d, and for neither.
   __device__ unsigned segment(unsigned number, unsigned& length) const {
     const unsigned both = choose(kept, 2);
     length = choose(sets.others, 2);
@@ -229,7 +234,7 @@ struct Best {
     const Key key = key_of(score, rank);
     best = key > best ? key : best;
   }
-  /// Called by all threads.
+  /// Combines the threads' results; all threads must call it.
   __device__ void finish(Key* found) {
     for (int half = device::warp_size() / 2; half > 0; half /= 2) {
       const Key other = device::shuffle_down(device::full_warp(), best, static_cast<unsigned>(half));
@@ -241,7 +246,7 @@ struct Best {
 
 // for (x in nodes)
 //   for (each set whose members come before x) found[x] = max(found[x], its score)
-// A warp takes a segment.
+// A warp processes one segment at a time.
 __global__ void __launch_bounds__(threads)
     bayesian_best(Problem problem, unsigned, const State* state, const float* __restrict__ scores, Key* found) {
   __shared__ Consistent consistent;
@@ -257,7 +262,8 @@ __global__ void __launch_bounds__(threads)
   }
   best.finish(found);
 }
-// The same with the segments brought into shared memory, in parts, from 16 bytes on: up to three scores more.
+// Does the same as bayesian_best, with the segments copied into shared memory in parts. Copies begin at multiples of 16
+// bytes, so they may include up to three scores before the part.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads)
     bayesian_best_staged(Problem problem, unsigned part, const State* state, const float* scores, Key* found) {
@@ -290,9 +296,9 @@ __global__ void __launch_bounds__(threads)
   best.finish(found);
 }
 
-/// What becomes of an order with this score: where `known`, the host has said so.
+/// Decision on whether an order with this score is accepted; `known` if the host has already decided.
 struct Verdict {
-  double worse, score;  // by how much it may be worse (negative) and still be accepted
+  double worse, score;  // largest drop in score that is still accepted, as a negative number; the score
   bool known, accepted, best;
   __host__ __device__ void decide(bool first, double now, double& accepted_score, double& best_score) {
     score = now;
@@ -328,13 +334,13 @@ __global__ void bayesian_accept(unsigned nodes, unsigned round, Verdict verdict,
 
 void bayesian(Case& c) {
   const std::size_t nodes = c.extent("nodes"), rows = c.extent("rows"), rounds = c.extent("rounds");
-  refuse_if(nodes < 2, "an order of one node cannot change: take 2 nodes and more");
-  refuse_if(nodes > most_nodes, "nodes are named by a byte and their sets counted in 32 bits: take at most 256");
-  refuse_if(rows > most_rows, "a node's bits are 19 words in registers: take at most 608 rows");
-  refuse_if(rounds >> 31 != 0, "rounds are counted in 32 bits: take fewer than 2^31");
+  refuse_if(nodes < 2, "an order of one node cannot change: choose at least 2 nodes");
+  refuse_if(nodes > most_nodes, "a node's name is one byte and sets are counted in 32 bits: choose at most 256 nodes");
+  refuse_if(rows > most_rows, "a node's bits fill 19 words in registers: choose at most 608 rows");
+  refuse_if(rounds >> 31 != 0, "rounds are counted in 32 bits: choose fewer than 2^31");
   const std::size_t part = (c.extent("part") + 3) / 4 * 4;
   refuse_if(part > c.device().shared_per_block / (2 * ring * sizeof(float)),
-            "tiles of so many scores do not fit into half of a block's shared memory: take a smaller part");
+            "tiles of this size do not fit into half of a block's shared memory: choose a smaller part");
   const Learning problem{c.seed(), static_cast<unsigned>(nodes), static_cast<unsigned>(rows)};
   const auto sets = problem.sets();
   using Data = std::vector<std::uint8_t>;
@@ -344,8 +350,8 @@ void bayesian(Case& c) {
     return static_cast<int>(std::lround(exact[i] / unit));
   });
   auto scores = c.output_matrix<float>("scores", nodes, sets.count());
-  auto candidates = c.output<double>("candidates", rounds + 1);  // what each round's order scores
-  auto graph = c.output<Key>("graph", nodes);                    // the best order's sets
+  auto candidates = c.output<double>("candidates", rounds + 1);  // score of each round's order
+  auto graph = c.output<Key>("graph", nodes);                    // sets of the best order
   auto found = c.scratch<Key>("found", most_nodes);
   auto state = c.scratch<State>("state", 1);
   c.verify(
@@ -370,7 +376,7 @@ void bayesian(Case& c) {
   const auto measure = [&](auto best, std::size_t shared_bytes) {
     double consistent = 0;
     for (unsigned before = 0; before < nodes; ++before) consistent += Sets{before}.count();
-    const auto accepted = std::make_shared<std::pair<double, double>>();  // its score on the host, and the best
+    const auto accepted = std::make_shared<std::pair<double, double>>();  // the host's scores: accepted order, best
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const auto count = static_cast<unsigned>(nodes), segments = choose(count - 1, 2) + count;
       const Problem shape{count, static_cast<unsigned>(rows), scores.pitch(), bits.device(), logs.device()};
@@ -414,7 +420,7 @@ const Registration registration =
         .axis(number_axis("nodes", "nodes of the network", 30))
         .axis(number_axis("rows", "rows of the data", 600))
         .axis(number_axis("rounds", "orders that are tried after the first", 100))
-        .axis(how(number_axis("part", "scores that a staging brings at once", 2048)))
+        .axis(how(number_axis("part", "scores per staged tile", 2048)))
         .axis(loop_axis("where an order is accepted"))
         .sizes({"nodes"}, {7, 20, 30, 40, 50, 125})
         .size("tiny", {{"rounds", 5}});

@@ -1,6 +1,7 @@
 #pragma once
 
-// What apps/bayesian learns from and searches: data, sets of parents, orders; and how the host checks it.
+// The data that apps/bayesian learns from, the sets of parents and the orders that it searches, and the host's check of
+// the results.
 
 #include <algorithm>
 #include <cmath>
@@ -16,12 +17,13 @@
 namespace isthmus::apps::learning {
 
 using Word = std::uint32_t;
-using Key = unsigned long long;  // a score above the set that has it: the largest is the best, the first of several
-using Name = std::uint8_t;       // of a node
+using Key = unsigned long long;  // score above inverted number of the set: the maximum is the first of the best sets
+using Name = std::uint8_t;       // number of a node
 
-// A node is a line of bits, one for each row of the data. Before all is a line of ones, after them are two of zeros.
+// The data of a node is a line of bits, one per row. A line of ones precedes the lines of all nodes, and two lines of
+// zeros follow them.
 constexpr unsigned words = 19, words_pitch = 20, most_rows = 32 * words, most_nodes = 256;
-constexpr unsigned most_swaps = 5;  // in a round
+constexpr unsigned most_swaps = 5;  // swaps per round
 
 __host__ __device__ inline unsigned choose(unsigned n, unsigned k) {
   return k == 1   ? n
@@ -30,8 +32,8 @@ __host__ __device__ inline unsigned choose(unsigned n, unsigned k) {
                   : n * (n - 1) * (n - 2) * (n - 3) / 24;
 }
 
-/// The sets of parents of a node, the other nodes counted without it: by size, then by the last member, the one before
-/// it and so on.
+/// Numbering of the sets of parents that a node can have. Members are numbered among the other nodes only. Sets are
+/// ordered by size, then by their last member, then by the one before that, and so on.
 struct Sets {
   unsigned others;
   __host__ __device__ unsigned start(unsigned size) const {
@@ -61,7 +63,7 @@ __host__ __device__ inline double total(const Key* found, unsigned nodes) {
   return sum;
 }
 
-/// Of a round: which places of the order change their nodes, one pair after the other.
+/// Swaps of one round: pairs of places in the order whose nodes are exchanged, one pair after the other.
 struct Swaps {
   unsigned count;
   Name first[most_swaps], second[most_swaps];
@@ -74,7 +76,8 @@ struct Swaps {
   }
 };
 
-/// The data, in which each node depends on two before it, with noise; and what is drawn for a round.
+/// Generator of the data and of each round's random numbers. In the data, each node depends on two earlier nodes and on
+/// noise.
 struct Learning {
   std::uint64_t seed;
   unsigned nodes, rows;
@@ -111,7 +114,7 @@ struct Learning {
     }
     return made;
   }
-  /// By how much an order may be worse (negative) and still be accepted.
+  /// Returns the largest drop in score that this round still accepts, as a negative number.
   double worse(std::size_t round) const {
     return std::log((static_cast<double>(workload::hash(seed, 3, round) >> 11) + 1) * 0x1p-53);
   }
@@ -122,7 +125,7 @@ struct Learning {
   }
 };
 
-/// A score by counting the rows.
+/// Returns the score of node `x` with set `rank` of parents, computed by counting rows of the data.
 inline double counted(const Learning& problem, const std::vector<std::uint8_t>& data, const std::vector<double>& logs,
                       unsigned x, unsigned rank) {
   unsigned size = 0, member[4], all[16] = {}, ones[16] = {};
@@ -144,7 +147,7 @@ inline double counted(const Learning& problem, const std::vector<std::uint8_t>& 
   return sum;
 }
 
-/// The best sets of all nodes in an order, by the table of scores.
+/// Returns each node's best set of parents in an order, according to the table of scores.
 inline std::vector<Key> best_sets(const Learning& problem, const std::vector<Name>& order, const float* scores,
                                   std::size_t pitch) {
   std::vector<Key> found(problem.nodes);
@@ -166,8 +169,9 @@ inline std::vector<Key> best_sets(const Learning& problem, const std::vector<Nam
   return found;
 }
 
-/// Orders follow from what those before them scored. Counts the rounds whose score is not that of their order by the
-/// table: all of them where that is cheap, else the first, the last, and the best, whose sets are compared, too.
+/// Returns the number of rounds with a wrong score. The right score of a round follows from its order and the table of
+/// scores; its order follows from the scores of the previous rounds. Checks all rounds if that is cheap, otherwise only
+/// the first, the last and the best. The sets of the best round are checked as well.
 inline double wrong_rounds(const Learning& problem, const float* scores, std::size_t pitch,
                            std::span<const double> candidates, std::span<const Key> graph) {
   const double looks = static_cast<double>(problem.nodes) * problem.sets().count();

@@ -14,7 +14,7 @@ __global__ void bfs_start(Vertex source, Level* level, unsigned* visited) {
   visited[source / 32] = 1u << source % 32;
 }
 
-/// The vertices that were visited since the last time.
+/// Selects the vertices that were visited since the last call.
 struct NewlyVisited {
   const unsigned* visited;
   unsigned* seen;
@@ -32,8 +32,8 @@ struct NewlyVisited {
 //   for (e = offsets[v]; e < offsets[v + 1]; ++e)
 //     if (level[edges[e]] == unreached) level[edges[e]] = depth;
 //
-// A bitmap says what was visited: it fits a cache where the levels do not. It is looked at before the atomic that
-// claims a vertex, so that there are few of those.
+// A bitmap records visited vertices, because it fits into a cache and the levels do not. It is checked before the
+// atomic that claims a vertex, so that few atomics are needed.
 template <unsigned in_flight, class Pieces, class Edges>
 __device__ __forceinline__ void expand(const Pieces& frontier, Counts* counts, Edges& edges, Level depth, Level* level,
                                        unsigned* visited) {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads, resident)
   expand<4>(frontier, counts, near, depth, level, visited);
 }
 
-// The same, of edges that the host packed.
+// Does the same as bfs_expand for edges that the host packed.
 __global__ void __launch_bounds__(threads, resident)
     bfs_expand_packed(PackedFrontier frontier, Counts* counts, const Vertex* edges, Level depth, Level* level,
                       unsigned* visited) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(threads, resident)
   expand<4>(frontier, counts, near, depth, level, visited);
 }
 
-// The same, a warp fetching pages.
+// Does the same as bfs_expand for edges in pages, which a warp fetches.
 __global__ void __launch_bounds__(threads, resident_of_pages)
     bfs_expand_pages(Frontier frontier, Counts* counts, paging::Array<Vertex> edges, Level depth, Level* level,
                      unsigned* visited) {
@@ -103,7 +103,7 @@ void search(Case& c, const GraphCase<Vertex>& g) {
         if (run.repeat() + 1 == sources) g.copy(run, level, levels);
       },
       paged(g.edges));
-  g.observe(c);
+  g.report(c);
 }
 
 void run(Case& c) {
@@ -114,7 +114,7 @@ const Registration registration =
     graph_program("apps/bfs", run)
         .version(2)
         .summary("breadth-first search, top-down")
-        .axis(number_axis("sources", "searches, one after the other, each from a vertex of its own", 1));
+        .axis(number_axis("sources", "consecutive searches, each from another vertex", 1));
 
 }  // namespace
 }  // namespace isthmus::apps

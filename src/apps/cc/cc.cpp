@@ -1,4 +1,4 @@
-// Connected components: vertices that hang together get the number of the smallest among them.
+// Connected components: each vertex gets the number of the smallest vertex in its component.
 
 #include "apps/graph_program.hpp"
 
@@ -13,13 +13,14 @@ __global__ void __launch_bounds__(threads) cc_start(std::uint64_t n, Vertex* par
     parent[v] = static_cast<Vertex>(v);
 }
 
-/// All of them.
+/// Selects all vertices.
 struct Everyone {
   __device__ bool takes(std::uint64_t, bool inside) const { return inside; }
   __device__ void finish(Counts*) const {}
 };
 
-/// The root of a vertex's tree. Ways become half as long; what has a parent is never a root again.
+/// Returns the root of a vertex's tree and halves the path to it. A vertex that has a parent never becomes a root
+/// again.
 __device__ inline Vertex root_of(Vertex* parent, Vertex v) {
   for (;;) {
     const Vertex above = device::load_relaxed(parent + v);
@@ -31,7 +32,7 @@ __device__ inline Vertex root_of(Vertex* parent, Vertex v) {
   }
 }
 
-/// Of two trees the one with the larger root goes below the other.
+/// Joins the trees of two vertices: the larger root becomes a child of the smaller.
 __device__ inline void join(Vertex* parent, Vertex a, Vertex b) {
   a = root_of(parent, a);
   b = root_of(parent, b);
@@ -58,7 +59,7 @@ __device__ __forceinline__ void hook(const Pieces& frontier, Counts* counts, Edg
           above[j] = is[j] ? device::load_relaxed(parent + from[j]) : 0;
           theirs[j] = is[j] ? device::load_relaxed(parent + target[j]) : 0;
         }
-    // Most are together already.
+    // Most pairs of vertices are already in the same tree.
 #pragma unroll
         for (unsigned j = 0; j < in_flight; ++j)
           if (is[j] && above[j] != theirs[j]) join(parent, from[j], target[j]);
@@ -71,14 +72,14 @@ __global__ void __launch_bounds__(threads, resident)
   hook<4>(frontier, counts, near, parent);
 }
 
-// The same, of edges that the host packed.
+// Does the same as cc_hook for edges that the host packed.
 __global__ void __launch_bounds__(threads, resident)
     cc_hook_packed(PackedFrontier frontier, Counts* counts, const Vertex* edges, Vertex* parent) {
   Near<Vertex> near{edges};
   hook<4>(frontier, counts, near, parent);
 }
 
-// The same, a warp fetching pages.
+// Does the same as cc_hook for edges in pages, which a warp fetches.
 __global__ void __launch_bounds__(threads, resident_of_pages)
     cc_hook_pages(Frontier frontier, Counts* counts, paging::Array<Vertex> edges, Vertex* parent) {
   auto reader = edges.reader(paging::Lanes::full_warp());
@@ -122,7 +123,7 @@ void components(Case& c, const GraphCase<Vertex>& g) {
                    label.device());
       },
       paged(g.edges));
-  g.observe(c);
+  g.report(c);
 }
 
 void run(Case& c) {
@@ -132,8 +133,8 @@ void run(Case& c) {
 const Registration registration =
     graph_program("apps/cc", run)
         .version(1)
-        .summary("connected components, by joining trees along every edge, once")
-        .axis(how(number_axis("passes", "times that all is done, one after the other", 1)));
+        .summary("connected components, by joining trees along every edge once")
+        .axis(how(number_axis("passes", "consecutive repetitions of the whole computation", 1)));
 
 }  // namespace
 }  // namespace isthmus::apps

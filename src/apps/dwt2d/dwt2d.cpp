@@ -1,4 +1,4 @@
-// Discrete wavelet transform of an image: both directions of a level in one pass over it, level after level.
+// Discrete wavelet transform of an image, level after level. One pass over a level transforms both directions.
 
 #include <algorithm>
 #include <array>
@@ -19,12 +19,12 @@ namespace {
 using namespace workload;
 using namespace wavelets;
 
-// Each group of 32 lanes goes down a tile of 128 columns, four a lane. Neighbours reach four samples to either side: a
-// lane at either end is the halo.
+// Each group of 32 lanes moves down a tile of 128 columns, four per lane. A result depends on four samples to either
+// side, so the lane at either end is the halo.
 constexpr int lanes = 32, threads = 128, own = 4, stride = own * (lanes - 2), written = threads / lanes * stride;
-constexpr int pairs = 48;                           // of rows that a tile writes
-constexpr int ahead = 2;                            // pairs of rows that a lane asks for at a time
-constexpr int most_down = 1 << 16, side = 1 << 22;  // tiles of a column in a grid, and rows that they can have
+constexpr int pairs = 48;                           // pairs of rows that a tile writes
+constexpr int ahead = 2;                            // pairs of rows that a lane loads ahead
+constexpr int most_down = 1 << 16, side = 1 << 22;  // exclusive limit of components; limit of a side
 
 template <class T>
 struct alignas(own * sizeof(T)) Four {
@@ -35,7 +35,7 @@ struct alignas(own / 2 * sizeof(T)) Two {
   T of[own / 2];
 };
 
-/// Samples row by row, and component by component.
+/// Samples stored component by component, and row by row within each.
 template <class T>
 struct Plane {
   T* samples;
@@ -44,7 +44,8 @@ struct Plane {
   __device__ T* row(int r) const { return samples + blockIdx.z * component + static_cast<std::size_t>(r) * pitch; }
 };
 
-/// A level's image, and where its bands go: the low one of both directions, and all others around it.
+/// Image of a level, and the destinations of its bands: `low` for the band that is low in both directions, `to` for the
+/// other three.
 template <class T>
 struct Level {
   int rows, columns;
@@ -52,7 +53,8 @@ struct Level {
   Plane<T> low, to;
 };
 
-/// Along a row. A neighbour's samples come by shuffles; what the lanes at the ends make of nothing is not written.
+/// Lifts along a row. Shuffles provide the samples of neighbouring lanes; the lanes at either end compute invalid
+/// results, which are not written.
 template <class Wavelet, class T>
 __device__ inline void lift_across(T (&x)[own]) {
 #pragma unroll
@@ -66,18 +68,18 @@ __device__ inline void lift_across(T (&x)[own]) {
   }
 }
 
-/// Down a column: two rows come, and two are complete. Each pair of lifts keeps the last even sample that it has not
-/// updated and the odd one before that.
+/// Lifting down a column: each step reads two rows and completes two earlier ones. Each pair of lifts keeps the last
+/// even sample that it has not updated and the odd sample before that.
 template <class Wavelet>
 class Column {
  public:
   using T = typename Wavelet::Value;
   static constexpr int stages = Wavelet::lifts / 2;
   static constexpr int halo = 2 * stages;  // rows above the first pair
-  static constexpr int behind = halo - 1;  // steps before it is complete
+  static constexpr int behind = halo - 1;  // steps until the first pair is complete
 
   __device__ void begin(T even) { even_[0] = even; }
-  /// The samples that come become those of the low and the high band.
+  /// Replaces the two incoming samples by one sample each of the high and the low band.
   __device__ void step(T& odd, T& even) {
 #pragma unroll
     for (int j = 0; j < stages; ++j) {
@@ -95,7 +97,7 @@ class Column {
   T even_[stages] = {}, odd_[stages] = {};
 };
 
-/// Two samples of a band, or as many of them as it has.
+/// Writers of two adjacent samples of a band: as one vector, or one by one and only as many as the band has.
 struct InVectors {
   template <class T>
   __device__ static void write(T* to, T first, T second, int) {
@@ -110,7 +112,7 @@ struct OneByOne {
   }
 };
 
-// for (r = 0; r < rows; ++r) x[r][…] = transformed(x[r][…]);             what is even comes first, and then what is odd
+// for (r = 0; r < rows; ++r) x[r][…] = transformed(x[r][…]);             even samples come first, then the odd ones
 // for (c = 0; c < columns; ++c) x[…][c] = transformed(x[…][c]);
 template <class Wavelet>
 __global__ void __launch_bounds__(threads, 7) dwt2d_level(Level<typename Wavelet::Value> level) {
@@ -176,31 +178,32 @@ __global__ void __launch_bounds__(threads, 7) dwt2d_level(Level<typename Wavelet
       if (pair < first_pair || step + j >= steps) continue;
       if (in_vectors) {
         write(InVectors{}, pair, low, high);
-      } else if (low_count > 0) {  // it has the odd sample
+      } else if (low_count > 0) {  // with an odd number of columns, the low band has one more
         write(OneByOne{}, pair, low, high);
       }
     }
   }
 }
 
-/// Components of so many rows and columns, and how often their low band is transformed again.
+/// Extents of an image, and the number of levels of its transform.
 struct Shape {
   std::size_t components, rows, columns;
   unsigned levels;
 };
 
-/// What a wavelet is applied to.
+/// Input image of a wavelet: generated, or from the user's file.
 template <class Wavelet>
 using ImageOf = Values<typename Wavelet::Value, typename Wavelet::Image>;
 
-/// Bytes, the components of a pixel side by side, as the original takes them. Here each component is a plane.
+/// Returns a reader of the original program's format: one byte per component, with the components of a pixel next to
+/// each other. The reader returns one component after the other, each as a plane.
 template <class T>
 std::function<void(std::span<T>)> open_image(const InputFile& from, const Shape& shape) {
   const std::size_t pixels = shape.rows * shape.columns;
   if (from.bytes() != pixels * shape.components)
     throw std::runtime_error("the file " + from.path() + " has " + std::to_string(from.bytes()) +
-                             " bytes, and the image that is asked for " + std::to_string(pixels * shape.components) +
-                             "; set rows, cols and components to what it has, and cut off what stands before pixels");
+                             " bytes, but the requested image has " + std::to_string(pixels * shape.components) +
+                             "; set rows, cols and components to match it, and remove any header before the pixels");
   return [bytes = from.text(), pixels, components = shape.components, at = std::size_t{0}](std::span<T> row) mutable {
     for (T& sample : row) {
       const auto byte = static_cast<unsigned char>(bytes[at % pixels * components + at / pixels]);
@@ -210,7 +213,7 @@ std::function<void(std::span<T>)> open_image(const InputFile& from, const Shape&
   };
 }
 
-/// Samples of a component from (top, left) on.
+/// Returns a rectangle of a component's samples, starting at (top, left).
 template <class Values>
 auto cut(const Shape& shape, const Values& values, std::size_t component, std::size_t top, std::size_t left,
          std::size_t rows, std::size_t columns) {
@@ -222,8 +225,8 @@ auto cut(const Shape& shape, const Values& values, std::size_t component, std::s
   return image;
 }
 
-/// The wrong coefficients of a window of a component, in all bands. What a coefficient depends on lies within a margin
-/// that doubles with each level, or at the image's edge.
+/// Returns the number of wrong coefficients in a window of a component, in all bands. A coefficient depends only on
+/// samples within a margin, which doubles with each level and ends at the image's edge.
 template <class Wavelet>
 double wrong_in_window(const Shape& shape, const ImageOf<Wavelet>& values, std::size_t component,
                        std::array<std::size_t, 2> first, std::size_t size, const typename Wavelet::Value* result,
@@ -232,7 +235,7 @@ double wrong_in_window(const Shape& shape, const ImageOf<Wavelet>& values, std::
   std::size_t begin[2], end[2], last[2];
   for (int d = 0; d < 2; ++d) {
     last[d] = std::min(extent[d], first[d] + size);
-    begin[d] = first[d] - std::min(first[d], margin);  // a multiple of 2^levels, as first[d] is
+    begin[d] = first[d] - std::min(first[d], margin);  // a multiple of 2^levels, like first[d]
     end[d] = std::min(extent[d], last[d] + margin);
   }
   auto right = cut(shape, values, component, begin[0], begin[1], end[0] - begin[0], end[1] - begin[1]);
@@ -240,14 +243,14 @@ double wrong_in_window(const Shape& shape, const ImageOf<Wavelet>& values, std::
   double wrong = 0;
   const auto compare = [&](unsigned level, bool high_row, bool high_column) {
     const bool high[] = {high_row, high_column};
-    std::size_t from[2], to[2], here[2], there[2];  // the band's indices; where it begins in the window, in the result
+    std::size_t from[2], to[2], here[2], there[2];  // indices in the band; offsets of the band in window and result
     for (int d = 0; d < 2; ++d) {
       const auto band = [&](std::size_t n) { return high[d] ? halved(n, level - 1) / 2 : halved(n, level); };
       from[d] = first[d] >> level;
       to[d] = last[d] == extent[d] ? band(extent[d]) : last[d] >> level;
       here[d] = high[d] ? halved(end[d] - begin[d], level) : 0;
       there[d] = high[d] ? halved(extent[d], level) : 0;
-      here[d] -= begin[d] >> level;  // wraps, and back
+      here[d] -= begin[d] >> level;  // may wrap; adding an index wraps back
     }
     for (std::size_t r = from[0]; r < to[0]; ++r) {
       for (std::size_t c = from[1]; c < to[1]; ++c) {
@@ -265,7 +268,8 @@ double wrong_in_window(const Shape& shape, const ImageOf<Wavelet>& values, std::
   return wrong;
 }
 
-/// The wrong coefficients of every component; of large ones in windows, the corners among them.
+/// Returns the number of wrong coefficients of all components. Large components are checked only in windows, which
+/// include the corners.
 template <class Wavelet>
 double count_wrong(const Shape& shape, const ImageOf<Wavelet>& values, std::uint64_t seed,
                    const typename Wavelet::Value* result, std::size_t pitch) {
@@ -283,7 +287,7 @@ double count_wrong(const Shape& shape, const ImageOf<Wavelet>& values, std::uint
   return wrong[0];
 }
 
-/// How many samples the inverse transform does not give back.
+/// Returns how many samples the inverse transform does not restore.
 double count_lost(const Shape& shape, const ImageOf<Exact>& values, const int* result, std::size_t pitch) {
   return sums_of<double, 1>(shape.components, 1, [&](std::size_t component, auto& sums) {
     Rectangle<int> image(shape.rows, shape.columns);
@@ -301,8 +305,8 @@ void dwt2d(Case& c, const char* name) {
   using T = typename Wavelet::Value;
   const Shape shape{c.extent("components"), c.extent("rows"), c.extent("cols"),
                     static_cast<unsigned>(c.extent("levels"))};
-  refuse_if(shape.rows > side || shape.columns > side, "a side has at most 2^22 samples here");
-  refuse_if(shape.levels > 16, "an image of 65536 rows has no more than one left after 16 levels: take at most 16");
+  refuse_if(shape.rows > side || shape.columns > side, "a side is limited to 2^22 samples");
+  refuse_if(shape.levels > 16, "16 levels reduce 65536 rows to one: choose at most 16 levels");
   refuse_if(shape.components >= most_down, "a grid has at most 65535 components");
   const std::size_t rows = shape.components * shape.rows;
   ImageOf<Wavelet> values(typename Wavelet::Image{c.seed()});
@@ -312,7 +316,7 @@ void dwt2d(Case& c, const char* name) {
   auto image = c.input_matrix<T>("image", rows, shape.columns, values, shape.rows);
   file.fills(c, image);
   auto result = c.output_matrix<T>("coefficients", rows, shape.columns, shape.rows);
-  // The low bands of two levels: one is read while the next one is written.
+  // Two low bands are kept, so that one can be read while the next one is written.
   const auto low_pitch = [&](unsigned level) { return row_pitch<T>(halved(shape.columns, level)); };
   const auto low_size = [&](unsigned level) { return halved(shape.rows, level) * low_pitch(level); };
   auto odd = c.scratch<T>("low bands of odd levels", shape.components * low_size(1));
@@ -328,7 +332,7 @@ void dwt2d(Case& c, const char* name) {
           "the inverse gives the image", [=] { return count_lost(shape, values, result.host(), result.pitch()); }, 0);
     }
   } else {
-    // Values stay below 2^10, so that none of eight roundings is more than 2^-15, and no factor is above 1.6.
+    // Values stay below 2^10, so each of eight roundings is at most 2^-15, and no factor is above 1.6.
     c.verify("the published filters in double", [seed = c.seed()] { return filter_error(seed); }, 0x1p-11);
   }
   c.verify_same(result);
@@ -366,24 +370,24 @@ void run(Case& c) {
   dwt2d<Smooth>(c, "dwt2d_97");
 }
 
-const Registration registration = with_data(
-    Workload("apps/dwt2d", run)
-        .version(1)
-        .summary("wavelet transform of an image, rows and columns of a level in one pass")
-        .source("mi300a-upm-2025, Table II (Rodinia's dwt2d)")
-        .tags({"app", "mi300a"})
-        .placements(memory::all_placements())
-        .stagings({Staging::none})
-        .axis(choice_axis("filter", "9/7 of fp32, or 5/3 of whole numbers, which loses nothing", {"9/7", "5/3"}))
-        .axis(number_axis("rows", "rows of the image", 2048))
-        .axis(number_axis("cols", "columns of the image", 2048))
-        .axis(number_axis("components", "of the image, each a plane of its own", 3))
-        .axis(number_axis("levels", "how often the low band is transformed again", 3))
-        .axis(how(choice_axis("form", "all components together, or one after the other as in the original",
-                              {"merged", "parts"})))
-        .preset(unified_preset({{"form", "parts"}}))
-        .sizes({"rows", "cols"}, {256, 1024, 2048, 4096, 8192, 16384}),
-    "ISTHMUS_DWT2D", "a file of bytes, the components of a pixel side by side");
+const Registration registration =
+    with_data(Workload("apps/dwt2d", run)
+                  .version(1)
+                  .summary("wavelet transform of an image, rows and columns of a level in one pass")
+                  .source("mi300a-upm-2025, Table II (Rodinia's dwt2d)")
+                  .tags({"app", "mi300a"})
+                  .placements(memory::all_placements())
+                  .stagings({Staging::none})
+                  .axis(choice_axis("filter", "9/7 in fp32, or the lossless 5/3 in integers", {"9/7", "5/3"}))
+                  .axis(number_axis("rows", "rows of the image", 2048))
+                  .axis(number_axis("cols", "columns of the image", 2048))
+                  .axis(number_axis("components", "components of the image, each a separate plane", 3))
+                  .axis(number_axis("levels", "number of times that the low band is transformed", 3))
+                  .axis(how(choice_axis("form", "all components together, or one after another as in the original",
+                                        {"merged", "parts"})))
+                  .preset(unified_preset({{"form", "parts"}}))
+                  .sizes({"rows", "cols"}, {256, 1024, 2048, 4096, 8192, 16384}),
+              "ISTHMUS_DWT2D", "a file of bytes with the components of each pixel together");
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -1,7 +1,7 @@
 #pragma once
 
-// What apps/dwt2d computes: the lifting steps that the host and the device share, the serial reference, and checks that
-// know nothing of either: the published taps of 9/7, the inverse of 5/3.
+// Formulas of apps/dwt2d: the lifting steps that host and device share, the serial reference, and checks independent of
+// both, which use the published filter taps of the 9/7 wavelet and the inverse of the 5/3 wavelet.
 
 #include <array>
 #include <cmath>
@@ -15,14 +15,14 @@
 
 namespace isthmus::apps::wavelets {
 
-/// Where an index outside [0, n) is reflected to, at the first and the last sample: …2 1 0 1 2….
+/// Returns the index in [0, n) that `i` is reflected to, about the first or the last sample: …2 1 0 1 2….
 __host__ __device__ inline int reflected(int i, int n) {
   if (n == 1) return 0;
   const int period = 2 * (n - 1);
   i = (i < 0 ? -i : i) % period;  // NOLINT(clang-analyzer-core.DivideZero): n is at least 2
   return i < n ? i : period - i;
 }
-/// Samples of the low band that `n` have.
+/// Returns the number of samples in the low band of `n` samples.
 __host__ __device__ inline std::size_t half(std::size_t n) {
   return (n + 1) / 2;
 }
@@ -31,12 +31,12 @@ inline std::size_t halved(std::size_t n, unsigned times) {
   return n;
 }
 
-// Lifting, in place: the odd samples are predicted from the even ones beside them, the even ones are updated by the odd
-// ones beside them, and so on. At the end the even samples are the low band and the odd ones the high band.
+// Lifting works in place: odd samples are predicted from their even neighbours, even samples are then updated from
+// their odd neighbours, and so on. At the end the even samples are the low band and the odd ones the high band.
 //
 // for (i = 0; i < lifts; ++i)
 //   for (k = 1 - i % 2; k < n; k += 2) x[k] = lift(i, x[k], x[k-1], x[k+1]);
-struct Exact {  // JPEG 2000's reversible 5/3, of whole numbers
+struct Exact {  // JPEG 2000's reversible 5/3 wavelet, for whole numbers
   using Value = int;
   static constexpr int lifts = 2;
   static constexpr double flops = 0;
@@ -45,22 +45,22 @@ struct Exact {  // JPEG 2000's reversible 5/3, of whole numbers
   }
   static __host__ __device__ int scaled_low(int value) { return value; }
   static __host__ __device__ int scaled_high(int value) { return value; }
-  /// From -128 to 127: what a component is once its level is shifted.
+  /// Samples from -128 to 127, the range of a component after its level shift.
   struct Image {
     std::uint64_t seed;
     int operator()(std::size_t i) const { return static_cast<int>(workload::hash(seed, 0, i) >> 56) - 128; }
   };
 };
-struct Smooth {  // JPEG 2000's irreversible 9/7, that of Cohen, Daubechies and Feauveau
+struct Smooth {  // JPEG 2000's irreversible 9/7 wavelet, by Cohen, Daubechies and Feauveau
   using Value = float;
   static constexpr int lifts = 4;
-  static constexpr double flops = 12;  // of a sample: half of the lifts in each direction, an addition and an fma
+  static constexpr double flops = 12;  // per sample: two lifts in each of two directions, each an addition and an fma
   static __host__ __device__ float lift(int i, float own, float before, float after) {
     const float factor = i == 0 ? -1.586134342f : i == 1 ? -0.052980119f : i == 2 ? 0.882911076f : 0.443506852f;
-    return fmaf(factor, before + after, own);  // an explicit fma: the same bits on the host and on every GPU
+    return fmaf(factor, before + after, own);  // explicit fma: the same bits on the host and on every GPU
   }
-  /// A low sample is divided by 1.230174105 for each direction and a high one is multiplied by it: a level's two mixed
-  /// bands need neither.
+  /// Scaling divides a low sample by 1.230174105 for each direction and multiplies a high one by it, so a level's two
+  /// mixed bands need no scaling.
   static __host__ __device__ float scaled_low(float value) { return value * 0.660795137f; }
   static __host__ __device__ float scaled_high(float value) { return value * 1.513328328f; }
   struct Image {
@@ -69,7 +69,7 @@ struct Smooth {  // JPEG 2000's irreversible 9/7, that of Cohen, Daubechies and 
   };
 };
 
-/// A rectangle of samples, row by row.
+/// Rectangle of samples, stored row by row.
 template <class T>
 struct Rectangle {
   std::size_t rows, columns;
@@ -80,11 +80,11 @@ struct Rectangle {
   const T& at(std::size_t r, std::size_t c) const { return samples[r * columns + c]; }
 };
 
-/// A level on the host, line by line: the low band comes first.
+/// Transforms a line of a level on the host; the low band comes first.
 template <class Wavelet>
 void transform_line(std::vector<typename Wavelet::Value>& line) {
   const auto length = line.size();
-  if (length == 1) line.assign(3, line[0]);  // reflected at both ends, it goes on for ever
+  if (length == 1) line.assign(3, line[0]);  // reflected at both ends, a single sample repeats forever
   const auto n = static_cast<int>(line.size());
   const auto sample = [&](int k) { return line[static_cast<std::size_t>(reflected(k, n))]; };
   for (int i = 0; i < Wavelet::lifts; ++i) {
@@ -121,7 +121,7 @@ void transform(Rectangle<typename Wavelet::Value>& image, unsigned levels) {
   }
 }
 
-/// The inverse of 5/3, as the standard has it.
+/// Restores a line from its bands: the inverse of the 5/3 wavelet as the standard defines it.
 inline void restore_line(std::vector<int>& bands) {
   const auto n = static_cast<int>(bands.size()), low = (n + 1) / 2;
   if (n == 1) return;
@@ -141,11 +141,12 @@ inline void restore(Rectangle<int>& image, unsigned levels) {
   }
 }
 
-/// The largest difference between lifting and the published filters in double, over 10,000 places of a random signal.
+/// Returns the largest difference between lifting and the published filters in double, at 10,000 places of a random
+/// signal.
 inline double filter_error(std::uint64_t seed) {
   constexpr std::array low{0.602949018236, 0.266864118443, -0.078223266529, -0.016864118443, 0.026748757411};
   constexpr std::array high{1.115087052457, -0.591271763114, -0.057543526229, 0.091271763114};
-  constexpr double gain = 1.230174104914;  // of a direction
+  constexpr double gain = 1.230174104914;  // gain per direction
   const Smooth::Image values{seed};
   std::vector<float> line(20001);
   for (std::size_t i = 0; i < line.size(); ++i) line[i] = values(i);
@@ -161,7 +162,7 @@ inline double filter_error(std::uint64_t seed) {
     error = workload::worst(error, std::abs(line[k] / gain - filtered(low, 2 * k)));
     error = workload::worst(error, std::abs(line[half(line.size()) + k] * gain - filtered(high, 2 * k + 1)));
   }
-  // Both directions at once. A rounding of the constant is 2^-25 of it.
+  // The scales apply to both directions at once. Rounding a constant changes it by at most 2^-25 of its value.
   error = workload::worst(error, 0x1p12 * std::abs(Smooth::scaled_low(1) - 1 / (gain * gain)));
   return workload::worst(error, 0x1p12 * std::abs(Smooth::scaled_high(1) - gain * gain));
 }

@@ -1,4 +1,4 @@
-// Discrete Fourier transforms of complex numbers by the vendor's library, and by nothing else.
+// Discrete Fourier transforms of complex numbers. Only the vendor's library computes them; there is no kernel here.
 
 #include <algorithm>
 #include <bit>
@@ -20,13 +20,13 @@ using namespace workload;
 using Direction = device::Fft::Direction;
 using Complex = std::complex<double>;
 
-/// exp(2πi·turns/n), with `turns` counted mod n so that the angle is exact.
+/// Returns exp(2πi·turns/n); callers reduce `turns` mod n so that the angle is exact.
 Complex root(std::size_t turns, std::size_t n) {
   return std::polar(1.0, 2 * std::numbers::pi * static_cast<double>(turns) / static_cast<double>(n));
 }
 
-/// y[k] = sum_j x[j]·exp(sign·2πi·jk/n), where x is interleaved as the buffers are. Roots are exact at the beginning of
-/// each piece and multiplied up from there.
+/// Returns y[k] = sum_j x[j]·exp(sign·2πi·jk/n), where x is interleaved like the buffers. Roots of unity are computed
+/// directly at the beginning of each piece and by repeated multiplication within it.
 Complex transform_at(const float* x, std::size_t n, std::size_t k, int sign) {
   constexpr std::size_t piece = 256;
   const std::size_t turns = sign > 0 ? k : (n - k) % n;
@@ -41,7 +41,7 @@ Complex transform_at(const float* x, std::size_t n, std::size_t k, int sign) {
   return sum;
 }
 
-/// By definition; all roots are made once.
+/// Computes the transforms by their definition. Each root of unity is computed once.
 void serial_transforms(const Uniform& values, std::size_t n, std::size_t batch, int sign, std::span<float> y) {
   std::vector<Complex> roots(n), x(n);
   for (std::size_t k = 0; k < n; ++k) roots[k] = root(k, n);
@@ -57,7 +57,8 @@ void serial_transforms(const Uniform& values, std::size_t n, std::size_t batch, 
   }
 }
 
-/// By how much the energy of a signal and that of its bins, n times as large, differ.
+/// Returns the largest relative difference between the energy of a signal, times n, and the energy of its bins. The two
+/// should be equal.
 double energy_error(const float* x, const float* y, std::size_t n, std::size_t batch) {
   const auto add = [](double sum, double value) { return sum + value * value; };
   return worst_of(batch, 1 + (1 << 16) / n, [&](std::size_t s) {
@@ -67,13 +68,13 @@ double energy_error(const float* x, const float* y, std::size_t n, std::size_t b
   });
 }
 
-/// The largest error of sampled bins, each summed from the whole signal, and of sampled points of the signal, each
-/// summed from all bins; in units of what bins and points are multiplied by, √n and n. An error in few bins is in every
-/// point, and one that comes from few points is in every bin.
+/// Returns the largest error of sampled bins, each summed from the whole signal and divided by √n, and of sampled
+/// points of the signal, each summed from all bins and divided by n. An error in a few bins shows in every point, and
+/// an error that comes from a few points shows in every bin.
 double sampled_error(const float* x, const float* y, std::size_t n, std::size_t batch, int sign, std::uint64_t seed) {
   return worst_of(32, 1, [&](std::size_t i) {
     const bool bin = i % 2 == 0;
-    const std::size_t edges[] = {0, n / 2, n - 1};  // bins and points, of the first and of the last signal
+    const std::size_t edges[] = {0, n / 2, n - 1};  // bins (even i), points (odd i) always checked in the first signal
     const std::size_t k = i < 6 ? edges[i / 2] : hash(seed, 1, i) % n;
     const std::size_t signal = i < 6 ? 0 : i < 12 ? batch - 1 : hash(seed, 2, i) % batch, begin = 2 * signal * n;
     const float *from = (bin ? x : y) + begin, *to = (bin ? y : x) + begin;
@@ -95,7 +96,8 @@ void fft(Case& c) {
   c.note("library", plan->version());
 
   const double length = static_cast<double>(n), root = std::sqrt(length), stages = std::log2(length);
-  // A length that is no power of two may be a convolution: three transforms of the next power but one.
+  // A length that is not a power of two may be computed as a convolution: three transforms of
+  // a power of two below 4·n.
   const double depth = std::has_single_bit(n) ? std::max(stages, 1.0) : 3 * (stages + 2);
   const double tolerance = 40 * 0x1p-24 * std::sqrt(depth);
   if (length * length * static_cast<double>(batch) <= 0x1p26) {
@@ -129,9 +131,10 @@ Workload fft_program(const std::string& name) {
       .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
-      .axis(number_axis("n", "complex numbers of a signal", 1 << 20))
-      .axis(number_axis("batch", "signals that are transformed at once", 1))
-      .axis(choice_axis("direction", "exp(-2πi·jk/n) or exp(+2πi·jk/n); neither is scaled", {"forward", "inverse"}))
+      .axis(number_axis("n", "complex numbers per signal", 1 << 20))
+      .axis(number_axis("batch", "signals transformed at once", 1))
+      .axis(choice_axis("direction", "sign of the exponent: exp(-2πi·jk/n) or exp(+2πi·jk/n), unscaled",
+                        {"forward", "inverse"}))
       .sizes({"n"}, {1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28});
 }
 const Registration registration = fft_program("apps/fft");

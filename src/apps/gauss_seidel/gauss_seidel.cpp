@@ -1,5 +1,5 @@
-// Gauss-Seidel's relaxation of Poisson's equation: red-black, both colours in one pass, or in the natural order, tile
-// after tile along wavefronts.
+// Gauss-Seidel relaxation of Poisson's equation: red-black with both colours in one pass, or in natural order by tiles,
+// one wavefront of tiles after the other.
 
 #include <vector>
 
@@ -11,16 +11,17 @@ namespace {
 
 using namespace workload;
 
-// A tile of the natural order: a thread has a row of it, and what lies before the tile is beside it.
-constexpr int side = 16, stride = side + 2;  // a row begins in another bank than the row before and the plane before
+// Size of a tile in natural order. A thread relaxes one row of the tile; the cells before the tile are stored with it.
+constexpr int side = 16, stride = side + 2;  // a row, the previous row and the previous plane begin in different banks
 
 // for (z = 0; z < n; ++z)
 //   for (y = 0; y < n; ++y)
 //     for (x = 0; x < n; ++x) u[z][y][x] = relaxed(gathered(neighbours, f[z][y][x]), walls);
 //
-// Of the tiles whose numbers add up to `wave`: none is beside another, those before have been done, those after have
-// not. In the tile itself, too, the cells of a wavefront are done at once. What comes after a cell is known when the
-// tile is read, so the sum of that and of f takes the cell's place until the cell is done.
+// The kernel relaxes the tiles whose x, y and z numbers add up to `wave`. No two of them are adjacent; the tiles before
+// them have been relaxed by earlier waves, and the tiles after them have not. Within a tile, the cells of a wavefront
+// are likewise relaxed at once. The values after a cell are known when the tile is read, so the cell's element contains
+// their sum with f until the cell is relaxed.
 __global__ void __launch_bounds__(side* side)
     natural_wave(Cube cube, int wave, const double* __restrict__ right_side, double* u) {
   __shared__ double cells[side + 1][side + 1][stride];
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(side* side)
       cells[c + 1][b + 1][a + 1] =
           (read(x + 1, y, z) + read(x, y + 1, z)) + (read(x, y, z + 1) + right_side[cube.at(x, y, z)]);
   }
-  // Now a thread's row is that at (a, b) across the tile.
+  // Each thread now has the row at (a, b) across the tile.
   const unsigned across = cube.walls(first_y + a) + cube.walls(first_z + b);
   const bool row_inside = cube.has(first_y + a) && cube.has(first_z + b);
   for (int front = 0; front < 3 * side - 2; ++front) {
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(side* side)
   }
 }
 
-/// What `sweeps` of them leave, one cell after the other.
+/// Computes the result of `sweeps` sweeps serially; the sweeps are in natural order if `natural`, otherwise red-black.
 void serial(bool natural, std::size_t sweeps, const Uniform& start, const Uniform& right_side, std::size_t n,
             std::span<double> result) {
   std::vector<double> right_sides(result.size());
@@ -86,9 +87,10 @@ void serial(bool natural, std::size_t sweeps, const Uniform& start, const Unifor
 void gauss_seidel(Case& c) {
   const std::size_t n = c.extent("n"), sweeps = c.extent("sweeps");
   const bool natural = c.choice("order") == "natural";
-  refuse_if(n < 2, "a single cell touches all six walls, and has no factor here: take at least 2 cells a side");
-  refuse_if(n > 65535, "a grid has at most 65535 blocks along a side: take no more cells");
-  refuse_if(!natural && sweeps % 2 != 0, "sweeps go from one buffer to another and back: take an even number");
+  refuse_if(n < 2,
+            "a single cell touches all six walls, which this kernel cannot compute: choose at least 2 cells a side");
+  refuse_if(n > 65535, "a grid has at most 65535 blocks along a side: choose fewer cells");
+  refuse_if(!natural && sweeps % 2 != 0, "sweeps alternate between two buffers: choose an even number");
   const Uniform start = uniform(c.seed(), 0, -1, 1), right_side = uniform(c.seed(), 1, -1, 1);
   auto u = c.inout_matrix<double>("u", n * n, n, start);
   auto f = c.input_matrix<double>("f", n * n, n, right_side);
@@ -129,10 +131,9 @@ Workload gauss_seidel_program(const std::string& name) {
       .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
-      .axis(number_axis("n", "cells of a side of the cube", 64))
-      .axis(number_axis("sweeps", "of the cube, each a repeat; red-black: an even number", 4))
-      .axis(choice_axis("order", "of the cells: all red ones, then all black ones, or row by row",
-                        {"red-black", "natural"}))
+      .axis(number_axis("n", "cells per side of the cube", 64))
+      .axis(number_axis("sweeps", "sweeps over the cube, one repeat each; must be even with order=red-black", 4))
+      .axis(choice_axis("order", "order of cells: all red, then all black; or row by row", {"red-black", "natural"}))
       .axis(submission_axis())
       .sizes({"n"}, {16, 64, 128, 256, 512, 1024});
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Of apps/heartwall: the arithmetic that host and device share, the video, what the host makes of its frames, and a
-// serial reference.
+// Formulas of apps/heartwall: the arithmetic that host and device share, the video, the preparation of its frames by
+// the host, and a serial reference.
 
 #include <algorithm>
 #include <array>
@@ -19,8 +19,8 @@ namespace isthmus::apps::tracking {
 
 using Pixel = std::uint8_t;
 
-// A point's template is the square of pixels around it. It is looked for up to `most` pixels away from where the point
-// was in the frame before. In every `renewal`-th frame it takes on something of what is found.
+// A point's template is the square of pixels around the point. It is searched for within `most` pixels of the point's
+// place in the previous frame. In every `renewal`-th frame, the pixels that were found are blended into the template.
 constexpr int half = 24, side = 2 * half + 1, pixels = side * side;
 constexpr int most = 10, reach = 2 * most + 1, candidates = reach * reach;
 constexpr int renewal = 10;
@@ -30,20 +30,21 @@ struct Place {
 };
 
 struct Shape {
-  int rows, columns, inner, outer;  // of a frame; points on either side of the wall
+  int rows, columns, inner, outer;  // extent of a frame; points on either side of the wall
 
   __host__ __device__ int points() const { return inner + outer; }
-  /// Whether the template of a point there is in the frame.
+  /// Returns whether the template of a point at this place is inside the frame.
   __host__ __device__ bool holds(const Place& at) const {
     return at.row >= half && at.row < rows - half && at.column >= half && at.column < columns - half;
   }
   std::size_t frame() const { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns); }
-  double outer_radius() const {  // in small frames templates come up to the edge
+  double outer_radius() const {  // smaller in small frames, so that templates stay inside
     const int least = std::min(rows, columns);
     return std::min(least / 3.0, least / 2.0 - 31);
   }
   double inner_radius() const { return 0.6 * outer_radius(); }
-  /// Where a point is in the first frame: the inner ones come first, each side's at equal angles.
+  /// Returns a point's place in the first frame. The inner points come first; the points of each side are equally
+  /// spaced.
   Place start(int point) const {
     const bool is_inner = point < inner;
     const double angle = 2 * std::numbers::pi * (is_inner ? point : point - inner) / (is_inner ? inner : outer);
@@ -53,31 +54,32 @@ struct Shape {
   }
 };
 
-/// The mask: a disc.
+/// Returns whether a displacement is inside the mask, which is a disc.
 __host__ __device__ inline bool may_move(int down, int across) {
   return down * down + across * across <= most * most;
 }
 
-/// The square of the correlation of a template and a part of a frame, with its sign, times what is the same for all
-/// parts. The sums are whole, and doubles are multiplied and divided alike everywhere.
+/// Returns the signed square of the correlation between a template and a part of a frame, times a factor that is the
+/// same for all parts. The sums are whole numbers, and every machine rounds products and quotients of doubles in the
+/// same way.
 __host__ __device__ inline double score_of(int template_sum, int sum, int squares, int products) {
   const auto covariance = static_cast<double>(std::int64_t{pixels} * products - std::int64_t{template_sum} * sum);
   const auto variance = static_cast<double>(std::int64_t{pixels} * squares - std::int64_t{sum} * sum);
   return variance > 0 ? covariance * fabs(covariance) / variance : 0;
 }
 
-/// A pixel of a template takes on 13% of what is found.
+/// Returns a template's pixel after blending in 13% of the pixel that was found.
 __host__ __device__ inline Pixel renewed(int pixel, int found) {
   return static_cast<Pixel>((223 * pixel + 33 * found + 128) / 256);
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 inline double share(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   return static_cast<double>(workload::hash(seed, stream, index) >> 40) * 0x1p-24;
 }
 
-/// Where the tissue is in a frame: its centre, and how high and wide it is, in the first frame's. It beats every 52
-/// frames, and every 13 frames the camera slips one way or the other.
+/// Pose of the tissue in a frame: its centre, and its height and width relative to the first frame. The heart beats
+/// every 52 frames, and every 13 frames the camera slips one way or the other.
 struct Pose {
   double row, column, high, wide;
 
@@ -91,9 +93,9 @@ struct Pose {
   }
 };
 
-/// A wall between two ellipses, in tissue whose speckle moves with it. Some frames have an echo of it, nearly as strong
-/// as itself, where no point may have moved. The frames are a camera's: the last row comes first, and each has a range
-/// of values of its own.
+/// Video of a wall between two ellipses, in tissue whose speckle moves with it. Some frames have an echo of the wall,
+/// nearly as strong as the wall itself, at a place that no point can have moved to. As in a camera's frames, the last
+/// row comes first and the range of values differs from frame to frame.
 class Video {
  public:
   Video(const Shape& shape, std::size_t frames, std::uint64_t seed)
@@ -127,7 +129,7 @@ class Video {
     const double wall = beyond(shape_.inner_radius()) - beyond(shape_.outer_radius());
     return 60 + 20 * wall + (50 + 90 * wall) * speckle(down / 4, across / 4);
   }
-  /// Between the values of the four grains around a place.
+  /// Returns the speckle at a place, interpolated between the four grains around it.
   double speckle(double down, double across) const {
     const double top = std::floor(down), left = std::floor(across);
     const auto row = [&](double r) {
@@ -145,8 +147,8 @@ class Video {
   std::vector<Pixel> pixels_;
 };
 
-/// What the host does with a frame of the video before the device has it: the first row comes first, and all values are
-/// in use.
+/// Prepares a frame of the video on the host for the device: puts the first row first, and stretches the values to the
+/// full range.
 inline void prepare_frame(const Shape& shape, std::span<const Pixel> video, std::size_t frame, Pixel* to) {
   const auto from = video.subspan(frame * shape.frame(), shape.frame());
   const auto columns = static_cast<std::size_t>(shape.columns);
@@ -159,7 +161,7 @@ inline void prepare_frame(const Shape& shape, std::span<const Pixel> video, std:
   }
 }
 
-/// The way of one point: its row and its column in each frame go to every `stride`-th pair from `track` on.
+/// Tracks one point and writes its row and column in each frame to every `stride`-th pair, starting at `track`.
 inline void follow(const Shape& shape, std::span<const Pixel> frames, Place at, int* track, std::size_t stride) {
   std::vector<Pixel> known(pixels);
   const auto each = [&](const Place& centre, std::size_t frame, auto use) {
@@ -211,7 +213,7 @@ inline void reference(const Shape& shape, const Video& video, std::size_t frames
   });
 }
 
-/// How far a point is, at most, from where the tissue has gone that was under it in the first frame.
+/// Returns the largest distance between a point and the tissue that was under it in the first frame.
 inline double distance_from_tissue(const Shape& shape, std::size_t frames, const int* tracks) {
   const auto points = static_cast<std::size_t>(shape.points());
   return worst_of(frames * points, 1024, [&](std::size_t i) {
@@ -222,7 +224,8 @@ inline double distance_from_tissue(const Shape& shape, std::size_t frames, const
   });
 }
 
-/// How far scores are from the correlation coefficient's definition in double, over parts of any likeness.
+/// Returns the largest difference between scores and the correlation coefficient by its definition in double, over
+/// parts that resemble the template to varying degrees.
 inline double score_error(std::uint64_t seed) {
   return worst_of(256, 16, [&](std::size_t part) {
     std::array<double, pixels> own{}, found{};

@@ -1,4 +1,4 @@
-// Points on the wall of a heart followed through a video: each one's template is looked for in every frame.
+// Tracking of points on the wall of a heart through a video. Each point's template is searched for in every frame.
 
 #include <algorithm>
 #include <limits>
@@ -16,14 +16,14 @@ namespace {
 using namespace workload;
 using namespace tracking;
 
-// A block has the window in which it looks for a point's template: a tile of the frame. A thread has products of a
-// strip of the template's rows with `strip` candidates side by side, for which it goes along `strip` columns at a time.
-constexpr int tile = side + 2 * most, pitch = 76;  // 19 words: neighbouring rows lie in different banks
+// A block loads a tile of the frame, the window that it searches for a point's template. A thread multiplies `strip`
+// rows of the template by the pixels under `strip` adjacent candidates, `strip` columns at a time.
+constexpr int tile = side + 2 * most, pitch = 76;  // 19 words, so that adjacent rows are in different banks
 constexpr int strip = 7, strips = reach / strip, parts = side / strip;
 constexpr int threads = 448;
 static_assert(reach % strip == 0 && side % strip == 0 && reach * strips * parts <= threads && candidates <= threads);
 
-// Of form=static: as large as the original needs them.
+// Static arrays for form=static, in the sizes that the original program needs.
 constexpr int most_rows = 609, most_columns = 590, most_points = 51;
 __device__ Pixel static_frames_even[most_rows * most_columns];
 __device__ Pixel static_frames_odd[most_rows * most_columns];
@@ -41,7 +41,7 @@ struct InArrays {
   __device__ Pixel* templates() const { return static_templates; }
 };
 
-// In the first frame points are where the user has put them; that gives the templates.
+// Copies each point's template from the first frame, where the user has placed the points.
 template <class Memory>
 __global__ void __launch_bounds__(threads)
     heartwall_start(Memory memory, Shape shape, const int* __restrict__ starts, int* __restrict__ tracks) {
@@ -53,15 +53,15 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x < 2) tracks[2 * blockIdx.x + threadIdx.x] = start[threadIdx.x];
 }
 
-/// What a block knows of a point in a frame.
+/// Shared memory of a block: the search for one point in one frame.
 struct Search {
   Pixel window[tile][pitch], known[side][side];
-  int sums[tile][reach], squares[tile][reach];  // of the pixels in a row of the window under a candidate's row
+  int sums[tile][reach], squares[tile][reach];  // sums over the pixels of one window row that a candidate covers
   int products[candidates], template_sum;
   double scores[threads];
   int best[threads];
 
-  /// A row of the window, or one of the template.
+  /// Computes the sums along one row, of the window or of the template.
   __device__ void add_along(int row) {
     if (row < tile) {
       int sum = 0, square = 0;
@@ -80,7 +80,8 @@ struct Search {
     }
   }
 
-  /// Products with `strip` candidates of one row. Each pixel of the window is read once for all of them.
+  /// Adds the products of `strip` rows of the template with `strip` candidates. Each pixel of the window is read once
+  /// for all of these candidates.
   __device__ void multiply(int number) {
     const int down = number % reach, across = number / reach % strips * strip,
               first = number / (reach * strips) * strip;
@@ -122,7 +123,7 @@ struct Search {
     best[number] = number;
   }
 
-  /// The largest score; of equal ones, the first.
+  /// Returns the candidate with the largest score, the first if several have it.
   __device__ int choose(int number) {
     for (int width = 256; width > 0; width /= 2) {
       __syncthreads();
@@ -177,23 +178,22 @@ __global__ void __launch_bounds__(threads) heartwall_follow(Memory memory, Shape
 
 void heartwall(Case& c) {
   const std::size_t frames = c.extent("frames"), rows = c.extent("rows"), columns = c.extent("cols");
-  refuse_if(rows < 128 || columns < 128, "a wall and the templates around it need 128 rows and columns");
+  refuse_if(rows < 128 || columns < 128, "a wall and its templates need at least 128 rows and columns");
   refuse_if(rows > 1 << 15 || columns > 1 << 15, "a frame has at most 2^15 rows and columns");
-  refuse_if(c.extent("inner") + c.extent("outer") > 1 << 20, "take at most 2^20 points");
-  refuse_if(frames > 1 << 20, "take at most 2^20 frames");
+  refuse_if(c.extent("inner") + c.extent("outer") > 1 << 20, "choose at most 2^20 points");
+  refuse_if(frames > 1 << 20, "choose at most 2^20 frames");
   const Shape shape{static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(c.extent("inner")),
                     static_cast<int>(c.extent("outer"))};
   const bool in_turn = c.choice("form") == "single", in_arrays = c.choice("form") == "static";
   refuse_if(in_arrays && (rows > most_rows || columns > most_columns || shape.points() > most_points),
-            "static arrays have the size of the original's: take at most 609 rows, 590 columns and 51 points");
-  refuse_if(
-      !in_turn && c.placement()->managed() && !c.device().concurrent_managed,
-      "the host writes a frame while the GPU has another, which this device's managed memory does not allow: take "
-      "form=single");
+            "static arrays have the size of the original's: choose at most 609 rows, 590 columns and 51 points");
+  refuse_if(!in_turn && c.placement()->managed() && !c.device().concurrent_managed,
+            "the host writes one frame while the GPU reads another, which this device's managed memory does not allow: "
+            "choose form=single");
   const auto points = static_cast<std::size_t>(shape.points());
   auto video = c.shared<Video>("video", frames * shape.frame(),
                                [shape, frames, seed = c.seed()] { return Video(shape, frames, seed); });
-  // The host's own copy, where it is read from a file.
+  // Copy on the host that the video is read into, if it is read from a file.
   std::optional<Buffer<Pixel>> film;
   if (c.choice("data") == "written")
     film = c.on_host<Pixel>("film", frames * shape.frame(), [video](std::size_t i) { return video->pixels()[i]; });
@@ -208,7 +208,7 @@ void heartwall(Case& c) {
 
   c.verify_all(tracks, [=](std::span<int> expected) { reference(shape, *video, frames, expected); });
   c.verify("the correlation's definition in double", [seed = c.seed()] { return score_error(seed); }, 1e-12);
-  c.verify("the tissue's way", [=] { return distance_from_tissue(shape, frames, tracks.host()); }, 2);
+  c.verify("the tissue's path", [=] { return distance_from_tissue(shape, frames, tracks.host()); }, 2);
   c.verify_same(tracks);
   c.repeats(frames);
 
@@ -219,7 +219,7 @@ void heartwall(Case& c) {
       const auto pixels_of_all = film ? std::span<const Pixel>(film->host(), film->size()) : video->pixels();
       prepare_frame(shape, pixels_of_all, number, buffer(number).host());
     };
-    // The places of the frame before. Its buffer is free then.
+    // The host waits for the points' places in the previous frame, whose buffer is free after that.
     if (frame > 0) run.read(tracks, 2 * points * (frame - 1), 2 * points);
     if (in_turn || frame == 0) prepare(frame);
     const auto look = [&](auto memory) {
@@ -250,7 +250,7 @@ void heartwall(Case& c) {
   });
 }
 
-/// The paper's v1 and v2.
+/// Returns the preset that runs the paper's versions v1 and v2.
 Preset both_versions() {
   Preset preset = unified_preset();
   preset.sweep_axis = "form";
@@ -273,8 +273,8 @@ const Registration registration = with_data(
         .axis(number_axis("inner", "points on the inside of the wall", 20))
         .axis(number_axis("outer", "points on its outside", 31))
         .axis(how(choice_axis("form",
-                              "of the frames: two buffers, one of which the host fills while the GPU has the other; "
-                              "one, in turn; two again, and static arrays of the device",
+                              "how frames are buffered: in two buffers, so that the host fills one while the GPU reads "
+                              "the other; in one, used alternately; or in two, with static arrays on the device",
                               {"double", "single", "static"})))
         .preset(both_versions())
         .sizes({"frames"}, {12, 26, 52, 104, 208, 416}));

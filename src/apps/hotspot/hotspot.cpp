@@ -1,4 +1,5 @@
-// Heat on a chip: a five-point stencil with a power input and the air around, ping-pong, several steps fused in a pass.
+// Temperature of a chip: a five-point stencil with heating by the chip's power and cooling by the air. It alternates
+// between two buffers and fuses several steps into one pass.
 
 #include <algorithm>
 #include <atomic>
@@ -20,25 +21,26 @@ using namespace workload;
 
 constexpr float along_row = 0.09375f, along_column = 0.125f, to_air = 0.00390625f, heating = 0.5f, air = 80.0f;
 
-/// What a cell gains in any step, whatever its neighbours have: from its power and from the air.
+/// Returns the part of a step's result that does not depend on temperatures: heat from the cell's power and from the
+/// air.
 __host__ __device__ inline float source_of(float power) {
   return fmaf(heating, power, to_air * air);
 }
-/// A cell after a step. Every product is in an explicit fma and sums of neighbours commute, so that the host, every GPU
-/// and every way of fusing get the same bits.
+/// Returns a cell's temperature after a step. Every product is in an explicit fma and sums of neighbours commute, so
+/// that the host, every GPU and every number of fused steps produce the same bits.
 __host__ __device__ inline float step_of(float own, float above_and_below, float left_and_right, float source) {
   constexpr float kept = 1 - 2 * along_row - 2 * along_column - to_air;
   return fmaf(kept, own, fmaf(along_column, above_and_below, fmaf(along_row, left_and_right, source)));
 }
-/// Where an index outside [0, n) is mirrored to. No heat leaves over the edge: the cell beyond it is as warm as the
-/// cell at it. A field mirrored at its edges stays so by itself, hence no step has to ask where an edge is.
+/// Returns the index in [0, n) that `i` is mirrored to. Heat does not cross an edge, because the cell beyond it is as
+/// warm as the cell at it. A field mirrored at its edges stays mirrored, so steps need not treat edges specially.
 __host__ __device__ inline std::size_t mirror(std::int64_t i, std::int64_t n) {
   if (i < 0) i = -1 - i;
   if (i >= n) i %= 2 * n;  // NOLINT(clang-analyzer-core.DivideZero): n is at least 1
   return static_cast<std::size_t>(i < n ? i : 2 * n - 1 - i);
 }
 
-// A block's tile, halo and all, and how its threads share it: one column and `depth` rows each.
+// Size of a block's tile, including its halo. Each thread has `depth` rows of one column.
 constexpr unsigned width = 128, height = 64, depth = 16, groups = height / depth;
 
 // for (step = 0; step < steps; ++step)
@@ -48,8 +50,8 @@ constexpr unsigned width = 128, height = 64, depth = 16, groups = height / depth
 //       source_of(power[r][c]));
 //   swap(from, to)                                           (indices outside are those of the nearest cell inside)
 //
-// A tile with a halo of `fused` cells is right after `steps` ≤ fused steps all but for its halo. Temperatures stay in
-// registers; shared memory carries them to the neighbours of the row and to the thread above and below.
+// After `steps` ≤ `fused` steps, a tile with a halo of `fused` cells is correct outside the halo. Temperatures stay in
+// registers; shared memory passes them to the neighbours in the row and to the threads above and below.
 template <unsigned fused>
 __global__ void __launch_bounds__(width* groups, 2)
     hotspot_pass(std::size_t rows, std::size_t columns, std::size_t pitch, unsigned steps,
@@ -97,15 +99,15 @@ __global__ void __launch_bounds__(width* groups, 2)
   }
 }
 
-/// The initial temperature and power of cell i, counted without padding.
+/// Initial temperature and power of each cell; cells are numbered without padding.
 struct Chip {
   std::size_t rows, columns;
   Values<float, Uniform> temperature, power;
   std::size_t cells() const { return rows * columns; }
 };
 
-/// Temperatures after `steps` of the window that begins at (top, left), computed row by row; right but for a rim of
-/// `steps` cells, except where the window's rim is the mirrored edge of the chip.
+/// Returns the temperatures after `steps` steps of the window that begins at (top, left), computed row by row. They are
+/// wrong in a rim of `steps` cells, except where the window ends at an edge of the chip.
 std::vector<float> serial(const Chip& chip, std::int64_t top, std::int64_t left, std::size_t rows, std::size_t columns,
                           std::size_t steps) {
   std::vector<float> from(rows * columns), to(rows * columns), source(rows * columns);
@@ -128,8 +130,8 @@ std::vector<float> serial(const Chip& chip, std::int64_t top, std::int64_t left,
   return from;
 }
 
-/// The wrong cells of some windows, the corners among them, each of which crosses edges of tiles. All that a window
-/// depends on lies within `steps` of it.
+/// Returns the number of wrong cells in several windows, which include the corners; each window crosses edges of tiles.
+/// A window depends only on cells within `steps` of it.
 double count_wrong(const Chip& chip, std::size_t steps, std::uint64_t seed, const float* values, std::size_t pitch) {
   const std::size_t high = std::min<std::size_t>(chip.rows, 160), wide = std::min<std::size_t>(chip.columns, 160);
   std::atomic<std::size_t> wrong = 0;
@@ -139,7 +141,7 @@ double count_wrong(const Chip& chip, std::size_t steps, std::uint64_t seed, cons
         return k < 4 ? (far ? room : 0) : hash(seed, stream, k) % (room + 1);
       };
       const std::size_t top = place(chip.rows - high, k / 2 == 1, 2), left = place(chip.columns - wide, k % 2 == 1, 3);
-      // Cut off at the chip's edges, which are mirrors as a window's are.
+      // The computed region ends at the chip's edges, because serial() mirrors at the edges of a region.
       const std::size_t above = std::min(top, steps), before = std::min(left, steps);
       const std::size_t all_rows = above + high + std::min(steps, chip.rows - top - high);
       const std::size_t all_columns = before + wide + std::min(steps, chip.columns - left - wide);
@@ -154,13 +156,13 @@ double count_wrong(const Chip& chip, std::size_t steps, std::uint64_t seed, cons
   return static_cast<double>(wrong);
 }
 
-/// The original's two files, one after the other.
+/// Returns a reader of the original program's two files joined into one: temperatures, then powers.
 std::function<void(std::span<float>)> open_chip(const InputFile& file, std::size_t numbers) {
-  return numbers_of({file, "name one that has a temperature for each cell, rows times cols, and as many powers then"},
-                    numbers, -1e4f, 1e4f);
+  return numbers_of({file, "use a file with rows × cols temperatures, followed by as many powers"}, numbers, -1e4f,
+                    1e4f);
 }
 
-using Fused = Choices<8u, 1u, 2u, 3u, 4u, 6u>;  // the default first
+using Fused = Choices<8u, 1u, 2u, 3u, 4u, 6u>;  // the first is the default
 
 void hotspot(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
@@ -190,7 +192,7 @@ void hotspot(Case& c) {
     const device::LaunchShape shape{.grid = {static_cast<unsigned>((columns + cut_columns - 1) / cut_columns),
                                              static_cast<unsigned>((rows + cut_rows - 1) / cut_rows)},
                                     .block = {width, groups}};
-    // An even number of passes, so that the last one ends where the first began.
+    // The number of passes is even, so that the last pass writes to the buffer that the first one read.
     const std::size_t passes = (steps + 2 * fused() - 1) / (2 * fused()) * 2;
     c.measure(Control::queued, [=](Run& run) {
       const double cells = static_cast<double>(chip.cells());
@@ -215,12 +217,13 @@ Workload workload() {
       .stagings({Staging::none})
       .axis(number_axis("rows", "rows of the chip", 2048))
       .axis(number_axis("cols", "columns of the chip", 2048))
-      .axis(number_axis("steps", "steps of time", 64))
-      .axis(how(choice_axis("fused", "steps of a pass", Fused::allowed())))
+      .axis(number_axis("steps", "time steps", 64))
+      .axis(how(choice_axis("fused", "steps fused in a pass", Fused::allowed())))
       .axis(submission_axis())
       .preset(unified_preset());
-  with_data(w, "ISTHMUS_HOTSPOT", "a text of a chip's temperatures, then its powers (Rodinia's temp_* and power_*)");
-  using Square = std::pair<const char*, int>;  // the paper's super and mega
+  with_data(w, "ISTHMUS_HOTSPOT",
+            "a text file of a chip's temperatures, then its powers (Rodinia's temp_* and power_*)");
+  using Square = std::pair<const char*, int>;  // name and side; super and mega are the paper's
   for (const auto& [name, n] : {Square{"tiny", 512}, Square{"small", 1024}, Square{"medium", 2048},
                                 Square{"large", 4096}, Square{"super", 8192}, Square{"mega", 12288}})
     w.size(name, {{"rows", n}, {"cols", n}});

@@ -1,4 +1,4 @@
-// k-means: each iteration assigns every point to the nearest centre and sums up the points of each, in one pass.
+// k-means: each iteration assigns every point to the nearest centre and sums the points of each cluster, in one pass.
 
 #include <algorithm>
 #include <cmath>
@@ -19,20 +19,21 @@ using namespace workload;
 using Member = std::uint8_t;
 
 constexpr unsigned features = 64, clusters = 5, threads = 256;
-constexpr unsigned lanes = features / 4;  // a group: threads that share four points, four features of each a thread
+constexpr unsigned lanes = features / 4;  // threads per group; a group processes four points, four features per thread
 constexpr unsigned groups = threads / lanes, tile = 4 * groups, ring = 2;
-// Blocks of a multiprocessor: four, or as many as have room for their sums and the KiB that a block takes besides.
+// Blocks per multiprocessor: four, or fewer if shared memory is too small. A block needs 1 KiB in addition to its sums.
 constexpr unsigned resident = std::min<unsigned>(4, device::least_shared_bytes / (clusters * threads * 16 + 1024));
 constexpr unsigned resident_paged = 2;
-constexpr unsigned summed = features + 1;  // of a cluster: its features, and how many points it has
+constexpr unsigned summed = features + 1;  // values per cluster: the sums of its features, and its number of points
 
-/// Centres in five binary places, and half the square of each: all that follows is exact (NOTES.md).
+/// Centres, rounded to five binary places so that all arithmetic on them is exact (NOTES.md), and half the square of
+/// each.
 struct Centres {
   float of[clusters][features];
   float half_square[clusters];
 };
 
-/// A centre's feature from the sum of its points; a cluster without points keeps what it had.
+/// Returns one feature of a centre from its cluster's sums; a cluster without points keeps its previous value.
 __host__ __device__ inline float centre_of(const long long* sums, unsigned f, float before) {
   if (sums[features] == 0) return before;
   return static_cast<float>(rint(static_cast<double>(sums[f]) * 32 / static_cast<double>(sums[features])) / 32);
@@ -43,7 +44,7 @@ __host__ __device__ inline float half_square_of(const float* centre) {
   return square / 2;
 }
 
-/// What a thread keeps of the centres, and where its group sums up: four features of each cluster.
+/// Four features of each centre and of each cluster's sums: the part that one thread of a group processes.
 struct Share {
   __device__ explicit Share(const Centres* centres) {
     __shared__ float4 block_sums[clusters * threads];
@@ -56,8 +57,8 @@ struct Share {
     }
   }
 
-  /// Four points of each group, of the `there` points of a tile. Each quarter of a group has them in another order, so
-  /// that every sum of two lanes' parts is of one point and is made once.
+  /// Adds four points per group, out of the `there` points of a tile. Each quarter of a group has the four points in a
+  /// different order, so that every sum of two lanes' parts belongs to one point and is computed once.
   __device__ void add(unsigned there, Member* member, const float4* points) {
     float4 x[4];
 #pragma unroll
@@ -65,7 +66,7 @@ struct Share {
       const unsigned at = quarter ^ (j * lanes);
       x[j] = at < there * lanes ? points[at + threadIdx.x % lanes] : make_float4(0, 0, 0, 0);
     }
-    // Of the quarter's own point: |x - c|² / 2 is less where |c|² / 2 - x·c is.
+    // Each quarter finds the centre nearest to its own point. |x - c|² / 2 is smallest where |c|² / 2 - x·c is.
     float best = 0;
     unsigned nearest = 0;
 #pragma unroll
@@ -91,7 +92,7 @@ struct Share {
     }
   }
 
-  /// Adds the block's sums to all: whole numbers, so the order does not matter.
+  /// Adds the block's sums to the totals; they are whole numbers, so the order does not matter.
   __device__ void finish(unsigned long long* sums) const {
     __syncthreads();
     for (unsigned i = threadIdx.x; i < clusters * features; i += threads) {
@@ -109,14 +110,14 @@ struct Share {
     }
   }
   float4* own_sums;                                                                // clusters × threads
-  unsigned quarter = (threadIdx.x / lanes * 4 + threadIdx.x % lanes / 4) * lanes;  // where its own point begins
+  unsigned quarter = (threadIdx.x / lanes * 4 + threadIdx.x % lanes / 4) * lanes;  // offset of its own point
   float4 centre[clusters];
   float half_square[clusters];
   unsigned count[clusters]{};
 };
 
 // for (i = 0; i < n; ++i) {
-//   member[i] = the k with the least |x[i] - centre[k]|², the first of several
+//   member[i] = the first k with the smallest |x[i] - centre[k]|²
 //   for (f = 0; f < features; ++f) sum[member[i]][f] += x[i][f];
 //   ++sum[member[i]][features];
 // }
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(threads, resident)
   share.finish(sums);
 }
 
-// The same, with points brought into shared memory.
+// Does the same as kmeans_plain, with points copied into shared memory.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads, resident)
     kmeans_staged(std::size_t n, const float4* x, const Centres* centres, Member* member, unsigned long long* sums) {
@@ -157,7 +158,8 @@ struct alignas(16) Four {
   float x, y, z, w;
 };
 
-// The same, a warp a page, which is whole points: it shares out a warp's points of a tile as a block does a tile's.
+// Does the same as kmeans_plain, with one page per warp; a page consists of whole points. A warp divides the points of
+// its page among its groups as a block divides the points of a tile.
 __global__ void __launch_bounds__(threads, resident_paged)
     kmeans_paged(paging::Array<Four> x, const Centres* centres, Member* member, unsigned long long* sums) {
   Share share(centres);
@@ -179,7 +181,8 @@ __global__ void __launch_bounds__(threads, resident_paged)
   share.finish(sums);
 }
 
-/// New centres from the sums, which are 0 again afterwards; or the first points, where there are no sums yet.
+/// Computes new centres from the sums, then clears the sums. If `first`, there are no sums yet and the first points
+/// become the centres.
 __global__ void kmeans_move(const float* x, long long* sums, bool first, Centres* centres) {
   const unsigned f = threadIdx.x;
   for (unsigned k = 0; k < clusters; ++k)
@@ -209,7 +212,7 @@ Centres first_of(const WholeNumbers& points) {
   return centres;
 }
 
-/// By the definition: squares of differences, in double, which is exact, too.
+/// Computes memberships by their definition, from squared differences in double, which are exact as well.
 void reference(const WholeNumbers& points, std::size_t iterations, std::span<Member> member) {
   double centre[clusters * features];
   for (unsigned i = 0; i < clusters * features; ++i) centre[i] = points(i);
@@ -235,9 +238,9 @@ void reference(const WholeNumbers& points, std::size_t iterations, std::span<Mem
 
 void kmeans(Case& c) {
   const std::size_t n = c.extent("points"), iterations = c.extent("iterations");
-  refuse_if(n < clusters, "the first 5 points are the first centres: take 5 and more");
-  refuse_if(n >> 40 != 0, "a block counts its points in 32 bits: take fewer than 2^40");
-  const WholeNumbers points{c.seed(), 0, 4};  // without any clusters in them
+  refuse_if(n < clusters, "the first 5 points are the initial centres: choose at least 5 points");
+  refuse_if(n >> 40 != 0, "choose fewer than 2^40 points: with more, a block could overflow its 32-bit count");
+  const WholeNumbers points{c.seed(), 0, 4};  // uniformly random, so the points form no clusters
   auto x = c.input<float>("points", n * features, points);
   auto member = c.output<Member>("member", n);
   auto centres = c.scratch<Centres>("centres", 1);
@@ -248,8 +251,8 @@ void kmeans(Case& c) {
 
   const bool on_host = c.choice("loop") == "host", pages = c.placement()->paged;
   refuse_if(pages && c.staging() != Staging::none,
-            "a warp works on a page where its frame is: take staging none where points are paged");
-  // A block's sums are below 2^24, and so exact in fp32; one wave, as far as that lets us.
+            "a warp works on a page in its frame: choose staging none for paged points");
+  // Blocks run in one wave, or in more if a block's sums would otherwise exceed 2^24, the limit of exact fp32 integers.
   constexpr unsigned most_points = 1 << 17;
   const auto info = c.device();
   const auto wave = static_cast<std::size_t>(info.multiprocessors) * (pages ? resident_paged : resident);
@@ -259,8 +262,8 @@ void kmeans(Case& c) {
     auto shape = warp_a_page(region, threads, info, {region});
     shape.grid = static_cast<unsigned>(std::min<std::size_t>(shape.grid.x, wanted));
     refuse_if(n / shape.grid.x > 8 * most_points,
-              "so few blocks, one for the frames of its warps, would sum up more points than fp32 counts exactly: set "
-              "more frames or a smaller page");
+              "with so few frames, each block would sum more points than fp32 counts exactly: set more frames or a "
+              "smaller page");
     return shape;
   };
   const auto measure = [&](auto assign, std::size_t shared_bytes) {
@@ -303,8 +306,8 @@ const Registration registration =
         .paged()
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("points", "points of 64 features", 1 << 18))
-        .axis(number_axis("iterations", "times that points are assigned", 20))
-        .axis(loop_axis("where centres follow from the sums"))
+        .axis(number_axis("iterations", "times that all points are assigned", 20))
+        .axis(loop_axis("where centres are computed from the sums"))
         .sizes({"points"}, {1 << 9, 1 << 15, 1 << 18, 1 << 21, 1 << 23, 1 << 24})
         .size("tiny", {{"iterations", 5}});
 

@@ -1,5 +1,5 @@
-// The 20 nearest references of every query: distances by tiles, as in a product of matrices, and selection in the same
-// pass. The distances themselves never go to memory.
+// The 20 nearest references of every query. Distances are computed in tiles, as in a product of matrices, and the
+// nearest are selected in the same pass, so that distances are never written to memory.
 
 #include <algorithm>
 #include <limits>
@@ -17,11 +17,11 @@ namespace {
 
 using namespace workload;
 
-constexpr unsigned nearest = 20;                           // of each query
-constexpr unsigned threads = 256, tile = 128, depth = 32;  // queries and references of a tile, dimensions of a step
-constexpr unsigned row_floats = depth + 4;                 // so that eight rows of a tile meet all banks once
+constexpr unsigned nearest = 20;                           // neighbours per query
+constexpr unsigned threads = 256, tile = 128, depth = 32;  // queries and references per tile, dimensions per step
+constexpr unsigned row_floats = depth + 4;                 // padded so that eight rows of a tile use each bank once
 constexpr unsigned own = 8, ring = 2, tile_elements = tile * row_floats;
-constexpr unsigned room = 16;  // of a query's candidates, before they are looked at
+constexpr unsigned room = 16;  // candidates per query, before selection
 constexpr std::size_t streamed_parts = 8;
 constexpr float taken = std::numeric_limits<float>::infinity(), farthest = std::numeric_limits<float>::max();
 
@@ -32,22 +32,24 @@ struct Problem {
   __host__ __device__ std::size_t tiles() const { return (references + tile - 1) / tile; }
 };
 
-/// What the threads of a block find, and the best of it.
+/// Candidates that a block's threads find for each query of a tile, and the best of them.
 struct Found {
   Key best[tile][nearest], candidate[tile][room];
   unsigned count[tile];
-  float limit[tile];  // what the last of the best has
+  float limit[tile];  // distance of the farthest of the best
 };
 
-// A thread has eight queries and eight references of a tile: 32 threads a patch of 8 × 4.
+// Eight queries and eight references of a tile, which one thread processes. In each step, 32 threads process 8 adjacent
+// queries × 4 adjacent references.
 struct Place {
-  unsigned query = threadIdx.x / 128 * 64 + threadIdx.x % 32 / 4;    // and each eighth
-  unsigned reference = threadIdx.x / 32 % 4 * 32 + threadIdx.x % 4;  // and each fourth
+  unsigned query = threadIdx.x / 128 * 64 + threadIdx.x % 32 / 4;    // first query; the thread has every eighth
+  unsigned reference = threadIdx.x / 32 % 4 * 32 + threadIdx.x % 4;  // first reference; every fourth
   __device__ static unsigned query_of(unsigned i) { return 8 * i; }
   __device__ static unsigned reference_of(unsigned j) { return 4 * j; }
 };
 
-/// Adds four dimensions: a(i) and b(j) give those of the thread's queries and references.
+/// Adds the products of four dimensions; a(i) and b(j) return the four coordinates of the thread's query i and
+/// reference j.
 template <class A, class B>
 __device__ inline void multiply_add(float (&sums)[own][own], A a, B b) {
   float4 left[own];
@@ -65,8 +67,8 @@ __device__ inline void multiply_add(float (&sums)[own][own], A a, B b) {
   }
 }
 
-/// All that a block does with a tile's products: those that may be among the nearest become candidates, candidates
-/// become the best. Sums are 0 again.
+/// Selection of the nearest from a tile's products. Distances that may be among the smallest become candidates, and
+/// candidates are merged into the best.
 class Selection {
  public:
   __device__ Selection(const Problem& problem, const float* query_squares, const float* reference_squares, Found& found)
@@ -103,7 +105,7 @@ class Selection {
     }
   }
 
-  /// To lists[query][part][nearest].
+  /// Writes the best to lists[query][part][nearest].
   __device__ void write(Key* lists) const {
     for (unsigned k = threadIdx.x; k < tile * nearest; k += threads) {
       const std::size_t query = std::size_t{blockIdx.x} * tile + k / nearest;
@@ -113,7 +115,7 @@ class Selection {
   }
 
  private:
-  /// Distances within the limit go to their query's candidates; true where there was no room for one.
+  /// Adds distances within the limit to the candidates of their queries. Returns true if some did not fit.
   __device__ bool offer(std::size_t first, float (&sums)[own][own]) {
     bool more = false;
 #pragma unroll
@@ -132,7 +134,7 @@ class Selection {
     }
     return more;
   }
-  /// A warp takes a query after the other, a lane has one of its best.
+  /// Merges candidates into the best. A warp processes one query after the other; each lane has one of a query's best.
   __device__ void select() {
     const unsigned lane = static_cast<unsigned>(device::lane());
     const unsigned warps = threads / static_cast<unsigned>(device::warp_size());
@@ -141,7 +143,7 @@ class Selection {
       if (count == 0) continue;
       Key mine = lane < nearest ? found_.best[row][lane] : none;
       for (unsigned k = 0; k < count; ++k) mine = inserted(mine, found_.candidate[row][k]);
-      device::sync_warp(device::full_warp());  // all have read the count
+      device::sync_warp(device::full_warp());  // all lanes have read the count
       if (lane < nearest) found_.best[row][lane] = mine;
       if (lane == nearest - 1) found_.limit[row] = distance_of(mine), found_.count[row] = 0;
     }
@@ -153,7 +155,7 @@ class Selection {
   Place place_;
 };
 
-/// The tiles of references that a block goes through.
+/// Tiles of references that a block processes.
 struct Share {
   unsigned first, last;
   __device__ explicit Share(const Problem& problem)
@@ -163,10 +165,10 @@ struct Share {
 
 // for (q = 0; q < queries; ++q)
 //   for (r = 0; r < references; ++r) distance[r] = |query[q]|² + |reference[r]|² - 2 query[q]·reference[r]
-//   lists[q] = the 20 least of (distance[r], r), in order
+//   lists[q] = the 20 smallest of (distance[r], r), in order
 //
-// A block has 128 queries and a part of the references. What is beyond the last query or reference is computed from the
-// last one, and is not taken.
+// A block has 128 queries and a part of the references. Distances beyond the last query or reference are computed from
+// the last one and are not selected.
 __global__ void __launch_bounds__(threads)
     knn_plain(Problem problem, const float* __restrict__ queries, const float* __restrict__ references,
               const float* query_squares, const float* reference_squares, Key* lists) {
@@ -194,7 +196,8 @@ __global__ void __launch_bounds__(threads)
   selection.write(lists);
 }
 
-// The same, with tiles of both in shared memory, as they lie in global memory: zeros beyond the last.
+// Does the same as knn_plain with tiles of queries and references in shared memory. The tiles are laid out as in global
+// memory, with zeros beyond the last query or reference.
 template <TileStaging staging, unsigned buffers>
 __global__ void __launch_bounds__(threads, 2)
     knn_staged(Problem problem, const float* queries, const float* references, const float* query_squares,
@@ -259,7 +262,7 @@ __global__ void __launch_bounds__(threads)
   if (device::lane() == 0) squares[i] = sum;
 }
 
-// The best of all parts, a warp a query.
+// Merges the best of all parts, one query per warp.
 __global__ void __launch_bounds__(threads)
     knn_merge(std::size_t queries, unsigned parts, const Key* lists, float* distance, unsigned* index) {
   const auto warps = threads / static_cast<unsigned>(device::warp_size());
@@ -277,7 +280,7 @@ __global__ void __launch_bounds__(threads)
   index[query * nearest + lane] = static_cast<unsigned>(mine);
 }
 
-/// From -32 to 31: all that is summed is exact.
+/// Returns the points' coordinates as integers from -32 to 31, of which all sums are exact.
 std::vector<std::int32_t> whole_numbers(const WholeNumbers& points, std::size_t n) {
   std::vector<std::int32_t> all(n);
   memory::parallel_for(n, 1 << 16, [&](std::size_t first, std::size_t last) {
@@ -286,12 +289,12 @@ std::vector<std::int32_t> whole_numbers(const WholeNumbers& points, std::size_t 
   return all;
 }
 
-/// How many queries have a wrong result. Of each, distances must be those of the indices, and in order; of `searched`
-/// of them no reference may be nearer than those found.
+/// Returns the number of queries with a wrong result. The distances of each query must match its indices and be sorted.
+/// For `searched` of the queries, all references are searched, and none may be nearer than those found.
 double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::size_t dims, std::size_t n,
              std::size_t all, std::size_t searched, const float* distance, const unsigned* index) {
   const auto from = whole_numbers(queries, n * dims), to = whole_numbers(references, all * dims);
-  const auto right_key = [&](std::size_t query, std::size_t r) {  // by the definition, in whole numbers
+  const auto right_key = [&](std::size_t query, std::size_t r) {  // uses the definition, in whole numbers
     std::int32_t sum = 0;
     for (std::size_t l = 0; l < dims; ++l) {
       const std::int32_t apart = from[query * dims + l] - to[r * dims + l];
@@ -307,7 +310,7 @@ double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::s
     }
     return false;
   };
-  const auto ends_elsewhere = [&](std::size_t i) {  // those before the last are nearer, all of them different
+  const auto ends_elsewhere = [&](std::size_t i) {  // compares the last; is_disordered checks the rest
     const std::size_t query = searched < n ? hash(queries.seed, 2, i) % n : i;
     std::vector<Key> keys(all);
     for (std::size_t r = 0; r < all; ++r) keys[r] = right_key(query, r);
@@ -319,10 +322,10 @@ double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::s
 
 void knn(Case& c) {
   const std::size_t queries = c.extent("queries"), references = c.extent("references"), dims = c.extent("dims");
-  refuse_if(references < nearest, "each query has 20 nearest: take 20 references and more");
+  refuse_if(references < nearest, "each query has 20 nearest: choose at least 20 references");
   refuse_if(queries > std::size_t{1} << 30 || references > std::size_t{1} << 30,
-            "a block counts its tiles in 32 bits: take at most 2^30 queries and references");
-  refuse_if(dims > 8192, "sums of more than 8192 squares are not exact in fp32: take at most 8192 dimensions");
+            "a block counts its tiles in 32 bits: choose at most 2^30 queries and references");
+  refuse_if(dims > 8192, "sums of more than 8192 squares are not exact in fp32: choose at most 8192 dimensions");
   const WholeNumbers query_values{c.seed(), 0, 6}, reference_values{c.seed(), 1, 6};
   const std::size_t query_tiles = (queries + tile - 1) / tile, reference_tiles = (references + tile - 1) / tile;
   const bool streamed = c.placement()->chunked;
@@ -336,7 +339,7 @@ void knn(Case& c) {
   auto distance = c.output<float>("distance", queries * nearest, split);
   auto index = c.output<unsigned>("index", queries * nearest, split);
   auto query_squares = c.scratch<float>("squares of queries", queries);
-  // Chunks are in no order, so each computes its own.
+  // Chunks may run in any order, so each computes the squares of the references again.
   auto reference_squares = c.scratch<float>("squares of references", references * (streamed ? query_tiles : 1));
   auto lists = c.scratch<Key>("nearest of each part", queries * parts * nearest);
   c.chunks(query_tiles);
@@ -385,7 +388,7 @@ void knn(Case& c) {
   with_staging<ring>(c, [&](auto how, auto buffers) {
     const std::size_t shared_bytes = buffers() * 2 * tile_elements * sizeof(float) + sizeof(Found);
     if (shared_bytes > c.device().shared_per_block)
-      throw Skip("tiles and candidates do not fit into a block's shared memory on this device: take staging none",
+      throw Skip("tiles and candidates do not fit into a block's shared memory on this device: choose staging none",
                  SkipKind::unsupported);
     measure(Kernel{"knn_staged", knn_staged<how(), buffers()>}, shared_bytes);
   });
@@ -393,13 +396,13 @@ void knn(Case& c) {
 
 const Registration registration =
     paper_program("apps/knn", knn, "UVMBench's knn")
-        .summary("the 20 nearest references of every query by squared distance, selection in the same pass")
+        .summary("the 20 nearest references of every query by squared distance, selected in the same pass")
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
-        .axis(number_axis("queries", "points whose neighbours are looked for", 4096))
-        .axis(number_axis("references", "points to look among", 4096))
+        .axis(number_axis("queries", "points whose neighbours are searched", 4096))
+        .axis(number_axis("references", "points to search", 4096))
         .axis(number_axis("dims", "dimensions of a point", 128))
-        .axis(how(
-            number_axis("parts", "that references are cut into, for more blocks; 0: as many as fill the device", 0, 0)))
+        .axis(how(number_axis(
+            "parts", "parts that references are divided into, for more blocks; 0: as many as fill the device", 0, 0)))
         .sizes({"queries"}, {64, 1024, 4096, 8192, 16384, 32768})
         .sizes({"references"}, {256, 1024, 4096, 8192, 16384, 32768})
         .sizes({"dims"}, {16, 64, 128, 128, 128, 512});

@@ -1,4 +1,5 @@
-// Particles in boxes of a cube: the potential and the force on each from all in its box and in the boxes around it.
+// Particles in the boxes of a cube: the potential and the force on each particle from all particles in its box and in
+// the adjacent boxes.
 
 #include <algorithm>
 #include <cmath>
@@ -17,18 +18,18 @@ namespace {
 using namespace workload;
 
 constexpr double alpha = 0.5, decay = 2 * alpha * alpha;   // a pair's weight is exp(-decay · distance)
-constexpr double decay_of_2 = decay * 1.4426950408889634;  // the same as a power of two
-constexpr unsigned threads = 128, own = 4;                 // of a block, which has one box; particles of a thread
-constexpr unsigned most = 110;                             // particles of a box
+constexpr double decay_of_2 = decay * 1.4426950408889634;  // exp(-decay · d) = exp2(-decay_of_2 · d)
+constexpr unsigned threads = 128, own = 4;                 // threads per block, which has one box; particles per thread
+constexpr unsigned most = 110;                             // particles per box
 constexpr unsigned ring = 2;
-constexpr unsigned largest = 1290;  // boxes in a direction: a grid has at most 2^31 - 1 blocks
+constexpr unsigned largest = 1290;  // boxes per direction: a grid has at most 2^31 - 1 blocks
 
 struct Space {
-  unsigned boxes;  // in each direction
+  unsigned boxes;  // boxes per direction
   unsigned particles;
 };
 
-/// The boxes around one, itself among them, and those outside the cube left out.
+/// Boxes inside the cube that are adjacent to a box, including the box itself.
 struct Neighbours {
   unsigned boxes, first[3], count[3];
 
@@ -47,8 +48,8 @@ struct Neighbours {
   }
 };
 
-/// 2^y for |y| < 1022: a polynomial for what is left of the nearest whole number, which goes into the exponent. Its
-/// relative error is 2.2e-16 (minimax on [-1/2, 1/2]).
+/// Returns 2^y for |y| < 1022. The whole number nearest to y becomes the exponent; a minimax polynomial on [-1/2, 1/2]
+/// computes the power of the difference. The relative error is 2.2e-16.
 __device__ inline double power_of_2(double y) {
   constexpr double whole = 0x1.8p52;
   const double shifted = y + whole, f = y - (shifted - whole);
@@ -74,12 +75,12 @@ __device__ inline double power_of_2(double y) {
 //       potential[i] += w, force[i] += 2 * w * (x[i] - x[j])
 //     }
 //
-// A group of threads has all particles of the box, `own` of them each; the groups share the particles around. The force
-// is 2 (x[i] Σ w - Σ w x[j]).
+// Each group of threads has all particles of the box, `own` per thread; the surrounding particles are divided among the
+// groups. The force is computed as 2 (x[i] Σ w - Σ w x[j]).
 struct Share {
   const double* home;  // v, x, y, z of each particle of the box
   unsigned particles, lanes, groups, next;
-  double v[own], x[own], y[own], z[own];  // times the decay
+  double v[own], x[own], y[own], z[own];  // multiplied by `decay_of_2`, v by its negative
   double sum[own], sum_x[own], sum_y[own], sum_z[own];
 
   __device__ Share(const Space& space, const double* home_)
@@ -97,7 +98,7 @@ struct Share {
     }
   }
 
-  /// The particles of one box around.
+  /// Adds the particles of one adjacent box.
   __device__ void add(const double* positions, const double* charges) {
     for (unsigned j = next; j < particles; j += groups) {
       const double2 vx = reinterpret_cast<const double2*>(positions)[2 * j];
@@ -115,7 +116,7 @@ struct Share {
     }
   }
 
-  /// Adds up what the groups have, and writes potential and force of each particle.
+  /// Adds up the groups' sums and writes the potential and the force of each particle.
   __device__ void finish(double* out) const {
     __shared__ double parts[threads][4];
     const unsigned i = threadIdx.x / 4, component = threadIdx.x % 4;
@@ -154,12 +155,12 @@ __global__ void __launch_bounds__(threads, 4)
   share.finish(out + box * particles * 4);
 }
 
-/// Doubles of a box in shared memory, a whole number of 16 bytes.
+/// Returns the number of doubles that a box needs in shared memory, rounded up to a multiple of 16 bytes.
 __host__ __device__ inline unsigned tile_doubles(const Space& space) {
   return (5 * space.particles + 1) / 2 * 2;
 }
 
-// The same, with the boxes around brought into shared memory one after the other.
+// Does the same as lavamd_plain, with the adjacent boxes copied into shared memory one after the other.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads, 4) lavamd_staged(Space space, std::size_t first, const double* positions,
                                                             const double* charges, double* __restrict__ out) {
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(threads, 4) lavamd_staged(Space space, std::si
         const std::size_t at = around.box(static_cast<unsigned>(number)) * particles;
         double* to = tiles + stage * tile_doubles(space);
         copier.run(to, positions + 4 * at, 4 * particles);
-        // An odd number of particles leaves charges at odd multiples of 8 bytes.
+        // With an odd number of particles, a box's charges may begin at an odd multiple of 8 bytes.
         copier.gather(to + 4 * particles, particles, [&](unsigned j) { return charges + at + j; });
       },
       [&](unsigned stage, std::uint64_t) {
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(threads, 4) lavamd_staged(Space space, std::si
   share.finish(out + box * particles * 4);
 }
 
-/// Tenths from 0.1 to 1, as the original has them: v, x, y and z of each particle, and its charge.
+/// Input: v, x, y and z of each particle and its charge, in tenths from 0.1 to 1 like the original program's.
 struct Particles {
   std::uint64_t seed;
   double tenth(std::uint64_t stream, std::size_t i) const {
@@ -196,7 +197,7 @@ struct Particles {
   double charge(std::size_t i) const { return tenth(1, i); }
 };
 
-/// Potentials and forces of a box by the original's formulas.
+/// Returns the potentials and forces of a box, computed by the original program's formulas.
 std::vector<double> expected_of(const Particles& values, const Space& space, std::size_t box) {
   const std::size_t n = space.particles;
   std::vector<double> out(4 * n), home(4 * n), other(4 * n), charge(n);
@@ -222,7 +223,7 @@ std::vector<double> expected_of(const Particles& values, const Space& space, std
   return out;
 }
 
-/// The largest error in 500 boxes: corners, and some at random.
+/// Returns the largest error in 500 boxes: the first, the last, and random others.
 double sampled_error(const Particles& values, const Space& space, std::size_t boxes, const double* actual) {
   return worst_of(std::min<std::size_t>(boxes, 500), 4, [&](std::size_t k) {
     const std::size_t end = k % 2 == 0 ? 0 : boxes - 1;
@@ -235,8 +236,8 @@ double sampled_error(const Particles& values, const Space& space, std::size_t bo
   });
 }
 
-/// What two particles do to each other is the same and opposite: charges times forces add up to nothing. Beside the sum
-/// of charges times potentials; all elements are looked at.
+/// Returns the sum of charges times forces over all particles, relative to the sum of charges times potentials. Two
+/// particles exert equal and opposite forces on each other, so the result should be zero.
 double unbalanced(const Particles& values, std::size_t particles, const double* actual) {
   const auto sums = sums_of<double, 4>(particles, 1 << 14, [&](std::size_t i, auto& part) {
     const double charge = values.charge(i);
@@ -249,8 +250,9 @@ double unbalanced(const Particles& values, std::size_t particles, const double* 
 
 void lavamd(Case& c) {
   const std::size_t side = c.extent("boxes"), each = c.extent("particles");
-  refuse_if(each > most, "a box holds at most 110 particles, as the original's block does: take 110 or fewer");
-  refuse_if(side > largest, "a grid has at most 2^31 - 1 blocks, one a box: take at most 1290 boxes in a direction");
+  refuse_if(each > most, "a box has at most 110 particles, like the original's block: choose 110 or fewer");
+  refuse_if(side > largest,
+            "a grid has at most 2^31 - 1 blocks, one per box: choose at most 1290 boxes in each direction");
   const Particles values{c.seed()};
   const Space space{static_cast<unsigned>(side), static_cast<unsigned>(each)};
   const std::size_t plane = side * side, boxes = plane * side, particles = boxes * each;
@@ -261,7 +263,7 @@ void lavamd(Case& c) {
   auto out = c.output<double>("forces", 4 * particles, split(32, 0));
   c.chunks(side);
 
-  // 27 boxes, weights below e^1.4 = 4.1 and steps below 1, each sum rounded as often as it has parts.
+  // Bound on rounding: 27 boxes, weights below e^1.4 = 4.1, differences below 1, and one rounding of each sum per term.
   const double parts = 27.0 * static_cast<double>(each), tolerance = 2 * 4.1 * parts * (parts + 20) * 0x1p-53;
   if (boxes <= 512) {
     c.verify_all(out,
@@ -278,14 +280,14 @@ void lavamd(Case& c) {
         "500 boxes by the original's formulas", [=] { return sampled_error(values, space, boxes, out.host()); },
         tolerance);
   }
-  c.verify("forces add up to nothing", [=] { return unbalanced(values, particles, out.host()); }, 1e-12);
+  c.verify("forces sum to zero", [=] { return unbalanced(values, particles, out.host()); }, 1e-12);
   c.verify_same(out);
 
   const auto measure = [&](auto kernel, std::size_t shared_bytes) {
     c.measure(Control::queued, [=](Run& run) {
       const auto [first, count] = run.chunk();
       const double across = 3 * static_cast<double>(side) - 2, in = static_cast<double>(count * plane * each);
-      double planes = 0;  // pairs of one in the chunk and one beside it
+      double planes = 0;  // pairs of planes: one of the chunk, one adjacent or equal
       for (std::size_t z = first; z < first + count; ++z) planes += 1 + (z > 0 ? 1 : 0) + (z + 1 < side ? 1 : 0);
       const double pairs = planes * across * across * static_cast<double>(each * each);
       run.launch(kernel, {.grid = static_cast<unsigned>(count * plane), .block = threads, .shared_bytes = shared_bytes},
@@ -302,10 +304,10 @@ void lavamd(Case& c) {
 
 const Registration registration =
     paper_program("apps/lavamd", lavamd, "Rodinia's lavaMD")
-        .summary("potential and force of particles in boxes, from the boxes around each, in fp64")
+        .summary("potential and force on particles in boxes, from the neighbouring boxes, in fp64")
         .stagings({Staging::none, Staging::direct, Staging::async})
         .axis(number_axis("boxes", "boxes in each direction", 32))
-        .axis(number_axis("particles", "particles of a box", 100))
+        .axis(number_axis("particles", "particles per box", 100))
         .sizes({"boxes"}, {3, 16, 32, 48, 64, 128})
         .size("tiny", {{"particles", 20}});
 

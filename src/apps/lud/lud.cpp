@@ -1,4 +1,4 @@
-// LU decomposition without pivoting, in place: panels by own kernels, all else by the library's GEMM.
+// LU decomposition without pivoting, in place: our own kernels decompose panels, and the library's GEMM does the rest.
 
 #include <algorithm>
 #include <cmath>
@@ -16,17 +16,17 @@ namespace {
 using namespace workload;
 
 constexpr unsigned block = 64;           // columns that the kernels eliminate at once
-constexpr unsigned threads = 4 * block;  // four for each line of a block: number 16i + 4q + j is own[i][j] of thread q
-using Factor = float[block][block + 4];  // [k][i]: how many times number k is taken from number i; none where i <= k
+constexpr unsigned threads = 4 * block;  // four per line of a block: thread q has number 16i + 4q + j as own[i][j]
+using Factor = float[block][block + 4];  // [k][i]: multiple of number k to subtract from number i; 0 if i <= k
 
-/// Calls use(number of the line, own[i][j]) for each that this thread has.
+/// Calls use(index in the line, own[i][j]) for each number that this thread has.
 template <class Use>
 __device__ inline void each(float (&own)[4][4], Use use) {
 #pragma unroll
   for (unsigned i = 0; i < 16; ++i) use(i / 4 * 16 + threadIdx.x % 4 * 4 + i % 4, own[i / 4][i % 4]);
 }
-/// Takes number after number of a line from those that follow: times(k, number) for number k. A loop that is not
-/// unrolled keeps the code small enough for the caches of instructions.
+/// Subtracts multiples of each number of a line from the numbers after it; times(k, number) returns number k, scaled.
+/// One loop is not unrolled, which keeps the code small enough for the instruction caches.
 template <class Times>
 __device__ inline void eliminate(float (&own)[4][4], const Factor& factor, Times times) {
   const unsigned q = threadIdx.x % 4;
@@ -51,10 +51,10 @@ __device__ inline void eliminate(float (&own)[4][4], const Factor& factor, Times
 //   for (r = k + 1; r < size; ++r)
 //     for (a[r][k] /= a[k][k], c = k + 1; c < size; ++c) a[r][c] -= a[r][k] * a[k][c];
 //
-// A line is a column. What it needs of others is column k of L at step k.
+// Lines are columns here. At step k, a line needs only column k of L from other lines.
 __global__ void __launch_bounds__(threads) lud_diagonal(float* a, std::size_t pitch, unsigned size) {
   alignas(16) __shared__ Factor factor;
-  __shared__ float scale[block];  // of column k of L in the end
+  __shared__ float scale[block];  // final scale of column k of L
   const unsigned c = threadIdx.x / 4;
   float own[4][4];
   each(own,
@@ -72,18 +72,19 @@ __global__ void __launch_bounds__(threads) lud_diagonal(float* a, std::size_t pi
   });
 }
 
-// for (c = block; c < block + length; ++c)                                    right of the block: U
+// for (c = block; c < block + length; ++c)                                    strip to the right of the block: U
 //   for (k = 0; k < block; ++k)
 //     for (r = k + 1; r < block; ++r) a[r][c] -= a[r][k] * a[k][c];
-// for (r = block; r < block + length; ++r)                                    below it: L
+// for (r = block; r < block + length; ++r)                                    strip below the block: L
 //   for (k = 0; k < block; ++k)
 //     for (a[r][k] /= a[k][k], c = k + 1; c < block; ++c) a[r][c] -= a[r][k] * a[k][c];
 //
-// A line is a column on the right and a row below: the same loop, with the block's L or its U transposed. Both strips
-// are read and written row by row, and turned round in shared memory.
+// Lines are columns in the right strip and rows in the lower strip. Both strips run the same loop, the right one with
+// the block's L and the lower one with its transposed U. Strips are read and written row by row, and transposed in
+// shared memory.
 __global__ void __launch_bounds__(threads) lud_strips(float* a, std::size_t pitch, std::size_t length) {
   alignas(16) __shared__ Factor factor, lines;
-  __shared__ float scale[block];  // of number k in the end
+  __shared__ float scale[block];  // final scale of number k
   const bool below = blockIdx.y == 1;
   const std::size_t first = std::size_t{blockIdx.x} * block;
   const auto count = static_cast<unsigned>(length - first < block ? length - first : block);
@@ -107,7 +108,8 @@ __global__ void __launch_bounds__(threads) lud_strips(float* a, std::size_t pitc
   }
 }
 
-/// The input: uniform numbers and a diagonal of twice the root of n, which needs no pivoting (NOTES.md).
+/// Input matrix: uniform numbers, with twice the root of n added to the diagonal so that pivoting is unnecessary
+/// (NOTES.md).
 struct Matrix {
   std::size_t n;
   Uniform values;
@@ -129,7 +131,7 @@ void serial_lud(const Matrix& matrix, std::span<float> factors) {
   for (std::size_t i = 0; i < a.size(); ++i) factors[i] = static_cast<float>(a[i]);
 }
 
-/// The largest element of |(LU - A)x|, where x has random signs.
+/// Returns the largest element of |(LU - A)x|, where x has random signs.
 double residual(const Matrix& matrix, std::uint64_t seed, const float* factors, std::size_t pitch) {
   const std::size_t n = matrix.n;
   std::vector<double> x(n), ux(n);
@@ -163,7 +165,7 @@ void lud(Case& c) {
   c.measure(Control::queued, [=](Run& run) {
     const auto pitch = static_cast<std::int64_t>(a.pitch());
     const auto at = [&](std::int64_t row, std::int64_t column) { return a.device() + row * pitch + column; };
-    // Rows [top, bottom) and columns [left, right) lose what steps [from, to) put into them.
+    // Applies steps [from, to) to rows [top, bottom) and columns [left, right).
     const auto update = [&](const char* name, std::int64_t top, std::int64_t bottom, std::int64_t left,
                             std::int64_t right, std::int64_t from, std::int64_t to) {
       const auto rows = static_cast<double>(bottom - top), columns = static_cast<double>(right - left),
@@ -180,14 +182,14 @@ void lud(Case& c) {
         next = std::min<std::int64_t>(k + block, n);
         const auto rest = n - next, tiles = (rest + block - 1) / block;
         const auto size = static_cast<double>(next - k), area = size * size,
-                   beside = 2 * size * static_cast<double>(rest);
+                   adjacent = 2 * size * static_cast<double>(rest);
         run.launch(ISTHMUS_KERNEL(lud_diagonal), {.block = threads}, {4 * area, 4 * area, area * size * 2 / 3},
                    at(k, k), pitch, next - k);
         if (rest == 0) return;
         run.launch(ISTHMUS_KERNEL(lud_strips), {.grid = {static_cast<unsigned>(tiles), 2}, .block = threads},
-                   {4 * (area + beside), 4 * beside, beside * size}, at(k, k), pitch, rest);
-        update("panel_gemm", next, n, next, end, k, next);  // the panel's columns, down to the last row,
-        update("panel_gemm", next, end, end, n, k, next);   // and its rows
+                   {4 * (area + adjacent), 4 * adjacent, adjacent * size}, at(k, k), pitch, rest);
+        update("panel_gemm", next, n, next, end, k, next);  // the panel's columns, down to the last row
+        update("panel_gemm", next, end, end, n, k, next);   // the panel's rows
       }
       update("trailing_gemm", end, n, end, n, panel, end);
     }
@@ -197,13 +199,14 @@ void lud(Case& c) {
 const Registration registration =
     Workload("apps/lud", lud)
         .version(1)
-        .summary("LU decomposition in place, without pivoting: panels by own kernels, the rest by the library's GEMM")
+        .summary("LU decomposition in place, without pivoting: panels by our kernels, the rest by the library's GEMM")
         .source("pipelining-taco2025, Table 2 (Rodinia's lud), its super and mega")
         .tags({"app", "pipelining"})
         .placements(memory::all_placements())
         .stagings({Staging::none})
         .axis(number_axis("n", "rows and columns of the matrix", 4096))
-        .axis(how(choice_axis("panel", "columns between two updates of all that is left", {256, 64, 128, 512, 1024})))
+        .axis(
+            how(choice_axis("panel", "columns between two updates of the remaining matrix", {256, 64, 128, 512, 1024})))
         .axis(submission_axis())
         .sizes({"n"}, {256, 1024, 4096, 8192, 16384, 65536});
 

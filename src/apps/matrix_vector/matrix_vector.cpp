@@ -1,4 +1,4 @@
-// mvt, atax and bicg: a matrix and its transpose times vectors, with the matrix read once for both where that can be.
+// mvt, atax and bicg: a matrix and its transpose times vectors. The matrix is read once for both products if possible.
 
 #include <algorithm>
 #include <string>
@@ -21,7 +21,7 @@ using namespace workload;
 
 constexpr unsigned threads = 256, rows_in_flight = 4;
 constexpr unsigned tile_rows = 256, tile_columns = 4 * threads;
-constexpr unsigned rows_together = 8;  // where warps share pages: one that runs ahead would have them fetched again
+constexpr unsigned rows_together = 8;  // rows between barriers, without which warps would refetch shared pages
 
 __device__ inline float dot(const float4& a, const float4& b, float sum) {
   return a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)));
@@ -32,7 +32,7 @@ __device__ inline void add(float4& sum, float factor, const float4& a) {
   sum.z += factor * a.z;
   sum.w += factor * a.w;
 }
-/// Four elements of a vector that ends at `n`, zeros beyond.
+/// Returns four elements of a vector of length `n`, with zeros beyond its end.
 __device__ inline float4 four(const float* x, std::size_t i, std::size_t n) {
   return make_float4(i < n ? x[i] : 0, i + 1 < n ? x[i + 1] : 0, i + 2 < n ? x[i + 2] : 0, i + 3 < n ? x[i + 3] : 0);
 }
@@ -40,20 +40,20 @@ __device__ inline float4 four(const float* x, std::size_t i, std::size_t n) {
 // for (i = 0; i < rows; ++i)
 //   for (j = 0; j < columns; ++j) by_rows[i] += a[i][j] * right[j], by_columns[j] += left[i] * a[i][j];
 //
-// A block has a tile of the matrix, a thread four of its columns. What it sums goes to parts: by_rows[tile][i] and
-// by_columns[tile][j], which add_parts sums up, always in the same order.
+// Each block has a tile of the matrix, and each thread four of its columns. Partial sums are written to
+// by_rows[tile][i] and by_columns[tile][j]; add_parts adds them up, always in the same order.
 //
-// `cells` say which tile it is, and give the four that lie so many numbers behind its corner. A warp that fetches pages
-// reads `together`, with the lanes that have nothing there.
+// `cells` identifies the tile and returns the four elements at an offset from its corner. If Cells::together is true,
+// the warp fetches pages, and lanes without elements must take part in each read.
 template <bool rows_too, bool columns_too, unsigned rows_in_flight, class Cells>
 __device__ __forceinline__ void multiply_cells(Cells& cells, std::size_t rows, std::size_t columns, std::size_t pitch,
                                                const float* __restrict__ right, const float* __restrict__ left,
                                                float* by_rows, float* by_columns) {
-  __shared__ float sums[threads / 32][tile_rows];  // of each warp and row
+  __shared__ float sums[threads / 32][tile_rows];  // sum of each warp and row
   const std::size_t column = std::size_t{cells.across()} * tile_columns + threadIdx.x * 4;
   const std::size_t first = std::size_t{cells.down()} * tile_rows;
   const unsigned count = rows - first < tile_rows ? static_cast<unsigned>(rows - first) : tile_rows;
-  const bool inside = column < columns;  // rows are padded with zeros to whole vectors
+  const bool inside = column < columns;  // rows are padded with zeros to a multiple of four
   const float4 factors = rows_too ? four(right, column, columns) : make_float4(0, 0, 0, 0);
   cells.start(first * pitch, column);
   float4 total = make_float4(0, 0, 0, 0);
@@ -96,7 +96,7 @@ __device__ __forceinline__ void multiply_cells(Cells& cells, std::size_t rows, s
   }
 }
 
-/// Of a matrix that lies at an address.
+/// Cells of a tile in directly addressable memory.
 struct Near {
   static constexpr bool together = false;
   const float* corner;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(threads, 4)
   multiply_cells<rows_too, columns_too, rows_in_flight>(cells, rows, columns, pitch, right, left, by_rows, by_columns);
 }
 
-/// Of one whose pages its kernels fetch. float4 is not trivially copyable under HIP.
+/// Four elements of a matrix whose pages the kernels fetch. float4 is not trivially copyable under HIP.
 struct alignas(16) Four {
   float x, y, z, w;
 };
@@ -132,7 +132,7 @@ struct Far {
     return make_float4(four.x, four.y, four.z, four.w);
   }
 };
-// A block takes tiles in turn. One row at a time: each is on pages of its own.
+// Each block processes several tiles, one row at a time because each row is on different pages.
 template <bool rows_too, bool columns_too>
 __global__ void __launch_bounds__(threads, 2)
     multiply_pages(std::size_t rows, std::size_t columns, std::size_t pitch, paging::Array<Four> a,
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(threads, 2)
   for (std::size_t tile = blockIdx.x; tile < std::size_t{across} * down; tile += gridDim.x) {
     Far cells{reader, static_cast<unsigned>(tile % across), static_cast<unsigned>(tile / across), 0};
     multiply_cells<rows_too, columns_too, 1>(cells, rows, columns, pitch, right, left, by_rows, by_columns);
-    if constexpr (rows_too) __syncthreads();  // the sums are read
+    if constexpr (rows_too) __syncthreads();  // until all sums are read
   }
 }
 
@@ -160,14 +160,15 @@ __global__ void __launch_bounds__(threads)
   out[i] = sum;
 }
 
-// Of multiply_twice: a block has `tile_columns`, a thread four of them and one row in `teams`.
+// Constants of multiply_twice: each block has `tile_columns` columns, each thread four of them and every teams-th row.
 constexpr unsigned twice_threads = 1024, vectors = tile_columns / 4, teams = twice_threads / vectors;
 constexpr unsigned strip = 8, rows_of_thread = strip / teams;  // rows
-constexpr unsigned ring = 7, held = 4;                         // strips in shared memory; of them waiting for products
+constexpr unsigned ring = 7, held = 4;                         // strips in shared memory; strips that wait for products
 constexpr std::size_t ring_bytes = std::size_t{ring} * strip * tile_columns * sizeof(float);
-constexpr unsigned no_number = ~0u;  // what `parts` are filled with; a NaN, which sums of finite numbers are not
+constexpr unsigned no_number = ~0u;  // initial value of `parts`: a NaN, which a sum of finite numbers never is
 
-/// Sums over a warp of `N` values of each lane. Every lane gets one of them, the first lanes the first.
+/// Sums each of `N` values over the lanes of a warp. Every lane gets one of the N sums: the first lanes get the first
+/// sum, and so on.
 template <unsigned N>
 __device__ inline float warp_sums(float (&values)[N]) {
   int lanes = device::warp_size() / 2;
@@ -187,10 +188,11 @@ __device__ inline float warp_sums(float (&values)[N]) {
 // for (i = 0; i < rows; ++i)
 //   for (ax = dot(a[i], x), j = 0; j < columns; ++j) y[j] += ax * a[i][j];
 //
-// `across` blocks share the rows of a group, each with some of the columns. A group takes every so many strips of rows.
-// What a block has of strip k's products it tells the others while it works on strip k + 1, and it asks for theirs at
-// k + held - 1. So two barriers and two ways through memory lie behind the copies, and there is one barrier a strip.
-// A value is its own flag. What a group sums goes to by_columns[group][j].
+// A group consists of `across` blocks, which have the same rows and different columns. A group processes every
+// groups-th strip of rows. A block publishes its part of strip k's products while it works on strip k + 1, and loads
+// the other blocks' parts while it works on strip k + held - 1. This hides two barriers and two trips through memory
+// behind the copies, with one barrier per strip. A part is published as soon as its value differs from `no_number`. A
+// group's sums are written to by_columns[group][j].
 __global__ void __launch_bounds__(twice_threads, 1)
     multiply_twice(unsigned rows, std::size_t columns, std::size_t pitch, unsigned across, const float* __restrict__ a,
                    const float* __restrict__ x, unsigned* parts, float* by_columns) {
@@ -210,7 +212,7 @@ __global__ void __launch_bounds__(twice_threads, 1)
   const float4 factors = four(x, column, columns);
   float4 total = make_float4(0, 0, 0, 0);
 
-  unsigned copied = begin;  // where the next strip to be copied begins
+  unsigned copied = begin;  // beginning of the next strip to be copied
   const float* corner = a + std::size_t{begin} * pitch + left;
   const auto copy = [&](auto& copier, unsigned stage, std::uint64_t) {
     copier.template rows<strip, tile_columns>(tiles + stage * strip * tile_columns, tile_columns,
@@ -228,7 +230,7 @@ __global__ void __launch_bounds__(twice_threads, 1)
     device::store_relaxed(parts + told * across + block, __float_as_uint(sum));
     told += step;
   };
-  unsigned asked = begin + warp, part = no_number;  // so have the first `strip` warps
+  unsigned asked = begin + warp, part = no_number;  // the first `strip` warps have a row each
   const auto ask = [&] {
     if (warp < strip && asked < rows && lane < across) part = device::load_relaxed(parts + asked * across + lane);
   };
@@ -282,10 +284,10 @@ __global__ void __launch_bounds__(twice_threads, 1)
   *reinterpret_cast<float4*>(by_columns + group * pitch + column) = total;
 }
 
-/// The matrix, its buffers, and its products with vectors, which are functions of an element's number.
+/// Matrix with its buffers and its products with vectors. Elements of matrix and vectors are functions of their index.
 struct Matrix {
   std::size_t rows, columns;
-  bool paged, twice;  ///< a pass over the matrix for each product
+  bool paged, twice;  ///< twice: each product reads the matrix in a separate pass
   device::DeviceInfo info;
   OddNumbers values;
   Buffer<float> a, row_parts, column_parts;
@@ -301,9 +303,10 @@ struct Matrix {
         row_parts(c.scratch<float>("row parts", tiles(columns, tile_columns) * rows)),
         column_parts(c.scratch<float>("column parts", tiles(rows, tile_rows) * a.pitch())) {
     if (tiles(rows, tile_rows) > 65535)
-      throw Skip("a grid has at most 65,535 tiles of 256 rows: take at most 16,776,960 rows", SkipKind::not_applicable);
+      throw Skip("a grid has at most 65,535 tiles of 256 rows: choose at most 16,776,960 rows",
+                 SkipKind::not_applicable);
     if (rows > 1 << 20 || columns > 1 << 20)
-      throw Skip("sums of more than 2^20 products are not exact: take at most 1048576 rows and columns",
+      throw Skip("sums of more than 2^20 products are not exact: choose at most 1048576 rows and columns",
                  SkipKind::not_applicable);
   }
   static std::size_t tiles(std::size_t n, std::size_t tile) { return (n + tile - 1) / tile; }
@@ -321,16 +324,17 @@ struct Matrix {
     return sum;
   }
 
-  /// Beside the fetches of a paged case: the fewest that so many passes could do with.
+  /// Reports the minimum number of page fetches that this many passes need, for comparison with a paged case's fetches.
   void observe_optimum(Case& c, unsigned passes) const {
     if (!paged) return;
     const std::size_t pages = paging::pages_of(a.size() * sizeof(float), c.extent(kPageAxis)),
                       frames = paging::frames_of(pages, c.extent(kFramesAxis));
-    c.observe(count_metric("optimal_fetches"),
-              static_cast<double>(paging::optimal_fetches(paging::passes_over(pages, passes), frames)));
+    c.report(count_metric("optimal_fetches"),
+             static_cast<double>(paging::optimal_fetches(paging::passes_over(pages, passes), frames)));
   }
 
-  /// A·right goes to by_rows, left·A to by_columns; a vector that is nullptr is left out. What they hold is kept.
+  /// Computes by_rows = A·right and by_columns = left·A, added to the previous contents if `kept`. Skips the product of
+  /// a vector that is nullptr.
   void multiply(Run& run, const float* right, float* by_rows, const float* left, float* by_columns, bool kept) const {
     const auto tile = right == nullptr  ? device::Kernel{"multiply_tile<columns>", multiply_tile<false, true>}
                       : left == nullptr ? device::Kernel{"multiply_tile<rows>", multiply_tile<true, false>}
@@ -354,7 +358,7 @@ struct Matrix {
     if (right != nullptr) add_up(run, rows, across, rows, row_parts, by_rows, kept);
     if (left != nullptr) add_up(run, columns, down, a.pitch(), column_parts, by_columns, kept);
   }
-  /// Both, in one pass or two.
+  /// Computes both products, in one pass or two.
   void multiply_by_both(Run& run, const float* right, float* by_rows, const float* left, float* by_columns,
                         bool kept) const {
     if (!twice) return multiply(run, right, by_rows, left, by_columns, kept);
@@ -362,7 +366,8 @@ struct Matrix {
     multiply(run, nullptr, nullptr, left, by_columns, kept);
   }
 
-  /// Groups of blocks that share rows, all at work at once; 0 where Aᵀ·(A·x) takes two readings of the matrix.
+  /// Returns the number of groups of blocks for multiply_twice, all of which are resident at once; 0 if Aᵀ·(A·x) has to
+  /// read the matrix twice.
   unsigned groups() const {
     const int blocks = info.max_resident_blocks > 0 ? info.max_resident_blocks : info.multiprocessors;
     if (paged || twice || !info.cooperative || !info.async_shared_copy || info.shared_per_block < ring_bytes + 1024)
@@ -371,7 +376,7 @@ struct Matrix {
         std::min(static_cast<std::size_t>(blocks) / tiles(columns, tile_columns), tiles(rows, tile_rows)));
   }
 
-  /// Aᵀ·(A·x) goes to y, in one reading.
+  /// Computes y = Aᵀ·(A·x), reading the matrix once.
   void multiply_both(Run& run, unsigned groups, const float* x, float* y) const {
     const auto across = static_cast<unsigned>(tiles(columns, tile_columns));
     const auto cells = static_cast<double>(rows) * static_cast<double>(columns);
@@ -471,9 +476,9 @@ Workload workload(const std::string& name, void (*function)(Case&), const std::s
       .axis(number_axis("rows", "rows of A", 4096))
       .axis(number_axis("cols", "columns of A", 4096))
       .axis(how(choice_axis("passes",
-                            "over A: as few as the kernels can do with, or one for each product as in the paper",
+                            "passes over A: as few as the kernels need, or one for each product as in the paper",
                             {"fewest", "two"})))
-      .observed({"optimal_fetches"});
+      .reported({"optimal_fetches"});
   for (const auto& [size, n] :
        {std::pair{"tiny", 512}, {"small", 1024}, {"medium", 4096}, {"large", 8192}, {"super", 16384}, {"mega", 32768}})
     w.size(size, {{"rows", n}, {"cols", n}});
@@ -481,9 +486,9 @@ Workload workload(const std::string& name, void (*function)(Case&), const std::s
 }
 
 const Registration registrations[] = {
-    workload("mvt", mvt, "a matrix and its transpose times a vector each, read once for both"),
-    workload("atax", atax, "the transpose of a matrix times the matrix times a vector"),
-    workload("bicg", bicg, "the two products of a step of BiCG, the matrix read once for both"),
+    workload("mvt", mvt, "a matrix and its transpose, each times a vector, with the matrix read once"),
+    workload("atax", atax, "product of a matrix's transpose, the matrix and a vector"),
+    workload("bicg", bicg, "the two products of a BiCG step, with the matrix read once"),
 };
 
 }  // namespace

@@ -12,14 +12,14 @@ namespace {
 
 using namespace workload;
 
-constexpr int coarsest = 4, coarsest_sweeps = 16;  // cells of a side there; enough for an error of 2^-16
+constexpr int coarsest = 4, coarsest_sweeps = 16;  // coarsest cells per side; sweeps on them for an error of 2^-16
 
-/// Three quarters of the nearer, a quarter of the farther: linear between centres.
+/// Returns three quarters of the nearer value plus a quarter of the farther one: linear interpolation between centres.
 __host__ __device__ inline double between(double near, double far) {
   return fma(0.25, far - near, near);
 }
-/// What a fine cell takes from the eight coarse ones around it; value(x, y, z) gives one of them. Beyond a wall is the
-/// cell's own value with the other sign.
+/// Returns a fine cell's correction, interpolated from the eight coarse cells around it; value(x, y, z) returns the
+/// value of a coarse cell. A cell beyond a wall has the value of the cell at the wall with the opposite sign.
 template <class Value>
 __host__ __device__ double prolonged(const Cube& coarse, int x, int y, int z, const Value& value) {
   struct Two {
@@ -38,17 +38,18 @@ __host__ __device__ double prolonged(const Cube& coarse, int x, int y, int z, co
   };
   return between(sheet(along_z.near), along_z.sign * sheet(along_z.far));
 }
-/// What is left of an equation.
+/// Returns the residual of a cell's equation.
 __host__ __device__ inline double residual(double gathered, double own, unsigned walls) {
   return fma(-(6.0 + walls), own, gathered);
 }
-/// The right-hand side of a coarse cell, from the four red cells in it. Those of black ones are zero, since these were
-/// relaxed last, but for rounding. The mean of eight residuals, times four as the square of a cell's side.
+/// Returns the right-hand side of a coarse cell from the four red cells in it. Residuals of black cells are zero except
+/// for rounding, because these were relaxed last. The result is the mean of eight residuals, times four for the square
+/// of a cell's side.
 __host__ __device__ inline double restricted(double a, double b, double c, double d) {
   return 0.5 * ((a + b) + (c + d));
 }
 
-/// Starts of a sweep: where nothing is known yet, and with what the coarser level has found.
+/// Initial values of a sweep: zero, or a field plus the coarser level's correction.
 struct Zero {
   __device__ double operator()(std::int64_t, unsigned, int, int, int) const { return 0; }
 };
@@ -81,10 +82,10 @@ __global__ void restrict_residual(Cube fine, Cube coarse, const double* __restri
                                               left(2 * x + 1, 2 * y, 2 * z + 1), left(2 * x, 2 * y + 1, 2 * z + 1));
 }
 
-// The coarsest level, from zero, by one block: a thread has a cell.
+// Solves the coarsest level, starting from zero, in one block with one cell per thread.
 __global__ void __launch_bounds__(coarsest* coarsest* coarsest)
     solve_coarsest(Cube cube, const double* __restrict__ f, double* __restrict__ u) {
-  constexpr int edge = coarsest + 2;  // with zeros beyond the walls
+  constexpr int edge = coarsest + 2;  // includes zeros beyond the walls
   __shared__ double cells[edge * edge * edge];
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), z = static_cast<int>(threadIdx.z);
   for (int i = (z * coarsest + y) * coarsest + x; i < edge * edge * edge; i += coarsest * coarsest * coarsest)
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(coarsest* coarsest* coarsest)
   u[cube.at(x, y, z)] = *own;
 }
 
-/// A cycle on the host.
+/// Computes one V-cycle on the host.
 void serial_cycle(const Field& u, const Field& f) {
   const auto twice = [&] {
     for (int i = 0; i < 2; ++i) u.sweep_red_black(f);
@@ -127,7 +128,8 @@ void serial_cycle(const Field& u, const Field& f) {
   twice();
 }
 
-/// -Δu = f where u is p(x) p(y) p(z): zero on the walls, and of degree four, as the seven points have no error below.
+/// Problem -Δu = f with the solution u = p(x) p(y) p(z), which is zero on the walls. The degree of p is four, because
+/// the seven-point stencil is exact for lower degrees.
 struct Problem {
   std::size_t n;
   double centre(std::size_t i) const { return (static_cast<double>(i) + 0.5) / static_cast<double>(n); }
@@ -138,7 +140,7 @@ struct Problem {
     const auto [x, y, z] = place(i);
     return p(x) * p(y) * p(z);
   }
-  /// Of cell i, times the square of a cell's side.
+  /// Returns the right-hand side of cell i, times the square of a cell's side.
   double right_side(std::size_t i) const {
     const auto [x, y, z] = place(i);
     const double sum = minus_second_derivative(x) * p(y) * p(z) + p(x) * minus_second_derivative(y) * p(z) +
@@ -147,8 +149,8 @@ struct Problem {
   }
 };
 
-/// How far what a fine cell takes is from what is linear in the coarse cells, and from falling to zero at a wall; all
-/// numbers here are exact.
+/// Returns the largest error of prolongation for a function that is linear between coarse cells and falls to zero at a
+/// wall. The numbers used here are exact in double.
 double prolongation_error() {
   const Cube coarse = cube_of(4), fine = cube_of(8);
   return worst_of(512, 512, [=](std::size_t i) {
@@ -160,7 +162,8 @@ double prolongation_error() {
   });
 }
 
-/// The sum of the squared residuals of cells whose rows lie `pitch` apart. value(i) gives u of an element.
+/// Returns the sum of squared residuals over all cells; value(i) returns element i of u, whose rows are `pitch`
+/// elements apart.
 template <class Value>
 double squared_residuals(const Problem& problem, std::size_t pitch, const Value& value) {
   const auto n = static_cast<int>(problem.n);
@@ -181,7 +184,7 @@ double squared_residuals(const Problem& problem, std::size_t pitch, const Value&
   })[0];
 }
 
-/// Where a level's values begin in buffers of all levels but the finest.
+/// Returns the cubes of all levels, finest first.
 std::vector<Cube> levels_of(std::size_t n) {
   std::vector<Cube> levels;
   for (; n >= coarsest; n /= 2) levels.push_back(cube_of(n));
@@ -192,10 +195,11 @@ void multigrid(Case& c) {
   const std::size_t n = c.extent("n"), cycles = c.extent("cycles");
   std::size_t coarse = n;
   while (coarse > coarsest && coarse % 2 == 0) coarse /= 2;
-  refuse_if(n < 2 * coarsest || coarse != coarsest, "levels end at 4 cells a side: take 8, 16, 32 and so on");
-  refuse_if(n > 65535, "a grid has at most 65535 blocks along a side: take no more cells");
+  refuse_if(n < 2 * coarsest || coarse != coarsest, "levels end at 4 cells a side: choose 8, 16, 32 and so on");
+  refuse_if(n > 65535, "a grid has at most 65535 blocks along a side: choose fewer cells");
   const Problem problem{n};
   const std::vector<Cube> levels = levels_of(n);
+  // Offset of each level in the buffers that contain all levels except the finest.
   std::vector<std::size_t> begins{0, 0};
   for (std::size_t l = 1; l < levels.size(); ++l) begins.push_back(begins.back() + levels[l].size());
 
@@ -212,9 +216,9 @@ void multigrid(Case& c) {
       for (std::size_t i = 0; i < cycles; ++i) serial_cycle(Field(n, expected), Field(n, right_side));
     });
   }
-  // The first cycle leaves about a seventh, each later one a tenth, until rounding is what is left.
+  // The first cycle reduces the residual to about a seventh, each later one to a tenth, until only rounding is left.
   c.verify(
-      "an eighth of the residual is left by each cycle, a sixth by the first",
+      "each cycle leaves at most an eighth of the residual, the first a sixth",
       [=] {
         const double before = squared_residuals(problem, u.pitch(), [](std::size_t) { return 0.0; });
         const double after = squared_residuals(problem, u.pitch(), [&](std::size_t i) { return u.host()[i]; });
@@ -222,7 +226,7 @@ void multigrid(Case& c) {
                std::pow(8.0, static_cast<double>(std::min<std::size_t>(cycles, 10) - 1));
       },
       1);
-  // Of n = 8 to 1024 the error times n² is within 4% of what it tends to: second order, neither more nor less.
+  // For n = 8 to 1024, the error times n² is within 4% of its limit, so convergence is of second order.
   if (cycles >= 10) {
     c.verify(
         "the error over the square of a cell's side",
@@ -294,8 +298,8 @@ Workload multigrid_program(const std::string& name) {
       .tags({"app", "uvm-batches"})
       .placements(memory::all_placements())
       .stagings({Staging::none})
-      .axis(number_axis("n", "cells of a side of the cube: 8, 16, 32 and so on", 64))
-      .axis(number_axis("cycles", "each a repeat", 10))
+      .axis(number_axis("n", "cells per side of the cube: 8, 16, 32 and so on", 64))
+      .axis(number_axis("cycles", "V-cycles, one repeat each", 10))
       .axis(submission_axis())
       .sizes({"n"}, {16, 64, 128, 256, 512, 1024});
 }

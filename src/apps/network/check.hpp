@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether a network's layers are right: each is done once more by the same plan in the same memory, and numbers of what
-// it makes are recomputed on the host, in double, from what earlier layers had made.
+// Checks of a network's layers. Each layer runs again with the same plan and in the same memory, and the host
+// recomputes some of its output numbers in double from the outputs of earlier layers.
 
 #include <algorithm>
 #include <cmath>
@@ -15,13 +15,13 @@
 
 namespace isthmus::apps {
 
-/// What a number should be, and how far fp32 may be off.
+/// Expected value of a number, and the largest error that a computation in fp32 may have.
 struct ExpectedNumber {
   double value = 0, bound = 0;
 };
 
-/// How often a sum of `count` products is rounded by the largest amount, at worst: such errors have no sign of their
-/// own, so that they add up as the root of how many they are.
+/// Returns the largest accepted error of a sum of `count` products, in units of one rounding error. Rounding errors
+/// have varying signs, so their sum grows with the root of their number.
 inline double roundings_of(double count) {
   return 8 * std::sqrt(count) + 8;
 }
@@ -29,8 +29,9 @@ inline double roundings_of(double count) {
 class LayerCheck {
  public:
   static constexpr double unit = 0x1p-24;
-  /// What a sum is off, at worst, whose factors are rounded or cut to eleven bits: each product by 2^-10 and less for
-  /// either of them. Cut numbers are too small by half of that in the mean; about it there are ten standard deviations.
+  /// Largest accepted relative error of a sum whose factors are rounded or truncated to eleven bits. Each factor adds
+  /// at most 2^-10 to the relative error of its product. Truncation makes factors too small by half of that on average;
+  /// the bound is about ten standard deviations above this average.
   static constexpr double of_tf32 = 4 * 0x1p-10;
 
   LayerCheck(const Network& network, std::uint64_t seed)
@@ -40,21 +41,21 @@ class LayerCheck {
         seed_(seed),
         made_(plan_.tensors.size()) {}
 
-  /// The tensor that a step made, as the device has it.
+  /// Keeps the values that the device computed for a tensor.
   void keep(std::size_t tensor, std::vector<float> values) { made_[tensor] = std::move(values); }
-  /// Tensors that are wanted no more after a step.
+  /// Drops tensors that no step after `step` uses.
   void forget(std::size_t step) {
     for (std::size_t t = 0; t < made_.size(); ++t) {
       if (plan_.tensors[t].span.last <= step) made_[t] = {};
     }
   }
 
-  /// The largest error of a step, counted in bounds.
+  /// Returns the largest error of a step, in units of its bounds.
   double error_of(const Step& step) const {
     const auto spots = spots_of(plan_.tensors[step.output].image);
     return worst_of(spots.size(), 4, [&](std::size_t i) { return error(step, spots[i]); });
   }
-  /// The same of a step that leaves, for all of its results.
+  /// Returns 0 if a step of kind `leave` copied all results exactly, otherwise infinity.
   double error_of(const Step& step, std::span<const float> results) const {
     const auto& image = plan_.tensors[step.inputs[0]].image;
     return worst_of(plan_.batch * image.size(), 1 << 14, [&](std::size_t i) {
@@ -70,8 +71,8 @@ class LayerCheck {
     std::size_t channel, image, row, column;
   };
 
-  /// All numbers of a small tensor; of a large one those of corners and edges in the first, middle and last channels,
-  /// and others by chance.
+  /// Returns the places to check: all of a small tensor; in a large one, corners, edges and centres of the first,
+  /// middle and last channels, and random others.
   std::vector<Spot> spots_of(const Volume& volume) const {
     std::vector<Spot> spots;
     const std::size_t all = plan_.batch * volume.size();
@@ -100,12 +101,12 @@ class LayerCheck {
     const auto& image = tensor.image;
     return made_[t][at.channel * tensor.pitch + at.image * image.plane() + at.row * image.width + at.column];
   }
-  /// Calls visit(row, column, r, s) for the places of a window that lie inside.
+  /// Calls visit(row, column, r, s) for each place (r, s) of a window that is inside the plane, at (row, column).
   template <class Visit>
   static void for_window(const Layer& layer, const Spot& at, Visit visit) {
     const auto& w = layer.window;
     for (std::size_t r = 0; r < w.height; ++r) {
-      const std::size_t row = at.row * w.stride + r - w.before;  // beyond all where it is before the first
+      const std::size_t row = at.row * w.stride + r - w.before;  // a row before the first wraps beyond the last
       if (row >= layer.in.height) continue;
       for (std::size_t s = 0; s < w.width; ++s) {
         const std::size_t column = at.column * w.stride + s - w.before;
@@ -142,7 +143,7 @@ class LayerCheck {
     return activated(x, shortcut.activation);
   }
 
-  /// A layer's sum of products.
+  /// Returns a layer's sum of products and the bound of its error.
   ExpectedNumber sum_of(const Step& step, const Spot& at) const {
     const auto l = step.layer;
     const Layer& layer = plan_.network.layers[l];
@@ -163,7 +164,8 @@ class LayerCheck {
     return {sum, (roundings_of(static_cast<double>(layer.depth())) * unit + rounded) * size};
   }
 
-  // A transform adds up numbers outside of a window, too, before it takes them away again.
+  // A library's transform adds numbers outside of the window and subtracts them again, so the bound includes their
+  // size.
   double norm_of_image(std::size_t t, std::size_t b) const {
     const auto& image = plan_.tensors[t].image;
     double squares = 0;
@@ -212,7 +214,7 @@ class LayerCheck {
     for_all([&](double x) { largest = std::max(largest, x); });
     for_all([&](double x) { sum += std::exp(x - largest); });
     const double distance = value(step.inputs[0], at) - largest, expected = std::exp(distance) / sum;
-    // The exponent is rounded, and the smallest numbers have fewer digits.
+    // The bound includes the rounding of the exponent and the lower precision of the smallest numbers.
     return {expected,
             unit * (roundings_of(static_cast<double>(image.size())) + 4 * std::abs(distance)) * expected + 1e-37};
   }
@@ -272,7 +274,7 @@ class LayerCheck {
     const auto right = expected(step, at);
     return in_bounds(value(step.output, at), right);
   }
-  /// How far off a number is, counted in bounds.
+  /// Returns the error of a number in units of its bound.
   static double in_bounds(double actual, const ExpectedNumber& right) {
     const double off = std::abs(actual - right.value);
     if (off == 0) return 0;
@@ -284,11 +286,11 @@ class LayerCheck {
   const Parameters& parameters_;
   const device::Convolutions* const library_;
   const std::uint64_t seed_;
-  std::vector<std::vector<float>> made_;  // of tensors that are wanted still
+  std::vector<std::vector<float>> made_;  // values of each tensor; empty once they are no longer needed
 };
 
-/// Does all layers once more, each followed by a look at what it made, and compares the results with `measured`.
-/// Returns the largest error, counted in bounds.
+/// Runs all layers again, checks the output of each, and compares the results with `measured`. Returns the largest
+/// error in units of the bounds, or infinity if the results differ from the measured ones.
 inline double check_layers(const Network& network, const Addresses& at, TileStaging staging, std::uint64_t seed,
                            device::Stream& stream, std::span<const float> measured) {
   const Plan& plan = network.plan;

@@ -19,16 +19,15 @@ namespace {
 constexpr std::array<std::string_view, 9> kinds = {"convolutional", "connected", "maxpool", "avgpool", "shortcut",
                                                    "route",         "upsample",  "softmax", "yolo"};
 constexpr std::array<std::string_view, 4> activations = {"linear", "relu", "leaky", "logistic"};
-constexpr std::int64_t most_extent = 65535;   // of anything a text can count
-constexpr std::size_t most_sections = 10000;  // [net] and layers: planning takes a second for these
+constexpr std::int64_t most_extent = 65535;   // largest extent and count in a text
+constexpr std::size_t most_sections = 10000;  // [net] and all layers; planning 10,000 layers takes a second
 
-/// An option that changes what the network computes, and the value with which it does not.
+/// Option that changes what the network computes, unless it has the neutral value.
 struct Neutral {
   std::string_view option;
   std::int64_t value;
 };
-// [net] and [yolo] have few of these: all their other options are of training, of pictures or of boxes after the
-// network.
+// [net] and [yolo] have few such options: their others concern training, pictures, or boxes after the network.
 constexpr Neutral neutral_of_net[] = {{"inputs", 0}, {"time_steps", 1}};
 constexpr Neutral neutral_of_yolo[] = {{"scale_x_y", 1}, {"new_coords", 0}, {"embedding_layer", 0}};
 constexpr Neutral neutral_of_convolutional[] = {{"groups", 1},    {"dilation", 1}, {"antialiasing", 0}, {"binary", 0},
@@ -40,13 +39,13 @@ constexpr Neutral neutral_of_route[] = {{"groups", 1}, {"group_id", 0}};
 constexpr Neutral neutral_of_softmax[] = {{"groups", 1}, {"temperature", 1}, {"spatial", 0}};
 constexpr Neutral neutral_of_upsample[] = {{"scale", 1}, {"reverse", 0}};
 
-/// Options of any layer that only training has a use for.
+/// Options of any layer that matter only in training.
 constexpr std::string_view training_of_layer[] = {
     "stopbackward", "learning_rate", "dont_update",         "burnin_update", "clip",   "train_only_bn",
     "onlyforward",  "cbn",           "assisted_excitation", "grad_centr",    "noloss", "delta_normalizer"};
-constexpr std::string_view training_of_yolo[] = {"max"};  // one letter from mask
+constexpr std::string_view training_of_yolo[] = {"max"};  // listed because it would pass for a misspelt `mask`
 
-/// Fewest letters to change, add or leave out to make one word of another.
+/// Returns the minimum number of letters to change, add or remove to turn one word into the other.
 std::size_t letters_between(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -68,7 +67,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
-/// A section of the text. An option that is asked for is known; all others are refused by finish().
+/// Section of the text. Options that the parser requests count as known; finish() refuses all others.
 class Section {
  public:
   Section(const std::string& file, std::string kind, int line) : file_(file), kind_(std::move(kind)), line_(line) {}
@@ -80,7 +79,7 @@ class Section {
     if (!options_.emplace(std::string(option), Option{std::string(value), line}).second)
       fail(line, "option '{}' of [{}] is given twice: remove one", option, kind_);
   }
-  /// An option that must be there.
+  /// Returns the value of a required option. Throws if it is missing or out of range.
   std::int64_t integer(const std::string& option, std::int64_t least) {
     const auto& found = needed(option);
     return number(found, option, found.value, least, most_extent);
@@ -120,21 +119,20 @@ class Section {
       if (const auto found = options_.find(std::string(name)); found != options_.end()) found->second.known = true;
     }
   }
-  /// Refuses each of these where it has another value.
+  /// Refuses each of these options if its value is not the neutral one.
   template <std::size_t n>
-  void need_neutral(const Neutral (&options)[n]) {
+  void require_neutral(const Neutral (&options)[n]) {
     for (const auto& [name, neutral] : options) {
       const auto found = options_.find(std::string(name));
       if (found == options_.end()) continue;
       found->second.known = true;
       if (!equals(found->second.value, neutral))
         fail(found->second.line,
-             "option '{}' of [{}] changes what the network computes, and no kernel here does that: "
-             "write {}, or remove it",
+             "option '{}' of [{}] changes what the network computes, which no kernel supports: write {}, or remove it",
              name, kind_, neutral);
     }
   }
-  /// No option is left that nobody asked for.
+  /// Refuses options that the parser has not requested.
   void finish() const {
     for (const auto& [name, option] : options_) {
       if (!option.known)
@@ -142,7 +140,7 @@ class Section {
              fmt::join(asked_, ", "));
     }
   }
-  /// Options that nobody asked for are ignored, unless one is nearly what was asked for.
+  /// Ignores options that the parser has not requested, except that it refuses a name that resembles a requested one.
   void finish_ignoring_others() const {
     for (const auto& [name, option] : options_) {
       if (option.known || name.size() > longest_name) continue;
@@ -159,9 +157,9 @@ class Section {
   }
 
  private:
-  static constexpr std::size_t longest_name = 32;  // of an option that is asked for, and more
+  static constexpr std::size_t longest_name = 32;  // longer than any option that the parser requests
 
-  /// Whether a text is this number, as "1", "1.0" and "1.000" are.
+  /// Returns whether a text denotes this number in any notation, such as "1", "1.0" or "1.000".
   static bool equals(std::string_view text, std::int64_t number) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -217,24 +215,25 @@ std::vector<Section> sections_of(std::string_view text, const std::string& file)
     if (line[0] == '[') {
       if (line.back() != ']') fail(fmt::format("section '{}' is not closed: end it with ]", line));
       if (sections.size() == most_sections)
-        fail(fmt::format("more than {} sections: make a network of fewer layers", most_sections));
+        fail(fmt::format("there are more than {} sections: use a network of fewer layers", most_sections));
       sections.emplace_back(file, std::string(trimmed(line.substr(1, line.size() - 2))), number);
       continue;
     }
     const auto equals = line.find('=');
     if (equals == std::string_view::npos)
       fail(fmt::format("'{}' is neither a section nor an option: write [section] or option=value", line));
-    if (sections.empty()) fail("an option stands before the first section: begin with [net]");
+    if (sections.empty()) fail("an option precedes the first section: begin with [net]");
     sections.back().add(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)), number);
   }
   return sections;
 }
 
-/// A layer's number, as an option gives it: from the front, or from the layer itself.
+/// Returns the number of the layer that an option names. A negative number counts back from layer `here`, which has the
+/// option.
 std::size_t layer_number(const Section& section, std::int64_t number, std::size_t here) {
   const std::int64_t absolute = number < 0 ? static_cast<std::int64_t>(here) + number : number;
   if (absolute < 0 || absolute >= static_cast<std::int64_t>(here))
-    section.fail(section.line(), "[{}] is layer {} and names layer {}: name one before it", section.kind(), here,
+    section.fail(section.line(), "[{}] is layer {} and refers to layer {}: name an earlier one", section.kind(), here,
                  absolute);
   return static_cast<std::size_t>(absolute);
 }
@@ -243,7 +242,7 @@ std::string text_of(const Volume& volume) {
   return fmt::format("{} x {} x {}", volume.channels, volume.height, volume.width);
 }
 
-/// How many places a window has along an axis.
+/// Returns the number of positions that a window has along one direction.
 std::size_t places(const Section& section, std::size_t extent, std::size_t around, std::size_t window,
                    std::size_t stride) {
   if (window > extent + around)
@@ -289,12 +288,12 @@ class LayerReader {
         break;
       case LayerKind::upsample:
         layer_.window.stride = section_.count_or(2, "stride");
-        section_.need_neutral(neutral_of_upsample);
+        section_.require_neutral(neutral_of_upsample);
         layer_.out.height *= layer_.window.stride;
         layer_.out.width *= layer_.window.stride;
         break;
       case LayerKind::softmax:
-        section_.need_neutral(neutral_of_softmax);
+        section_.require_neutral(neutral_of_softmax);
         break;
       case LayerKind::yolo:
         read_yolo();
@@ -303,9 +302,9 @@ class LayerReader {
     finish_section();
     const auto& out = layer_.out;
     if (std::max({out.channels, out.height, out.width}) > static_cast<std::size_t>(most_extent))
-      section_.fail(section_.line(), "[{}] makes {}: no extent may be more than {}", section_.kind(), text_of(out),
+      section_.fail(section_.line(), "[{}] produces {}: no extent may exceed {}", section_.kind(), text_of(out),
                     most_extent);
-    // Kernels find their way in a window by products of 32 bits.
+    // Kernels compute positions in a window with 32-bit products.
     const auto limit = std::size_t{1} << 32;
     if (layer_.has_weights() && (layer_.depth() * layer_.in.channels >= limit ||
                                  layer_.window.height * layer_.window.width * layer_.window.width >= limit))
@@ -333,7 +332,7 @@ class LayerReader {
     const auto size = section_.count_or(1, "size"), stride = section_.count_or(1, "stride");
     const auto asked = section_.count_or(0, "padding", 0);
     const auto padding = section_.integer_or(0, "pad", 0, 1) != 0 ? size / 2 : asked;
-    section_.need_neutral(neutral_of_convolutional);
+    section_.require_neutral(neutral_of_convolutional);
     for (const char* axis : {"stride_x", "stride_y"}) {
       if (section_.count_or(static_cast<std::int64_t>(stride), axis) != stride)
         section_.fail(section_.line(), "a window moves by {} in both directions: write the same {}, or remove it",
@@ -347,14 +346,14 @@ class LayerReader {
     const auto stride = section_.count_or(1, "stride"),
                size = section_.count_or(static_cast<std::int64_t>(stride), "size");
     const auto padding = section_.count_or(static_cast<std::int64_t>(size) - 1, "padding", 0);
-    section_.need_neutral(neutral_of_maxpool);
+    section_.require_neutral(neutral_of_maxpool);
     if (padding >= 2 * size)
       section_.fail(section_.line(), "a padding of {} leaves a window of {} empty: make it less than {}", padding, size,
                     2 * size);
     layer_.window = {size, size, stride, padding / 2};
     layer_.out.height = places(section_, layer_.in.height, padding, size, stride);
     layer_.out.width = places(section_, layer_.in.width, padding, size, stride);
-    // The last window begins inside, so that each has a largest number.
+    // The last window must begin inside the plane, so that each window contains a number.
     for (const auto& [out, in] :
          {std::pair{layer_.out.height, layer_.in.height}, {layer_.out.width, layer_.in.width}}) {
       if ((out - 1) * stride >= in + padding / 2)
@@ -369,12 +368,12 @@ class LayerReader {
     if (other.height != layer_.window.stride * mine.height || other.width != layer_.window.stride * mine.width ||
         layer_.window.stride == 0)
       section_.fail(section_.line(),
-                    "a shortcut adds layer {} of {} to {}: planes must be equal, or so many times as large",
+                    "a shortcut adds layer {} of {} to {}: planes must be equal, or one a multiple of the other",
                     layer_.from[0], text_of(other), text_of(mine));
   }
   void read_route() {
     layer_.out.channels = 0;
-    section_.need_neutral(neutral_of_route);
+    section_.require_neutral(neutral_of_route);
     for (const auto number : section_.integers("layers")) {
       layer_.from.push_back(layer_number(section_, number, here_));
       const auto& first = network_.layers[layer_.from[0]].out;
@@ -388,10 +387,10 @@ class LayerReader {
   void read_yolo() {
     const auto boxes = section_.integers("mask").size();
     layer_.entries = 5 + section_.count("classes");
-    section_.need_neutral(neutral_of_yolo);
+    section_.require_neutral(neutral_of_yolo);
     section_.ignore(training_of_yolo);
     if (boxes * layer_.entries != layer_.in.channels)
-      section_.fail(section_.line(), "a yolo layer of {} boxes with {} numbers each is given {} channels: it needs {}",
+      section_.fail(section_.line(), "a yolo layer of {} boxes with {} numbers each has {} input channels: it needs {}",
                     boxes, layer_.entries, layer_.in.channels, boxes * layer_.entries);
   }
 
@@ -416,7 +415,7 @@ NetworkDescription parse_network(std::string_view text, const std::string& name,
   NetworkDescription network{.name = name, .input = {}, .layers = {}};
   network.input = {net.count_or(3, "channels"), net.count("height"), net.count("width")};
   if (side != 0) network.input.height = network.input.width = side;
-  net.need_neutral(neutral_of_net);
+  net.require_neutral(neutral_of_net);
   net.finish_ignoring_others();
   for (std::size_t i = 1; i < sections.size(); ++i) network.layers.push_back(LayerReader(network, sections[i]).read());
   if (network.layers.empty()) net.fail(net.line(), "the network has no layers: add one after [net]");

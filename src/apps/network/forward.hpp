@@ -1,6 +1,6 @@
 #pragma once
 
-// A network in a case: its weights, its memory, and what one pass queues.
+// A network in a case: its weights, its memory, and the launches of one pass.
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +17,9 @@
 
 namespace isthmus::apps {
 
-constexpr std::size_t array_unit = 32;  // arrays begin on 128 bytes
+constexpr std::size_t array_unit = 32;  // floats; arrays begin at multiples of 128 bytes
 
-/// What belongs to a layer, by a name that sorts.
+/// Returns `what` prefixed with the layer's number in three digits, so that names sort by layer.
 inline std::string numbered(std::size_t layer, std::string_view what) {
   auto number = std::to_string(layer);
   if (number.size() < 3) number.insert(0, 3 - number.size(), '0');
@@ -30,12 +30,12 @@ inline std::string numbered(std::size_t layer, std::string_view what) {
 
 enum class Parameter { weights, biases, scales, means, variances };
 
-/// What a layer has learned, in one array. Rows of weights are padded to 16 bytes; each has the places of the window
-/// one after the other, and within a place the channels. A library has them in darknet's order, without padding.
+/// Array of learned numbers of a layer. Each row of weights is padded to 16 bytes and contains the places of the window
+/// one after the other, each with its channels. Weights for a library are in darknet's order, without padding.
 struct ParameterArray {
   std::size_t layer;
   Parameter what;
-  std::size_t count, offset;  ///< floats; offset: where all arrays lie one after the other
+  std::size_t count, offset;  ///< numbers of floats; offset: position if all arrays are stored contiguously
   std::string name() const {
     constexpr const char* names[] = {"weights", "biases", "scales", "means", "variances"};
     return numbered(layer, names[static_cast<std::size_t>(what)]);
@@ -46,8 +46,8 @@ inline std::size_t weights_pitch(const Layer& layer) {
   return (layer.depth() + 3) / 4 * 4;
 }
 
-/// All arrays of a network, and what is in them: weights with a standard deviation of √(2 / products), statistics of
-/// batch normalisation about those that such weights lead to.
+/// All arrays of a network and their generated contents. Weights have a standard deviation of √(2 / products per sum).
+/// The means and variances of batch normalisation are about those that such weights produce.
 class Parameters {
  public:
   Parameters(const Plan& plan, std::uint64_t seed) : layers_(plan.network.layers), seed_(seed) {
@@ -73,7 +73,7 @@ class Parameters {
   std::size_t index_of(std::size_t layer, Parameter what) const {
     return of_layer_[layer] + static_cast<std::size_t>(what);
   }
-  /// Of each step's arrays, which lie one after the other.
+  /// Returns, for each step, the number of floats in its arrays, which are contiguous.
   std::vector<std::size_t> floats_of(const std::vector<Step>& steps) const {
     std::vector<std::size_t> floats(steps.size(), 0);
     std::size_t a = 0;
@@ -84,7 +84,7 @@ class Parameters {
     return floats;
   }
 
-  /// Element i of an array.
+  /// Returns element i of an array.
   float operator()(const ParameterArray& array, std::size_t i) const {
     const Layer& layer = layers_[array.layer];
     if (array.what != Parameter::weights) return of_channel(array.layer, array.what, i);
@@ -94,19 +94,20 @@ class Parameters {
                               : weight(array.layer, i / pitch, k % layer.in.channels, place / layer.window.width,
                                        place % layer.window.width);
   }
-  /// Element i where all arrays lie one after the other; between them are zeros.
+  /// Returns element i of all arrays stored contiguously; the gaps between arrays contain zeros.
   float operator()(std::size_t i) const {
     const auto after = std::upper_bound(arrays_.begin(), arrays_.end(), i,
                                         [](std::size_t at, const ParameterArray& array) { return at < array.offset; });
     const auto& array = *(after - 1);
     return i - array.offset < array.count ? (*this)(array, i - array.offset) : 0;
   }
-  /// Of output channel m, input channel c, row r and column s of the window: darknet's order, of which the numbers are.
+  /// Returns the weight of output channel m, input channel c, row r and column s of the window. Weights are generated
+  /// in darknet's order.
   float weight(std::size_t l, std::size_t m, std::size_t c, std::size_t r, std::size_t s) const {
     const Layer& layer = layers_[l];
     return weight(l, ((m * layer.in.channels + c) * layer.window.height + r) * layer.window.width + s);
   }
-  /// The same by its place in that order.
+  /// Returns the weight at place i in darknet's order.
   float weight(std::size_t l, std::size_t i) const {
     const auto most = static_cast<float>(std::sqrt(6 / static_cast<double>(layers_[l].depth())));
     return values(l, Parameter::weights, -most, most)(i);
@@ -140,21 +141,21 @@ class Parameters {
   std::vector<ParameterArray> arrays_;
   std::vector<std::size_t> of_layer_;
   std::vector<bool> by_library_;
-  std::vector<double> moments_;  // what batch normalisation is given, about
+  std::vector<double> moments_;  // approximate mean square of each layer's sums of products
   std::size_t floats_ = 0;
 };
 
 // --- one pass --------------------------------------------------------------------------------------
 
-/// A plan with its weights and its memory, and the names of what it queues. `library` is what the plan's convolutions
-/// are numbered in, if a library does them.
+/// Plan with its weights and memory, and the names of its launches. `library` has the convolutions that the plan refers
+/// to by number, if a library computes them.
 struct Network {
   Plan plan;
   MemoryPlan memory;
   std::unique_ptr<const Parameters> parameters;
-  WeightRing ring{};  ///< where weights arrive layer by layer
+  WeightRing ring{};  ///< layout of the buffer that receives weights layer by layer
   std::shared_ptr<device::Convolutions> library;
-  /// Of each step's kernels.
+  /// Names of each step's launches.
   std::vector<std::string> names{}, names_of_patches{}, names_of_sums{}, names_to_images{}, names_from_images{};
 
   Network(Plan plan_, MemoryPlan memory_, std::uint64_t seed, std::shared_ptr<device::Convolutions> library_ = {})
@@ -177,26 +178,26 @@ struct Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  /// Of the images that come in, one after the other, each channel by channel.
+  /// Returns element i of the input images, which are stored one after the other, channel by channel.
   static float image_value(std::uint64_t seed, std::size_t i) { return workload::uniform(seed, 0, 0, 1)(i); }
 };
 
-/// Where a network's memory is while it runs.
+/// Addresses of a network's memory while it runs.
 struct Addresses {
   const float* images = nullptr;
-  std::vector<const float*> parameters{};  ///< by array
-  std::vector<float*> buffers{};           ///< by number in the memory plan
+  std::vector<const float*> parameters{};  ///< one per array
+  std::vector<float*> buffers{};           ///< one per buffer of the memory plan
   float* results = nullptr;
-  /// Of weights that arrive: where all are on the host, and where they are on the device for a while.
+  /// Buffers of streamed weights: all weights on the host, and the ring on the device.
   std::optional<workload::Buffer<float>> source{}, ring{};
 };
 
-constexpr unsigned ring = 3;  // tiles of a matrix in shared memory, one of which is used
+constexpr unsigned ring = 3;  // tiles of a matrix in shared memory, one of which is in use
 
-/// What kernels are queued by in a check: Run's own way, without anybody who counts, and with copies in their turn.
+/// Launcher for checks. It queues kernels like Run, but does not count traffic, and its copies are synchronous.
 struct PlainLauncher {
   device::Stream& stream;
-  void bring(std::size_t, const workload::Delivery<float>& what, std::optional<std::size_t>) {
+  void copy_in(std::size_t, const workload::Delivery<float>& what, std::optional<std::size_t>) {
     stream.synchronize();
     device::copy(what.to.device() + what.place, what.source.host() + what.first, what.count * sizeof(float));
   }
@@ -213,27 +214,27 @@ struct PlainLauncher {
   }
 };
 
-/// What a kernel is told: numbers of 32 bits.
+/// Returns a number converted to 32 bits, the type of kernel arguments.
 constexpr unsigned count(std::size_t number) {
   return static_cast<unsigned>(number);
 }
-/// 2^32 / n, rounded up.
+/// Returns 2^32 / n, rounded up.
 constexpr unsigned reciprocal(std::size_t n) {
   return static_cast<unsigned>((std::uint64_t{1} << 32) / n + ((std::uint64_t{1} << 32) % n != 0 ? 1 : 0));
 }
 
-/// A product of matrices, and the sum of its parts where it has several.
+/// Arguments for the launch of a matrix product, and for the sum of its parts if it has several.
 struct ProductCall {
   const Product& product;
   const char *name, *name_of_sum;
-  const float* weights;  ///< the first matrix, whose rows end with zeros up to 16 bytes
+  const float* weights;  ///< the first matrix, whose rows are padded with zeros to 16 bytes
   std::size_t weights_pitch;
   float* partial;
-  unsigned columns_of_sum;  ///< those of the output that a sum of parts writes
+  unsigned columns_of_sum;  ///< columns of the output that the sum of parts writes
   double bytes_read, bytes_written;
 };
 
-/// Adds up the parts of a product; of one there is only what follows.
+/// Queues the kernel that adds up the parts of a product and applies the epilogue.
 template <class Launcher>
 void launch_sum(Launcher& launcher, const ProductCall& call, const Epilogue& epilogue) {
   const auto m = count(call.product.m), parts = count(call.product.parts);
@@ -296,7 +297,7 @@ class Forward {
     if (network_.ring.floats == 0 || network_.ring.arrivals[s].floats == 0) return queue_step(s);
     const auto& arrival = network_.ring.arrivals[s];
     const workload::Delivery<float> weights{*at_.source, arrival.offset, arrival.floats, *at_.ring, arrival.place};
-    launcher_.bring(s, weights, arrival.after);
+    launcher_.copy_in(s, weights, arrival.after);
     launcher_.await(s);
     queue_step(s);
     launcher_.mark(s);
@@ -359,7 +360,7 @@ class Forward {
     return at_.buffers[place.buffer] + place.offset;
   }
 
-  /// The products of step s, with what follows them.
+  /// Queues the products of step s, and the sum of parts and the epilogue that follow them.
   void queue_product(std::size_t s, const Epilogue& epilogue) {
     number_ = s;
     const Step& step = plan_.steps[s];
@@ -415,7 +416,7 @@ class Forward {
  private:
   const char* name() const { return network_.names[number_].c_str(); }
 
-  /// Leaves a library's sums where a part of a product is left.
+  /// Queues a library's convolution, which writes its sums to the buffer for the part of a product.
   void convolve(const Step& step, const Layer& layer, const ProductCall& call, double bytes_read) {
     const Tensor &in = plan_.tensors[step.inputs[0]], &out = plan_.tensors[step.output];
     const bool by_image = step.in_images != no_tensor;
@@ -435,7 +436,7 @@ class Forward {
                   call.partial, out.pitch);
   }
 
-  /// One thread for each number of a tensor, which reads `reads` numbers and does `flops` with them.
+  /// Launches one thread per number of a tensor; a thread reads `reads` numbers and does `flops` operations.
   template <class... P, class... A>
   void elementwise(device::Kernel<P...> kernel, const Tensor& tensor, double reads, double flops, A&&... arguments) {
     const double bytes = bytes_of(tensor);
@@ -443,7 +444,7 @@ class Forward {
                      {.bytes_read = reads * bytes, .bytes_written = bytes, .flops = flops * bytes / 4},
                      std::forward<A>(arguments)...);
   }
-  /// Numbers that have to be read for one of the output, each counted once.
+  /// Returns how many input numbers are read per output number, counting each input number once.
   static double reads_of(const Layer& layer, const Tensor& out) {
     return static_cast<double>(layer.in.size()) / static_cast<double>(out.image.size());
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The kernels of a network's layers, in strict fp32. A tensor is a matrix of channels × (images × plane), its rows
-// padded to 128 bytes; what lies in the padding is never looked at.
+// Kernels of a network's layers, in strict fp32. A tensor is a matrix of channels × (images × plane) whose rows are
+// padded to 128 bytes; results do not depend on the contents of the padding.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Tile128x128 : device::MatrixTile<128, 128, 16> {};
 struct Tile64x256 : device::MatrixTile<64, 256, 16, 8, 1> {};
 struct Tile64x64 : device::MatrixTile<64, 64, 16> {};
 
-/// What f makes of a number, or of each of four.
+/// Applies f to a number, or to each of four numbers.
 template <class F>
 __device__ float each(float x, F f) {
   return f(x);
@@ -29,7 +29,7 @@ __device__ float4 each(const float4& v, F f) {
   return make_float4(f(v.x), f(v.y), f(v.z), f(v.w));
 }
 
-/// What is done to a number, or to four; 0 linear, 1 relu, 2 leaky, 3 logistic.
+/// Applies an activation to a number, or to each of four: 0 is linear, 1 relu, 2 leaky, 3 logistic.
 template <class Numbers>
 __device__ Numbers activate(const Numbers& x, unsigned activation) {
   switch (activation) {
@@ -44,14 +44,14 @@ __device__ Numbers activate(const Numbers& x, unsigned activation) {
   }
 }
 
-/// The planes of a tensor.
+/// Address and shape of a tensor's planes.
 struct Planes {
   const float* values = nullptr;
   std::size_t pitch = 0;
   unsigned channels = 0, height = 0, width = 0;
 };
 
-/// A place in a plane of an image.
+/// Place in a plane of an image.
 struct PlaneSpot {
   unsigned image, row, column;
 };
@@ -60,12 +60,13 @@ __device__ inline PlaneSpot spot_of(unsigned n, unsigned height, unsigned width)
   return {line / height, line % height, n % width};
 }
 
-/// The other tensor of a shortcut: every stride-th number of its planes, as far as it has channels. None: no values.
+/// Second tensor of a shortcut. It adds every stride-th number of its planes, only for the channels that it has. If
+/// other.values is null, there is no shortcut.
 struct Addend {
   Planes other{};
   unsigned stride = 1, activation = 0;
   __device__ bool has(unsigned c) const { return other.values != nullptr && c < other.channels; }
-  /// What belongs to channel c, column n of planes of height × width.
+  /// Returns the addend for channel c, column n of planes of height × width.
   __device__ float one(unsigned c, unsigned n, unsigned height, unsigned width) const {
     std::size_t at = n;
     if (stride != 1) {
@@ -74,7 +75,7 @@ struct Addend {
     }
     return other.values[c * other.pitch + at];
   }
-  /// The same of columns n to n + 3, as far as there are `columns`; n is a multiple of 4.
+  /// Returns the addends for columns n to n + 3, with zeros from `columns` on; n is a multiple of 4.
   __device__ float4 four(unsigned c, unsigned n, unsigned columns, unsigned height, unsigned width) const {
     if (stride == 1) return *reinterpret_cast<const float4*>(other.values + c * other.pitch + n);
     const auto of = [&](unsigned i) { return n + i < columns ? one(c, n + i, height, width) : 0; };
@@ -82,19 +83,19 @@ struct Addend {
   }
 };
 
-/// What follows a sum of products: batch normalisation where there are means, a bias where there are biases, the
-/// activation, a shortcut.
+/// Operations after a sum of products: batch normalisation if `means` is not null, a bias if `biases` is not null, the
+/// activation, and a shortcut.
 struct Epilogue {
   const float *biases = nullptr, *scales = nullptr, *means = nullptr, *variances = nullptr;
   unsigned activation = 0;
   Addend addend{};
-  unsigned height = 0, width = 0;  ///< of the output's planes
+  unsigned height = 0, width = 0;  ///< extent of the output's planes
   float* out = nullptr;
   std::size_t pitch = 0;
 };
 
-/// The epilogue of columns n to n + 3 of a channel; n is a multiple of 4. All that it reads is read when it is made, so
-/// that a thread can wait for that of several channels at once.
+/// Epilogue of columns n to n + 3 of a channel; n is a multiple of 4. The constructor does all reads, so that a thread
+/// can wait for the reads of several channels at once.
 struct ChannelEpilogue {
   float mean = 0, factor = 1, bias = 0;
   bool adds = false;
@@ -106,7 +107,7 @@ struct ChannelEpilogue {
       factor = e.scales[c] / sqrtf(e.variances[c] + 1e-6f);
     }
   }
-  /// The padding of a row takes zeros in place of what comes beyond the last column.
+  /// Returns the outputs. Columns beyond the last one are zero, because they are the row's padding.
   __device__ float4 operator()(const float4& sums, const float4& addends, const Epilogue& e, unsigned n,
                                unsigned columns) const {
     float4 v = activate(each(sums, [&](float sum) { return (sum - mean) * factor + bias; }), e.activation);
@@ -123,14 +124,14 @@ __device__ inline float4 addends_of(const ChannelEpilogue& own, const Epilogue& 
   return own.adds ? e.addend.four(c, n, columns, e.height, e.width) : make_float4(0, 0, 0, 0);
 }
 
-/// A window that moves over planes: rows of the second matrix are its places, channel by channel within each, and
-/// columns are the output's numbers.
+/// Second matrix of a product, given as a window that moves over planes. Its rows are the places of the window, each
+/// with all channels, and its columns are the output's numbers.
 struct WindowShape {
   static constexpr bool scatters = false;
   Planes in;
   unsigned height, width, stride, before;
   unsigned out_height, out_width;
-  unsigned per_channel, per_row;  ///< 2^32 over channels and over the window's width, rounded up
+  unsigned per_channel, per_row;  ///< 2^32 / channels and 2^32 / width of the window, rounded up
 };
 
 __device__ inline unsigned high_product(unsigned a, unsigned b) {
@@ -141,25 +142,25 @@ __device__ inline unsigned quotient(unsigned a, unsigned b, unsigned reciprocal)
   return b == 1 ? a : high_product(a, reciprocal);
 }
 
-/// One column of the second matrix, for a thread that has it.
+/// Column of the second matrix, as seen by the thread that copies it.
 class WindowColumn {
  public:
   __device__ WindowColumn(const WindowShape& w, unsigned n, unsigned columns)
       : WindowColumn(w, spot_of(n, w.out_height, w.out_width)) {
-    if (n >= columns) row_ = -(1 << 30);  // outside, wherever the window is
+    if (n >= columns) row_ = -(1 << 30);  // outside the plane at every place of the window
   }
   __device__ WindowColumn(const WindowShape& w, const PlaneSpot& spot) : w_(w) {
     row_ = static_cast<int>(spot.row * w.stride) - static_cast<int>(w.before);
     column_ = static_cast<int>(spot.column * w.stride) - static_cast<int>(w.before);
     image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
   }
-  /// Channel c of the window's place (r, s); null outside of the plane.
+  /// Returns the address of channel c at the window's place (r, s), or null if the place is outside the plane.
   __device__ const float* at(unsigned r, unsigned s, unsigned c) const {
     const int y = row_ + static_cast<int>(r), x = column_ + static_cast<int>(s);
     if (static_cast<unsigned>(y) >= w_.in.height || static_cast<unsigned>(x) >= w_.in.width) return nullptr;
     return image_ + c * w_.in.pitch + (static_cast<unsigned>(y) * w_.in.width + static_cast<unsigned>(x));
   }
-  /// Row k of the matrix.
+  /// Returns the address of row k of the matrix, or null if it is outside the plane.
   __device__ const float* at(unsigned k) const {
     const unsigned place = quotient(k, w_.in.channels, w_.per_channel), r = quotient(place, w_.width, w_.per_row);
     return at(r, place - r * w_.width, k - place * w_.in.channels);
@@ -171,22 +172,23 @@ class WindowColumn {
   const float* image_;
 };
 
-/// The second matrix as it is.
+/// Second matrix of a product, stored as a matrix.
 struct PlainMatrix {
   static constexpr bool scatters = false;
   const float* values;
   std::size_t pitch;
 };
 
-/// The shape of a product: blockIdx.y is the part of k, of parts · depth_of_part in all.
+/// Shape of a product. blockIdx.y is the number of a part of k; all parts except the last have length depth_of_part.
 struct ProductShape {
   unsigned m, n, k, depth_of_part;
   std::size_t weights_pitch;
-  float* partial;  ///< where sums of parts go, part by part, with the pitch of the output; null of one part
+  float* partial;  ///< sums of parts, part by part, with the pitch of the output; null if there is one part
 };
 
-/// What a block has of a product: columns from `column` on, of `columns`, and rows of the first matrix from `weights`
-/// on, as long as k. Where a second matrix has several classes of columns, these are of one `number`.
+/// Range of a product that a block computes: columns from `column` on, out of `columns`, with rows of the first matrix
+/// that begin at offset `weights` and have length k. If the second matrix has several classes of columns, these columns
+/// are in class `number`.
 struct ProductRange {
   unsigned column, columns, k, number = 0;
   std::size_t weights = 0;
@@ -196,7 +198,7 @@ __device__ ProductRange range_of(const Second&, const ProductShape& p, unsigned 
   return {tile * Tile::columns, p.n, p.k};
 }
 
-/// Brings tiles of the second matrix.
+/// Source of tiles of the second matrix.
 template <class Tile>
 class TileSource {
  public:
@@ -216,20 +218,20 @@ class TileSource {
   unsigned columns_;
 };
 
-/// The same of windows: each thread has a column, and no windows are ever written out.
+/// Source of tiles of a second matrix given by windows. Each thread copies a column; the matrix itself is never stored.
 template <class Tile, class Column>
 class WindowSource {
  public:
   __device__ WindowSource(const Column& own, const Planes& in, unsigned k) : own_(own), in_(in), k_(k) {}
   template <class Copier>
   __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
-    if (in_.channels % Tile::depth == 0) {  // all of the tile's rows are of one place
+    if (in_.channels % Tile::depth == 0) {  // all of the tile's rows belong to one place
       const float* first = own_.at(k);
       if constexpr (Copier::way == TileStaging::direct) {
         copier.template column<Tile::depth, Tile::columns>(
             to, [&](unsigned row) { return first == nullptr ? nullptr : first + row * in_.pitch; });
-      } else {  // stepped from row to row, because nvcc keeps an address for each row here, more than there are
-                // registers
+      } else {  // stepped from row to row, because nvcc otherwise keeps an address per row, which needs more registers
+                // than there are
         constexpr unsigned apart = device::matrix_threads / Tile::columns;
         const std::size_t step = first == nullptr ? 0 : apart * in_.pitch;
         if (first != nullptr) first += threadIdx.x / Tile::columns * in_.pitch;
@@ -266,8 +268,8 @@ __device__ WindowSource<Tile, WindowColumn> source_of(const WindowShape& b, cons
 //     out[c][n] = epilogue(sum, c, n);
 //   }
 //
-// A block has a tile of the output, or of one part of its sum. Sums of a part are in the order of l in every staging
-// and with every tile.
+// A block computes a tile of the output, or of one part of its sums. With every staging and every tile, a part's sums
+// are added up in the order of l.
 template <TileStaging staging, unsigned Depth, class Tile, class Second>
 __global__ void __launch_bounds__(device::matrix_threads, 2)
     multiply(const float* __restrict__ weights, Second b, ProductShape p, Epilogue epilogue) {
@@ -320,7 +322,7 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
     }
     return;
   }
-  // What a row adds may lie in slow memory: a quarter of a thread's rows wait together, as many as registers allow.
+  // A row's addend may be in slow memory, so a quarter of a thread's rows, as many as registers allow, wait together.
   constexpr unsigned together = Tile::thread_rows / 4;
 #pragma unroll
   for (unsigned first = 0; first < Tile::thread_rows; first += together) {
@@ -350,14 +352,14 @@ __global__ void __launch_bounds__(device::matrix_threads, 2)
   }
 }
 
-/// Column of an element-wise kernel, of which blockIdx.y is the channel.
+/// Returns the column that the calling thread of an element-wise kernel processes; blockIdx.y is the channel.
 __device__ inline unsigned own_column() {
   return blockIdx.x * layer_threads + threadIdx.x;
 }
 
 // out[c][n] = epilogue(sum over parts of partial[part][c][n], c, n);
 //
-// A thread has four columns.
+// Each thread computes four columns.
 static __global__ void __launch_bounds__(layer_threads)
     add_parts(const float* partial, unsigned parts, unsigned m, unsigned columns, Epilogue epilogue) {
   const unsigned n = 4 * own_column(), c = blockIdx.y;
@@ -374,7 +376,7 @@ static __global__ void __launch_bounds__(layer_threads)
 }
 
 // for (k = 0; k < rows; ++k)
-//   for (n = 0; n < columns; ++n) patches[k][n] = the number that the window of n has at its place k, or 0;
+//   for (n = 0; n < columns; ++n) patches[k][n] = number at place k of window n, or 0 if outside;
 static __global__ void __launch_bounds__(layer_threads)
     copy_windows(WindowShape w, unsigned columns, float* patches, std::size_t pitch) {
   const unsigned n = own_column();
@@ -387,7 +389,7 @@ static __global__ void __launch_bounds__(layer_threads)
   }
 }
 
-// out[c][image][y][x] = the largest of the window's numbers that lie inside;
+// out[c][image][y][x] = the largest of the window's numbers that are inside the plane;
 static __global__ void __launch_bounds__(layer_threads)
     pool_largest(WindowShape w, unsigned columns, float* out, std::size_t pitch) {
   const unsigned n = own_column(), c = blockIdx.y;
@@ -445,7 +447,7 @@ static __global__ void __launch_bounds__(layer_threads)
   out[c * pitch + n] = in.values[c * in.pitch + line * in.width + spot.column / factor];
 }
 
-// for (box : boxes) all but width and height: out = logistic(in);
+// for (all numbers of all boxes) out = is a width or height ? in : logistic(in);
 static __global__ void __launch_bounds__(layer_threads)
     find_boxes(Planes in, unsigned entries, unsigned columns, float* out, std::size_t pitch) {
   const unsigned n = own_column(), c = blockIdx.y;
@@ -455,7 +457,7 @@ static __global__ void __launch_bounds__(layer_threads)
   out[c * pitch + n] = activate(value, entry == 2 || entry == 3 ? 0 : 3);
 }
 
-/// What `join_two` makes of all the block's values, in an order that is always the same.
+/// Returns the reduction of all the block's values by `join_two`, always in the same order.
 template <class JoinTwo>
 __device__ float of_block(float value, float* shared, JoinTwo join_two) {
   shared[threadIdx.x] = value;
@@ -471,7 +473,7 @@ __device__ float of_block(float value, float* shared, JoinTwo join_two) {
 
 // for (all i of the image) out[i] = exp(in[i] - largest) / (sum of exp(in[j] - largest));
 //
-// A block has an image.
+// Each block computes one image.
 static __global__ void __launch_bounds__(layer_threads) soften(Planes in, float* out, std::size_t pitch) {
   __shared__ float shared[layer_threads];
   const unsigned plane = in.height * in.width, count = in.channels * plane;
@@ -485,7 +487,7 @@ static __global__ void __launch_bounds__(layer_threads) soften(Planes in, float*
     out[place(i, pitch)] = expf(in.values[place(i, in.pitch)] - largest) / sum;
 }
 
-// A tensor from images one after the other, each channel by channel, and such images from a tensor.
+// Copies images, which are stored one after the other and channel by channel, to a tensor; leave() copies back.
 static __global__ void __launch_bounds__(layer_threads)
     enter(const float* images, unsigned channels, unsigned plane, unsigned columns, float* out, std::size_t pitch) {
   const unsigned n = own_column(), c = blockIdx.y;

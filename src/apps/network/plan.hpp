@@ -1,7 +1,8 @@
 #pragma once
 
-// What a network's layers are on the device: steps in their order, the tensors they make, how long each is wanted, and
-// where it lies. A tensor is a matrix: a row a channel, with the planes of all images side by side.
+// Plan of a network on the device: the steps in order, the tensors that they compute, and each tensor's lifetime and
+// place in memory. A tensor is a matrix with one row per channel, which contains the planes of all images one after the
+// other.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,7 @@ namespace isthmus::apps {
 
 constexpr std::size_t no_tensor = ~std::size_t{0};
 
-/// A piece of memory that steps [first, last] use.
+/// Piece of memory that steps [first, last] use.
 struct Span {
   std::size_t floats = 0, first = 0, last = 0;
   bool meets(const Span& other) const { return first <= other.last && other.first <= last; }
@@ -34,33 +35,33 @@ struct Span {
 
 struct Tensor {
   std::size_t channels = 0, columns = 0, pitch = 0;  ///< pitch: floats from one channel to the next
-  Volume image{};                                    ///< of which there are columns / plane
+  Volume image{};                                    ///< shape of each image; columns is images × size of a plane
   Span span{};
-  double moment = 1;  ///< about the mean of its squares
+  double moment = 1;  ///< approximate mean square
 };
 
-/// The tiles that a product of matrices is computed by, in the order of `tile_shapes`.
+/// Properties of one of the tiles in `tile_shapes`. A matrix product is computed tile by tile.
 struct TileFacts {
   std::string_view name;
   std::size_t rows, columns;
-  double resident, speed;  ///< blocks of a multiprocessor; how fast they are, of what the best tile reaches
+  double resident, speed;  ///< blocks per multiprocessor; speed as a fraction of the best tile's
 };
 inline constexpr std::array<TileFacts, 3> tile_shapes = {
     {{"128x128", 128, 128, 2, 1}, {"64x256", 64, 256, 2, 0.9}, {"64x64", 64, 64, 3, 0.65}}};
-inline constexpr std::size_t deepest_tile = 32;  ///< products that a tile adds up at once, at most
+inline constexpr std::size_t deepest_tile = 32;  ///< largest depth of a tile, in products per sum
 
-/// Some columns of a product, and how long their sums are.
+/// Columns of a product whose sums have the same length.
 struct ProductClass {
   std::size_t n = 0, k = 0;
 };
 
-/// out[m × n] = weights[m × k] · in[k × n]: what a convolution is, and a connected layer.
+/// Matrix product out[m × n] = weights[m × k] · in[k × n] of a convolution or a connected layer.
 struct Product {
   std::size_t m = 0, n = 0, k = 0;
-  std::vector<ProductClass> classes{};  ///< where columns have sums of different lengths, of which k is the longest
+  std::vector<ProductClass> classes{};  ///< used if columns have sums of different lengths; k is the longest
   std::size_t tile = 0, parts = 1;
-  std::size_t depth_of_part = 0;  ///< of k, as many products as a part adds up; the last one's are the rest
-  bool is_plain = false;          ///< the input is the second matrix as it is: no window to move over it
+  std::size_t depth_of_part = 0;  ///< products per sum in each part; the last part has the rest
+  bool is_plain = false;          ///< true if the second matrix is the unchanged input, without windows
   std::size_t most_parts = 32;
   std::vector<ProductClass> all_classes() const { return classes.empty() ? std::vector{ProductClass{n, k}} : classes; }
   double flops() const {
@@ -68,7 +69,8 @@ struct Product {
     for (const auto& of : all_classes()) sum += 2.0 * static_cast<double>(m) * static_cast<double>(of.n * of.k);
     return sum;
   }
-  /// Tiles of `columns` columns; each class has as many as the largest, of which a smaller one leaves some empty.
+  /// Returns the number of tiles with `columns` columns each. Every class gets as many tiles as the largest, so some
+  /// tiles of smaller classes are empty.
   std::size_t tiles_across(std::size_t columns) const {
     std::size_t most = 0;
     for (const auto& of : all_classes()) most = std::max(most, (of.n + columns - 1) / columns);
@@ -76,48 +78,49 @@ struct Product {
   }
 };
 
-/// A convolution that the vendor's library does, by its number there.
+/// Convolution that the vendor's library computes, identified by its number in device::Convolutions.
 struct LibraryCall {
   std::size_t number = 0, workspace_floats = 0;
 };
 
 enum class Work { enter, layer, leave };
 
-/// What is done at once: images come in, a layer (a convolution with the shortcut that follows), results go out.
+/// Unit of work: copying images in, a layer (for a convolution with the shortcut that follows it), or copying results
+/// out.
 struct Step {
   Work work{};
   std::size_t layer = 0;
   std::vector<std::size_t> inputs{};  ///< tensors
   std::size_t output = no_tensor;
-  std::size_t added = no_tensor;          ///< the other tensor of a shortcut
-  std::optional<std::size_t> shortcut{};  ///< the layer that a convolution's sum goes through at once
+  std::size_t added = no_tensor;          ///< second input of a shortcut
+  std::optional<std::size_t> shortcut{};  ///< shortcut layer that is fused into a convolution
   Product product{};
   std::optional<LibraryCall> library{};
   std::size_t patches = no_tensor, partial = no_tensor;                              ///< work space
-  std::size_t workspace = no_tensor, in_images = no_tensor, out_images = no_tensor;  ///< the same of a library
-  std::size_t result = 0;  ///< of a step that leaves: the first element among the results of one image
+  std::size_t workspace = no_tensor, in_images = no_tensor, out_images = no_tensor;  ///< work space of a library
+  std::size_t result = 0;  ///< if work is `leave`: position among the results of one image
 };
 
 struct PlanOptions {
   std::size_t batch = 1;
-  bool patches = false;               ///< windows are copied out into a matrix first
-  std::optional<std::size_t> tile{};  ///< chosen by shape where there is none
-  std::size_t parts = 0;              ///< the same
-  bool fuses = true;                  ///< a shortcut is added where the convolution before it is written
-  std::function<LibraryCall(const device::ConvolutionShape&)> library{};  ///< none: convolutions are ours
-  bool by_image = false;  ///< a library is given images one after the other, and not the planes of all side by side
+  bool patches = false;               ///< true if windows are copied into a matrix first
+  std::optional<std::size_t> tile{};  ///< chosen by shape if empty
+  std::size_t parts = 0;              ///< chosen by shape if 0
+  bool fuses = true;                  ///< true if a convolution's epilogue adds the shortcut that follows it
+  std::function<LibraryCall(const device::ConvolutionShape&)> library{};  ///< our own kernels if empty
+  bool by_image = false;  ///< true if a library needs each image's channels together, not each channel's images
 };
 
 struct Plan {
   NetworkDescription network;
   std::size_t batch = 1;
-  std::vector<Tensor> tensors;  ///< those of layers and then work space, in the order of steps
+  std::vector<Tensor> tensors;  ///< tensors of layers and work space, in the order of steps
   std::vector<bool> is_work_space;
   std::vector<Step> steps;
-  std::size_t results = 0;  ///< numbers that one image gives
+  std::size_t results = 0;  ///< numbers per image
 };
 
-/// A matrix that steps [first, last] use; its number.
+/// Adds a matrix that steps [first, last] use, and returns its number.
 inline std::size_t add_matrix(Plan& plan, std::size_t rows, std::size_t columns, std::size_t first, std::size_t last,
                               bool work_space) {
   const auto pitch = workload::row_pitch<float>(columns);
@@ -129,12 +132,12 @@ inline std::size_t add_matrix(Plan& plan, std::size_t rows, std::size_t columns,
   return plan.tensors.size() - 1;
 }
 
-/// A matrix has fewer columns than this, so that 32 bits count them.
+/// Exclusive upper bound of a matrix's columns, so that kernels can count them in 32 bits.
 inline constexpr std::size_t most_columns = std::size_t{1} << 31;
 
-/// The tile and number of parts that take the least time by a model of one GPU: the same for all devices, because the
-/// number of parts decides in which order numbers are added up. A tile that is asked for has the parts of the shape,
-/// too.
+/// Chooses the tile and the number of parts with the shortest time according to a model of one GPU. The choice is the
+/// same for all devices, because the number of parts determines the order of additions. If only the tile is requested,
+/// the number of parts is the one that would be chosen without the request.
 inline void choose_tiles(Product& product, const PlanOptions& options) {
   std::size_t asked_parts = options.parts;
   if (options.tile && asked_parts == 0) {
@@ -155,7 +158,7 @@ inline void choose_tiles(Product& product, const PlanOptions& options) {
       const std::size_t depth_of_part = (whole + asked - 1) / asked * deepest_tile;
       const std::size_t parts = (product.k + depth_of_part - 1) / depth_of_part;
       const auto count = static_cast<double>(parts);
-      double blocks = 0;  // those of a class whose sums are shorter than a part count as much as they add up
+      double blocks = 0;  // a class whose sums are shorter than a part counts proportionally less
       for (const auto& of : classes) {
         const std::size_t steps = (of.k + deepest_tile - 1) / deepest_tile;
         const auto deep = static_cast<double>(steps * deepest_tile), part = static_cast<double>(depth_of_part);
@@ -175,7 +178,7 @@ inline void choose_tiles(Product& product, const PlanOptions& options) {
   }
 }
 
-/// Makes a plan, layer by layer.
+/// Builder of a plan, layer by layer.
 class Planner {
  public:
   Planner(NetworkDescription network, const PlanOptions& options) : options_(options) {
@@ -218,7 +221,7 @@ class Planner {
 
   std::size_t matrix(std::size_t rows, std::size_t columns, bool work_space) {
     if (columns >= most_columns)
-      throw workload::Skip("a layer of this batch has 2^31 numbers a channel and more: make the batch smaller",
+      throw workload::Skip("a layer has at least 2^31 numbers per channel: choose a smaller batch",
                            workload::SkipKind::not_applicable);
     const std::size_t now = plan_.steps.size() - 1;
     return add_matrix(plan_, rows, columns, now, now, work_space);
@@ -230,7 +233,7 @@ class Planner {
     return made;
   }
 
-  /// What batch normalisation and an activation leave of the squares of what is given to them.
+  /// Returns the mean square of an input with mean square `moment` after batch normalisation and activation.
   static double moment_after(const Layer& layer, double moment) {
     constexpr double normalized = 1.3, halved = 0.5;
     const double before = layer.normalize ? normalized : moment;
@@ -328,7 +331,7 @@ class Planner {
 
   const PlanOptions options_;
   Plan plan_{};
-  std::vector<std::size_t> uses_, made_by_;  // of a layer: how many look at it, the tensor it makes
+  std::vector<std::size_t> uses_, made_by_;  // per layer: number of readers of its output; tensor that it computes
   bool fused_ = false;
 };
 
@@ -336,20 +339,20 @@ inline Plan make_plan(NetworkDescription network, const PlanOptions& options) {
   return Planner(std::move(network), options).make();
 }
 
-// --- where tensors lie -----------------------------------------------------------------------------
+// --- places of tensors -----------------------------------------------------------------------------
 
 struct TensorPlace {
-  std::size_t buffer = 0, offset = 0;  ///< in floats
+  std::size_t buffer = 0, offset = 0;  ///< floats from the beginning of the buffer
 };
 
-/// Buffers, by their sizes in floats, and where in them each tensor lies.
+/// Sizes of buffers in floats, and each tensor's place in them.
 struct MemoryPlan {
   std::vector<std::size_t> buffers{};
   std::vector<TensorPlace> places{};
   std::size_t floats() const { return std::accumulate(buffers.begin(), buffers.end(), std::size_t{0}); }
 };
 
-/// The most that is wanted at once.
+/// Returns the largest number of floats in use at once.
 inline std::size_t most_live(const std::vector<Span>& spans) {
   std::size_t most = 0;
   for (const auto& at : spans) {
@@ -366,10 +369,11 @@ inline std::vector<Span> spans_of(const Plan& plan) {
   return spans;
 }
 
-/// One buffer, in which spans that meet do not overlap: each in turn goes where the first gap is.
+/// Returns a plan with one buffer, in which spans that are in use at the same time do not overlap. Spans are placed in
+/// the given order, each into the first gap that fits.
 inline MemoryPlan in_order(const std::vector<Span>& spans, const std::vector<std::size_t>& order) {
   MemoryPlan memory{.buffers = {0}, .places = std::vector<TensorPlace>(spans.size())};
-  std::vector<std::size_t> placed;  // by offset
+  std::vector<std::size_t> placed;  // tensors placed so far, by offset
   for (const auto t : order) {
     std::size_t offset = 0;
     for (const auto other : placed) {
@@ -386,8 +390,9 @@ inline MemoryPlan in_order(const std::vector<Span>& spans, const std::vector<std
   return memory;
 }
 
-/// One buffer for all. The largest go first; then, as long as there is more than is wanted at once, what lies at the
-/// top of the best arena so far goes before others by chance, which is the same each time.
+/// Returns a plan with one buffer for all tensors. The largest spans are placed first. Then, as long as the buffer is
+/// larger than the maximum in use at once, it tries other orders: the span at the end of the buffer moves to a random
+/// earlier position. The random numbers are the same each time.
 inline MemoryPlan plan_arena(const std::vector<Span>& spans) {
   constexpr std::uint64_t most_tries = 2000;
   std::vector<std::size_t> best_order(spans.size());
@@ -415,10 +420,11 @@ inline MemoryPlan plan_arena(const std::vector<Span>& spans) {
   return best;
 }
 
-/// Few buffers that steps take in turn: a tensor has one as long as it is wanted. Work space has one of its own.
+/// Returns a plan with few buffers that tensors use one after the other: a tensor has a buffer to itself for its
+/// lifetime. Work space is not placed.
 inline MemoryPlan plan_alternating(const Plan& plan) {
   MemoryPlan memory{.buffers = {}, .places = std::vector<TensorPlace>(plan.tensors.size())};
-  std::vector<std::size_t> free_after;  // the last step that uses a buffer
+  std::vector<std::size_t> free_after;  // last step that uses each buffer
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
     if (plan.is_work_space[t]) continue;
     const auto& span = plan.tensors[t].span;
@@ -438,7 +444,7 @@ inline MemoryPlan plan_alternating(const Plan& plan) {
   return memory;
 }
 
-/// A buffer for each tensor, as darknet has them.
+/// Returns a plan with one buffer per tensor, as in darknet. Work space is not placed.
 inline MemoryPlan plan_apart(const Plan& plan) {
   MemoryPlan memory{.buffers = {}, .places = std::vector<TensorPlace>(plan.tensors.size())};
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
@@ -449,7 +455,7 @@ inline MemoryPlan plan_apart(const Plan& plan) {
   return memory;
 }
 
-/// One buffer more, in which each step's work space begins anew.
+/// Adds one buffer for work space. Each step's work space starts at the beginning of this buffer.
 inline void add_work_space(const Plan& plan, MemoryPlan& memory) {
   std::size_t most = 0, used = 0;
   for (std::size_t t = 0, step = 0; t < plan.tensors.size(); ++t) {
@@ -464,7 +470,8 @@ inline void add_work_space(const Plan& plan, MemoryPlan& memory) {
   if (most > 0) memory.buffers.push_back(most);
 }
 
-/// By the axis `allocation`: tensor, arena or inference. With streamed weights tensors are in an arena.
+/// Returns the memory plan for a value of the axis `allocation`: tensor, arena, inference or streamed. With streamed
+/// weights, tensors are in an arena.
 inline MemoryPlan plan_memory(const Plan& plan, std::string_view allocation) {
   if (allocation == "arena" || allocation == "streamed") return plan_arena(spans_of(plan));
   auto memory = allocation == "tensor" ? plan_apart(plan) : plan_alternating(plan);
@@ -474,22 +481,22 @@ inline MemoryPlan plan_memory(const Plan& plan, std::string_view allocation) {
 
 // --- weights that arrive layer by layer ------------------------------------------------------------
 
-/// The weights of a step, in floats.
+/// Place of a step's weights on the host and in the ring, in floats.
 struct Arrival {
-  std::size_t floats = 0;              ///< 0 where a step has none
-  std::size_t offset = 0, place = 0;   ///< on the host, where all lie one after the other, and in the ring
-  std::optional<std::size_t> after{};  ///< the last step before whose weights have any of the place
+  std::size_t floats = 0;              ///< 0 if the step has no weights
+  std::size_t offset = 0, place = 0;   ///< positions on the host, where all weights are contiguous, and in the ring
+  std::optional<std::size_t> after{};  ///< last earlier step whose weights overlap this place in the ring
 };
 
-/// Memory that holds the weights of a few steps at a time: one step's after the other's, and from its beginning again
-/// where its end is too near.
+/// Ring buffer for the weights of a few steps at a time. Weights that do not fit before its end are placed at its
+/// beginning.
 struct WeightRing {
   std::size_t floats = 0;
-  std::vector<Arrival> arrivals{};  ///< by step
+  std::vector<Arrival> arrivals{};  ///< one per step
 };
 
-/// For so many floats a step. With room for three times the largest, no weights wait for the step that has some just
-/// before: each copy has a layer to run under.
+/// Returns a ring for the given numbers of floats per step. It has room for three times the largest number, so that
+/// weights never overwrite those of the preceding step with weights: each copy can overlap with a layer.
 inline WeightRing plan_ring(const std::vector<std::size_t>& floats) {
   constexpr std::size_t steps_at_once = 3;
   WeightRing ring{.floats = 0, .arrivals = std::vector<Arrival>(floats.size())};

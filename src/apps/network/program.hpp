@@ -1,6 +1,6 @@
 #pragma once
 
-// What the programs on networks share: their axes, and a network with its buffers in a case.
+// Code that the network programs share: their axes, and a case's network with its buffers.
 
 #include <map>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace isthmus::apps {
 
-/// What all programs on networks have in common, and the first of their axes.
+/// Adds the properties that all network programs have in common, and the first of their axes.
 inline void add_network(workload::Workload& program) {
   using namespace workload;
   const auto size = [](const char* network, int batch) { return AxisSettings{{"network", network}, {"batch", batch}}; };
@@ -24,13 +24,13 @@ inline void add_network(workload::Workload& program) {
       .tags({"app", "modes", "pipelining"})
       .placements(memory::all_placements())
       .stagings({Staging::direct, Staging::async})
-      .axis(choice_axis("network",
-                        "one of the paper's four, one with every kind of layer, or the .cfg that "
-                        "ISTHMUS_NETWORK names",
-                        {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3", "file"}))
-      .with_file("network", "ISTHMUS_NETWORK", "a network's .cfg as darknet has it", std::size_t{1} << 24)
-      .axis(number_axis("batch", "images at once", 1))
-      .axis(number_axis("side", "width and height of an image; 0: as the network says", 0, 0))
+      .axis(choice_axis(
+          "network",
+          "one of the paper's four networks, one with every kind of layer, or the .cfg named by ISTHMUS_NETWORK",
+          {"sample", "resnet18", "resnet50", "yolov3-tiny", "yolov3", "file"}))
+      .with_file("network", "ISTHMUS_NETWORK", "a network's .cfg in darknet's format", std::size_t{1} << 24)
+      .axis(number_axis("batch", "images per batch", 1))
+      .axis(number_axis("side", "width and height of an image; 0: the network's own", 0, 0))
       .size("tiny", size("sample", 2))
       .size("small", size("yolov3-tiny", 1))
       .size("medium", size("resnet18", 1))
@@ -39,7 +39,7 @@ inline void add_network(workload::Workload& program) {
       .size("mega", size("resnet50", 32));
 }
 
-/// Inference: its axes, and its sizes.
+/// Returns an inference program with the axes and sizes of all inference programs.
 inline workload::Workload network_program(const std::string& name, std::function<void(workload::Case&)> function) {
   using namespace workload;
   std::vector<AxisValue> tiles = {"automatic"};
@@ -48,33 +48,35 @@ inline workload::Workload network_program(const std::string& name, std::function
   add_network(program);
   program
       .axis(how(choice_axis("allocation",
-                            "one allocation for each array; one for all weights and one for all tensors; the same "
-                            "with buffers that layers take in turn; or weights that arrive layer by layer",
+                            "one allocation per array; one for all weights and one for all tensors; the same with "
+                            "buffers that layers share in turn; or weights that arrive layer by layer",
                             {"arena", "tensor", "inference", "streamed"})))
       .axis(how(choice_axis("convolution",
-                            "windows are found while they are multiplied, or copied out into a matrix first, as in "
+                            "windows are gathered during the multiplication, or first copied into a matrix as in "
                             "darknet; library: the vendor's",
                             {"implicit", "patches", "library"})))
-      .axis(how(choice_axis("math", "of a library: strict fp32, or factors may be rounded to eleven significant bits",
+      .axis(how(choice_axis("math",
+                            "arithmetic of a library: strict fp32, or with factors rounded to eleven significant bits",
                             {"fp32", "tf32"})))
       .axis(how(choice_axis(
-          "algorithms", "what a library may choose from: any, or those that multiply as often as ours: no transforms",
+          "algorithms",
+          "algorithms that a library may choose: any, or only direct products as in our kernels, without transforms",
           {"any", "products"})))
-      .axis(how(choice_axis("layout",
-                            "what a library is given: our tensors, or images one after the other, which are copied in "
-                            "kernels of their own",
-                            {"channels", "images"})))
-      .axis(how(
-          choice_axis("tile", "output of a block of a convolution; automatic: by the layer's shape", std::move(tiles))))
-      .axis(number_axis("parts", "sums that a convolution's products are cut into; 0: by the layer's shape", 0, 0))
+      .axis(how(choice_axis(
+          "layout", "layout that a library receives: our tensors, or consecutive images, copied by separate kernels",
+          {"channels", "images"})))
+      .axis(how(choice_axis("tile", "output tile of a convolution's block; automatic: by the layer's shape",
+                            std::move(tiles))))
+      .axis(number_axis("parts", "partial sums that a convolution is split into; 0: by the layer's shape", 0, 0))
       .axis(submission_axis());
   return program;
 }
 
-/// The network that a case asks for. Throws Skip where none is named, and what the parser says of one that is wrong.
+/// Returns the network that a case selects. Throws Skip if the file is not named, and the parser's exception if the
+/// network is invalid.
 inline NetworkDescription description_of(workload::Case& c) {
   const auto side = static_cast<std::size_t>(c.integer("side"));
-  workload::refuse_if(side > 65535, "an image of this side has no number for its places: make it at most 65535");
+  workload::refuse_if(side > 65535, "an image's side is limited to 65535: choose a smaller one");
   const auto name = c.choice("network");
   if (name != "file") return parse_network(network_text(name), std::string(name) + ".cfg", side);
   const auto& file = c.input_file();
@@ -92,33 +94,33 @@ inline PlanOptions plan_options(const workload::Case& c, std::size_t batch) {
   return options;
 }
 
-/// The library of a case that convolves by one; none in others.
+/// Returns the convolution library if the case uses one, otherwise null.
 inline std::shared_ptr<device::Convolutions> library_of(const workload::Case& c) {
   using device::Convolutions;
   using workload::refuse_if;
   const bool tf32 = c.choice("math") == "tf32", products = c.choice("algorithms") == "products";
   if (c.choice("convolution") != "library") {
-    refuse_if(tf32, "our convolutions are strict fp32: with math=tf32 say convolution=library");
-    refuse_if(products, "our convolutions have no transforms: with algorithms=products say convolution=library");
+    refuse_if(tf32, "our convolutions are strict fp32: math=tf32 needs convolution=library");
+    refuse_if(products, "our convolutions use no transforms: algorithms=products needs convolution=library");
     refuse_if(c.choice("layout") != "channels",
-              "our convolutions take our tensors: with layout=images say convolution=library");
+              "our convolutions use our tensors: layout=images needs convolution=library");
     return nullptr;
   }
-  refuse_if(c.staging() != workload::Staging::direct, "a library stages by itself: use staging direct");
+  refuse_if(c.staging() != workload::Staging::direct, "a library does its own staging: use staging direct");
   refuse_if(c.choice("tile") != "automatic" || c.integer("parts") != 0,
-            "a library has tiles of its own: leave tile and parts out with convolution=library");
+            "a library chooses its own tiles: omit tile and parts with convolution=library");
   return workload::load_library<Convolutions>(
       tf32 ? Convolutions::Math::tf32 : Convolutions::Math::fp32,
       products ? Convolutions::Algorithms::products : Convolutions::Algorithms::any);
 }
 
-/// Plans a convolution, and says what it needs.
+/// Plans a convolution with the library, and returns its number and the size of its workspace.
 inline LibraryCall plan_by(device::Convolutions& library, const device::ConvolutionShape& shape) {
   const auto number = workload::or_skip([&] { return library.plan(shape); });
   return {number, (library.chosen(number).workspace_bytes + sizeof(float) - 1) / sizeof(float)};
 }
 
-/// What a library's convolutions ran by: "IMPLICIT_GEMM in tf32: layers 0, 3; …".
+/// Returns the algorithms of a library's convolutions: "IMPLICIT_GEMM in tf32: layers 0, 3; …".
 inline std::string algorithms_of(const Network& network) {
   std::map<std::string, std::string> layers;
   for (const auto& step : network.plan.steps) {
@@ -132,7 +134,8 @@ inline std::string algorithms_of(const Network& network) {
   return text;
 }
 
-/// A network in a case: what travels in and out by the placement, and what stays on the device.
+/// Network of a case with its buffers. The placement determines how images, weights and results are transferred;
+/// tensors stay on the device.
 class NetworkCase {
  public:
   NetworkCase(workload::Case& c, NetworkDescription description)
@@ -144,7 +147,7 @@ class NetworkCase {
     const auto& parameters = *network_->parameters;
     const auto weight = [network = network_](std::size_t i) { return (*network->parameters)(i); };
     if (network_->ring.floats > 0) {
-      source_ = c.source<float>("weights", parameters.floats(), weight);
+      source_ = c.host_source<float>("weights", parameters.floats(), weight);
       ring_ = c.scratch<float>("ring of weights", network_->ring.floats);
     } else if (c.choice("allocation") == "tensor") {
       for (const auto& array : parameters.arrays())
@@ -161,10 +164,11 @@ class NetworkCase {
   const Network& network() const { return *network_; }
   TileStaging staging() const { return staging_; }
   const workload::Buffer<float>& results() const { return results_; }
-  /// A buffer on both sides counts once, and so do weights with their ring.
+  /// Returns the number of allocations. A buffer that exists on both host and device counts once; streamed weights and
+  /// their ring also count once together.
   std::size_t allocations() const { return weights_.size() + (ring_ ? 1 : 0) + buffers_.size() + 2; }
 
-  /// In a body and in checks.
+  /// Returns the addresses of the buffers, which exist only within a workload's body and its checks.
   Addresses addresses() const {
     Addresses at{.images = images_.device(), .results = results_.device(), .source = source_, .ring = ring_};
     const auto& arrays = network_->parameters->arrays();
@@ -203,14 +207,16 @@ class NetworkCase {
   std::shared_ptr<const Network> network_;
   workload::Buffer<float> images_, results_;
   std::vector<workload::Buffer<float>> weights_{}, buffers_{};
-  std::optional<workload::Buffer<float>> source_{}, ring_{};  // of weights that arrive layer by layer
+  std::optional<workload::Buffer<float>> source_{}, ring_{};  // present if weights are streamed layer by layer
   TileStaging staging_{};
 };
 
-/// What a case that does not fit may be told: a batch that would. `plan_of(batch)` is the plan of that many images.
+/// Returns advice for a case that does not fit into memory: the largest batch that would. `plan_of(batch)` returns the
+/// plan for that many images.
 template <class PlanOf>
-std::string largest_batch(const workload::Case& c, const workload::Shortage& shortage, const PlanOf& plan_of) {
-  const bool device = shortage.memory == workload::Shortage::Memory::device;
+std::string largest_batch(const workload::Case& c, const workload::InsufficientMemory& insufficient_memory,
+                          const PlanOf& plan_of) {
+  const bool device = insufficient_memory.memory == workload::InsufficientMemory::Memory::device;
   const auto there = c.placement()->device;
   const bool travels = !device || memory::on_device(there) || memory::is_managed(there);
   const auto bytes = [&](std::size_t batch) {
@@ -220,33 +226,34 @@ std::string largest_batch(const workload::Case& c, const workload::Shortage& sho
     return 4.0 * static_cast<double>(both + tensors);
   };
   std::size_t fits = 0, too_large = c.extent("batch");
-  const double others = shortage.needed - bytes(too_large);
+  const double others = insufficient_memory.needed - bytes(too_large);
   while (too_large - fits > 1) {
     const auto between = fits + (too_large - fits) / 2;
-    (others + bytes(between) <= shortage.usable ? fits : too_large) = between;
+    (others + bytes(between) <= insufficient_memory.usable ? fits : too_large) = between;
   }
-  return fits == 0 ? "not one image fits" : "a batch of " + std::to_string(fits) + " fits";
+  return fits == 0 ? "no image fits" : "a batch of " + std::to_string(fits) + " fits";
 }
 
-/// Measures; a batch that does not fit is told which would.
+/// Measures `body`. If the batch does not fit, throws Skip with a message that names a batch that fits.
 template <class Body, class PlanOf>
 void measure_batch(workload::Case& c, Body body, const PlanOf& plan_of) {
   try {
     c.measure(workload::Control::queued, std::move(body));
   } catch (const workload::Skip& skip) {
-    if (!skip.shortage) throw;
-    throw workload::Skip(std::string(skip.what()) + "; " + largest_batch(c, *skip.shortage, plan_of), *skip.shortage);
+    if (!skip.insufficient_memory) throw;
+    throw workload::Skip(std::string(skip.what()) + "; " + largest_batch(c, *skip.insufficient_memory, plan_of),
+                         *skip.insufficient_memory);
   }
 }
 
-/// What the record says of a network's memory, beside its phases.
+/// Reports a network's memory use in the record.
 inline void observe_memory(workload::Case& c, const Network& network, std::size_t allocations) {
   using namespace workload;
-  c.observe(amount_metric("tensor_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(network.memory.floats()));
-  c.observe(amount_metric("live_bytes", "B", Better::lower, "none"),
-            4.0 * static_cast<double>(most_live(spans_of(network.plan))));
-  c.observe(count_metric("allocations"), static_cast<double>(allocations));
+  c.report(amount_metric("tensor_bytes", "B", Better::lower, "none"),
+           4.0 * static_cast<double>(network.memory.floats()));
+  c.report(amount_metric("live_bytes", "B", Better::lower, "none"),
+           4.0 * static_cast<double>(most_live(spans_of(network.plan))));
+  c.report(count_metric("allocations"), static_cast<double>(allocations));
 }
 
 }  // namespace isthmus::apps

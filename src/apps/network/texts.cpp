@@ -1,4 +1,4 @@
-// The networks that come with the program, as the texts that a file would have.
+// The built-in networks, as texts in the format of a file.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@ namespace isthmus::apps {
 
 namespace {
 
-/// Writes sections.
+/// Writer of a network's sections.
 class Text {
  public:
   Text(unsigned width, unsigned height) {
@@ -43,7 +43,7 @@ class Text {
   std::string text_;
 };
 
-/// Every kind of layer and every activation.
+/// Returns the text of a small network with every kind of layer and every activation.
 std::string sample() {
   Text t(24, 16);
   t.convolution(8, 3);
@@ -52,13 +52,13 @@ std::string sample() {
   t.convolution(8, 3, 1, "linear");
   t.shortcut(-3, "relu");
   t.convolution(20, 3, 2);
-  t.shortcut(0, "leaky");  // of fewer channels, and of planes that are four times as wide and high
+  t.shortcut(0, "leaky");  // the second input has fewer channels, and planes four times as wide and high
   t.maxpool(2, 1);
   t.convolution(18, 1, 1, "linear", false);
   t.yolo("0,1", 4);
   t.route("-3");
   t.upsample();
-  t.route("-1,3");  // a convolution that a shortcut wants too
+  t.route("-1,3");  // layer 3 is a convolution that a shortcut also uses
   t.convolution(7, 5, 2, "logistic");
   t.section("avgpool");
   t.route("-2");
@@ -73,7 +73,7 @@ std::string resnet(bool bottlenecks) {
   Text t(224, 224);
   t.convolution(64, 7, 2);
   t.maxpool(2, 2);
-  const unsigned deep[] = {3, 4, 6, 3};  // blocks of a stage, where they are bottlenecks
+  const unsigned deep[] = {3, 4, 6, 3};  // blocks per stage with bottlenecks
   for (unsigned s = 0; s < 4; ++s) {
     const unsigned width = 64u << s, stride = s == 0 ? 1 : 2;
     for (unsigned block = 0; block < (bottlenecks ? deep[s] : 2); ++block) {
@@ -95,7 +95,7 @@ std::string resnet(bool bottlenecks) {
   return std::move(t).text();
 }
 
-/// Boxes of three shapes, with the 80 classes that these networks are known for.
+/// Adds a yolo layer with boxes of three shapes and the usual 80 classes, and the convolution before it.
 void boxes(Text& t, std::string_view mask) {
   t.convolution(3 * (5 + 80), 1, 1, "linear", false);
   t.yolo(mask, 80);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether training is right: all steps are done once more, the first of them layer by layer. Numbers of what a layer
-// makes on its way forward and back are recomputed on the host, in double, from what the device gave it.
+// Checks of training. All training steps run again, the first of them layer by layer. For each layer, forward and
+// backward, the host recomputes some numbers in double from the inputs that the layer had on the device.
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@
 
 namespace isthmus::apps {
 
-/// Sums of many numbers in double, and how far fp32 may be off.
+/// Sum of many numbers in double, and the largest error that the same sum may have in fp32.
 class SumOfNumbers {
  public:
   void add(double x) {
@@ -43,7 +43,8 @@ class TrainingCheck : public LayerCheck {
         launcher_{stream},
         queue_(training, at, staging, launcher_) {}
 
-  /// The first step of training, from weights as they were generated. Returns the largest error, counted in bounds.
+  /// Runs the first step of training, starting from the generated weights. Returns the largest error in units of the
+  /// bounds.
   double watch() {
     const auto& steps = plan_.steps;
     double error = 0;
@@ -64,7 +65,7 @@ class TrainingCheck : public LayerCheck {
     return error;
   }
 
-  /// Another step, which nobody looks at.
+  /// Runs a step of training without checking it; the step writes its loss to element `number`.
   void go_on(std::size_t number) { queue_.queue(number); }
 
  private:
@@ -90,7 +91,7 @@ class TrainingCheck : public LayerCheck {
     const auto t = training_.plan.steps[s].statistics;
     return made_[t][plan_.tensors[plan_.steps[s].output].channels + c];
   }
-  /// All channels of a few, else some.
+  /// Returns the channels to check: all if there are at most 32, otherwise about 17 of them.
   static std::vector<std::size_t> channels_of(std::size_t channels) {
     std::vector<std::size_t> some;
     for (std::size_t c = 0; c < channels;
@@ -154,7 +155,7 @@ class TrainingCheck : public LayerCheck {
         const double off = value(own.sums, at) - right_mean.value;
         squares += off * off;
       });
-      // A mean that is off by its bound adds the square of that to the variance.
+      // If the mean is wrong by its bound, the square of the bound is added to the variance.
       const double variance = squares / columns, relative = roundings_of(columns) * unit;
       const double off = relative * variance + right_mean.bound * right_mean.bound +
                          unit * std::sqrt(variance) * 8 * std::abs(right_mean.value);
@@ -213,7 +214,7 @@ class TrainingCheck : public LayerCheck {
   double error_back(std::size_t s) {
     const Step& step = plan_.steps[s];
     const auto& own = training_.plan.steps[s];
-    std::map<std::size_t, std::vector<float>> before;  // by tensor
+    std::map<std::size_t, std::vector<float>> before;  // one per tensor
     for (const auto& given : own.given) {
       if (given.of == no_tensor || before.contains(given.of)) continue;
       const auto t = training_.plan.gradients[given.of];
@@ -254,7 +255,7 @@ class TrainingCheck : public LayerCheck {
     return at.channel * tensor.pitch + (at.image * tensor.image.height + at.row) * tensor.image.width + at.column;
   }
 
-  /// The gradient of what the activation of step s was given.
+  /// Returns the expected gradient of the activation's input in step s.
   ExpectedNumber before_activation(std::size_t s, const Spot& at, Activation activation) const {
     const auto out = plan_.steps[s].output;
     const double x = value(out, at), gradient = value(training_.plan.gradients[out], at);
@@ -321,7 +322,7 @@ class TrainingCheck : public LayerCheck {
         }));
   }
 
-  /// Calls visit(out, r, s) for the windows of a layer in which a number lies, at their place (r, s).
+  /// Calls visit(out, r, s) for each window of the layer that contains the number `at`, at its place (r, s).
   template <class Visit>
   static void for_windows(const Layer& layer, const Spot& at, Visit visit) {
     const auto& w = layer.window;
@@ -335,7 +336,7 @@ class TrainingCheck : public LayerCheck {
     }
   }
 
-  /// What step s adds to the gradient of its input g.
+  /// Returns the expected contribution of step s to the gradient of its input g.
   ExpectedNumber contribution(std::size_t s, std::size_t g, const Spot& at) const {
     const Step& step = plan_.steps[s];
     const auto& own = training_.plan.steps[s];
@@ -415,7 +416,7 @@ class TrainingCheck : public LayerCheck {
     std::vector<Before> before;
     for (const auto what : whats) {
       before.push_back(now(what));
-      // A velocity of zero would hide what becomes of it.
+      // Velocities of zero would hide errors in their update.
       for (std::size_t i = 0; i < before.back().velocities.size(); ++i)
         before.back().velocities[i] = before.back().values[i] / 16;
       device::copy(at_.velocities[array(s, what)], before.back().velocities.data(),
@@ -450,8 +451,8 @@ class TrainingCheck : public LayerCheck {
   Training<PlainLauncher> queue_;
 };
 
-/// Watches the first step of training, and does all steps once more from the beginning. Losses and weights must have
-/// the bits that were measured. Returns the largest error, counted in bounds.
+/// Checks the first step of training, then runs all steps again from the beginning. Returns the largest error in units
+/// of the bounds, or infinity if losses or weights are not bit-identical to the measured ones.
 inline double check_training(const TrainingNetwork& training, const TrainingAddresses& at, TileStaging staging,
                              std::uint64_t seed, device::Stream& stream, std::span<const float> losses,
                              const std::vector<std::vector<float>>& learned) {

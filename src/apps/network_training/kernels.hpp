@@ -1,13 +1,13 @@
 #pragma once
 
-// What training adds to the kernels of a network's layers (apps/network/kernels.hpp): losses, the way back, and the
-// adjustment of what is learned. Sums are in an order that is always the same; nothing is added with atomics.
+// Kernels that training needs in addition to those of a network's layers (apps/network/kernels.hpp): losses, the
+// backward pass, and the update of learned numbers. Sums are always added up in the same order, without atomics.
 
 #include "apps/network/kernels.hpp"
 
 namespace isthmus::apps {
 
-/// How fast an activation's output changes with its input, by the output.
+/// Returns the derivative of an activation, computed from its output.
 __device__ inline float steepness(float out, unsigned activation) {
   switch (activation) {
     case 1:
@@ -21,7 +21,8 @@ __device__ inline float steepness(float out, unsigned activation) {
   }
 }
 
-/// Where a layer leaves the gradient of its input: added to what layers after it have left there, or instead.
+/// Destination of the gradient of a layer's input. The gradient is added to the one that later layers have written if
+/// `adds`, otherwise it is stored.
 struct Gradient {
   float* values;
   std::size_t pitch;
@@ -32,26 +33,26 @@ struct Gradient {
   }
 };
 
-/// The output of a layer with its gradient; `activation` is what made it.
+/// Output of a layer with its gradient. `activation` is the layer's activation.
 struct Result {
   Planes out, gradient;
   unsigned activation;
-  /// Tensors that are looked at.
+  /// Returns the number of tensors that operator() reads.
   constexpr unsigned reads() const { return activation == 0 ? 1 : 2; }
-  /// The gradient of what the activation was given.
+  /// Returns the gradient of the activation's input.
   __device__ float operator()(unsigned c, unsigned n) const {
     const float above = gradient.values[c * gradient.pitch + n];
-    if (activation == 0) return above;  // without a look at the output
+    if (activation == 0) return above;  // avoids a read of the output
     return above * steepness(out.values[c * out.pitch + n], activation);
   }
 };
 
 // --- weights ---------------------------------------------------------------------------------------
 
-/// The windows of WindowShape the other way round: rows are the output's numbers, columns are places of the window.
+/// Transpose of the matrix of WindowShape: its rows are the output's numbers, its columns the places of the window.
 struct TransposedShape : WindowShape {};
 
-/// Brings tiles of them: a thread has a place of the window and goes from number to number.
+/// Source of tiles of a TransposedShape. A thread copies one place of the window, for one number after the other.
 template <class Tile>
 class TransposedSource {
  public:
@@ -65,7 +66,7 @@ class TransposedSource {
   }
   template <class Copier>
   __device__ void bring(Copier& copier, float* to, unsigned k, unsigned) const {
-    constexpr unsigned apart = device::matrix_threads / Tile::columns;  // rows from one of the thread's to the next
+    constexpr unsigned apart = device::matrix_threads / Tile::columns;  // distance between a thread's rows
     unsigned n = k + threadIdx.x / Tile::columns;
     PlaneSpot spot = spot_of(n, w_.out_height, w_.out_width);
     copier.template column<Tile::depth, Tile::columns>(to, [&](unsigned) {
@@ -101,33 +102,36 @@ __device__ TransposedSource<Tile> source_of(const TransposedShape& b, const Prod
 
 // --- inputs ----------------------------------------------------------------------------------------
 
-/// One direction of the way back of a window of `window` places, over a plane of `plane` numbers. A number and a place
-/// belong to class r if (number + before) and the place leave r when the stride divides them. A number went into
-/// windows at places of its own class, and at no others.
+/// Backward pass of a window along one direction, with `window` places over a plane of `plane` numbers. A number is in
+/// class r if (number + before) mod stride is r, and a place is in class r if it is r mod stride. A number was an input
+/// of windows only at places of its own class.
 struct SpreadAxis {
   unsigned window, plane, stride, before;
   constexpr unsigned places(unsigned r) const { return window / stride + (r < window % stride ? 1 : 0); }
-  constexpr unsigned places_before(unsigned r) const {  ///< of classes before r
+  constexpr unsigned places_before(unsigned r) const {  ///< number of places in all classes before r
     return r * (window / stride) + (r < window % stride ? r : window % stride);
   }
   constexpr unsigned first(unsigned r) const { return (r + stride - before % stride) % stride; }
   constexpr unsigned numbers(unsigned r) const {
     return first(r) < plane ? (plane - first(r) + stride - 1) / stride : 0;
   }
-  /// The last window that the first number went into, at the first place.
+  /// Returns the last window that contains the first number of class r, which is at the window's first place of class
+  /// r.
   constexpr unsigned window_of_first(unsigned r) const { return (first(r) + before) / stride; }
 };
 
-/// The second matrix of the way back, once for each class of rows and columns: its columns are the numbers of the
-/// class, image by image, and its rows are the results of the windows that such numbers went into, which are `in`.
+/// Second matrix of the backward pass; there is one for each pair of a class of rows and a class of columns. Its
+/// columns are the numbers of the class, image by image. Its rows are the results, in `in`, of the windows that contain
+/// them.
 struct SpreadShape {
   static constexpr bool scatters = true;
   Planes in;
   SpreadAxis down, across;
   unsigned images;
-  unsigned per_channel, per_row, per_longer_row;  ///< 2^32 over channels and over places across, rounded up
+  unsigned per_channel, per_row, per_longer_row;  ///< 2^32 / channels and 2^32 / places across, rounded up
   constexpr unsigned classes() const { return down.stride * across.stride; }
-  /// Of one class: its columns, its rows, and where its weights begin, which is on 16 bytes.
+  /// Returns the number of columns of a class; rows() returns its number of rows, and weights() the offset of its
+  /// weights, which is aligned to 16 bytes.
   constexpr unsigned columns(unsigned number) const {
     return images * down.numbers(number / across.stride) * across.numbers(number % across.stride);
   }
@@ -142,7 +146,7 @@ struct SpreadShape {
   }
 };
 
-/// One column of such a matrix, for a thread that has it.
+/// Column of a SpreadShape's matrix, as seen by the thread that copies it.
 class SpreadColumn {
  public:
   __device__ SpreadColumn(const SpreadShape& w, const ProductRange& range, unsigned n) : w_(w) {
@@ -154,7 +158,7 @@ class SpreadColumn {
     column_ = static_cast<int>(w.across.window_of_first(s) + spot.column);
     image_ = w.in.values + std::size_t{spot.image} * (w.in.height * w.in.width);
   }
-  /// Row k; null where the window would be outside.
+  /// Returns the address of row k, or null if there is no such window.
   __device__ const float* at(unsigned k) const {
     const unsigned place = quotient(k, w_.in.channels, w_.per_channel), r = quotient(place, width_, per_row_);
     const auto y = static_cast<unsigned>(row_ - static_cast<int>(r)),
@@ -170,7 +174,8 @@ class SpreadColumn {
   const float* image_;
 };
 
-/// Tiles of all classes take turns, so that numbers that lie side by side are written at about the same time.
+/// Returns the range of a tile. Tiles of all classes alternate, so that adjacent numbers are written at about the same
+/// time.
 template <class Tile>
 __device__ ProductRange range_of(const SpreadShape& b, const ProductShape&, unsigned tile) {
   const unsigned number = tile % b.classes();
@@ -181,8 +186,8 @@ __device__ WindowSource<Tile, SpreadColumn> source_of(const SpreadShape& b, cons
   return {SpreadColumn(b, range, range.column + threadIdx.x % Tile::columns), b.in, range.k};
 }
 
-/// Leaves a thread's sums where the numbers of a class are, or adds them to what is there, which is all that the way
-/// back asks of an epilogue. The numbers of a single class lie side by side: false.
+/// Writes a thread's sums to the numbers of a class, or adds them to the existing values; the backward pass needs no
+/// other epilogue. Does nothing and returns false if there is a single class, whose numbers are contiguous.
 template <class Tile>
 __device__ bool scatter(const SpreadShape& b, const ProductRange& range, const device::TileSums<Tile>& sums,
                         const device::TilePlace<Tile>& place, unsigned row, const ProductShape& p,
@@ -198,7 +203,7 @@ __device__ bool scatter(const SpreadShape& b, const ProductRange& range, const d
     const PlaneSpot spot = spot_of(column, b.down.numbers(r), b.across.numbers(s));
     const unsigned n = (spot.image * b.down.plane + b.down.first(r) + spot.row * b.down.stride) * b.across.plane +
                        b.across.first(s) + spot.column * b.across.stride;
-    float there[Tile::thread_rows] = {};  // read together: behind each store the next load would wait for memory anew
+    float there[Tile::thread_rows] = {};  // loaded together: a load after each store would wait for memory again
     if (adds) {
 #pragma unroll
       for (unsigned i = 0; i < Tile::thread_rows; ++i) {
@@ -215,7 +220,7 @@ __device__ bool scatter(const SpreadShape& b, const ProductRange& range, const d
   return true;
 }
 
-constexpr unsigned turned_tile = 32;  // output and input channels of a block, which has one place
+constexpr unsigned turned_tile = 32;  // output channels and input channels per block; a block has one place
 
 // turned[c][class][place][m] = weights[m][place][c]; zeros up to 16 bytes after each class
 static __global__ void __launch_bounds__(layer_threads)
@@ -249,7 +254,7 @@ struct TwoSums {
   float first, second;
 };
 
-/// Sums of parts of each channel, [2][channels][slices].
+/// Two partial sums per slice of each channel, stored as [2][channels][slices].
 struct ChannelSums {
   float* values;
   unsigned channels, slices, per_slice, columns;
@@ -264,7 +269,7 @@ struct ChannelSums {
   }
 };
 
-/// The mean of a channel and 1 / the deviation: [2][channels].
+/// Mean and 1 / standard deviation of each channel, stored as [2][channels].
 struct Statistics {
   float* values;
   unsigned channels;
@@ -272,7 +277,7 @@ struct Statistics {
   __device__ float inverse(unsigned c) const { return values[channels + c]; }
 };
 
-/// Of gradients, and of them times the normalized numbers where there is batch normalisation.
+/// Terms of two sums: gradients and, with batch normalisation, gradients times the normalized numbers.
 struct SumOfGradients {
   Result result;
   const float* sums;
@@ -303,9 +308,9 @@ static __global__ void __launch_bounds__(layer_threads) sum_gradients(SumOfGradi
   sums.values[(sums.channels + c) * sums.slices + slice] = own.second;
 }
 
-// sums[0][c][slice] = the sum of the slice, sums[1][c][slice] = the sum of squares of what it is off its own mean
+// sums[0][c][slice] = sum of the slice, sums[1][c][slice] = sum of squared differences from the slice's mean
 //
-// The second look at a slice finds it in a cache.
+// A slice is read twice; the second time it is in a cache.
 static __global__ void __launch_bounds__(layer_threads)
     sum_moments(const float* values, std::size_t pitch, ChannelSums sums) {
   __shared__ float shared[layer_threads];
@@ -325,7 +330,7 @@ static __global__ void __launch_bounds__(layer_threads)
   sums.values[(sums.channels + c) * sums.slices + slice] = squares;
 }
 
-// mean, variance of a channel; running = 0.99 running + 0.01 of this batch
+// Computes each channel's mean and 1 / deviation, and updates running = 0.99 running + 0.01 of this batch.
 static __global__ void __launch_bounds__(layer_threads)
     find_statistics(ChannelSums sums, Statistics statistics, float* means, float* variances) {
   const unsigned c = own_column();
@@ -363,7 +368,7 @@ static __global__ void __launch_bounds__(layer_threads) add_slices(ChannelSums s
   if (scales != nullptr) scales[c] = sums.of(1, c);
 }
 
-/// What batch normalisation makes of a gradient; none where there are no sums.
+/// Arguments for the backward pass of batch normalisation; without batch normalisation, `sums` is null.
 struct Normalization {
   const float* sums;
   std::size_t pitch;
@@ -371,7 +376,7 @@ struct Normalization {
   const float *scales, *biases_gradient, *scales_gradient;
 };
 
-// The gradient of a layer's sums of products, with zeros up to 16 bytes.
+// Computes the gradient of a layer's sums of products, padded with zeros to 16 bytes.
 static __global__ void __launch_bounds__(layer_threads)
     find_slopes(Result result, Normalization by, unsigned columns, float* slopes, std::size_t pitch) {
   const unsigned n = own_column(), c = blockIdx.y;
@@ -387,14 +392,14 @@ static __global__ void __launch_bounds__(layer_threads)
 
 // --- other layers ----------------------------------------------------------------------------------
 
-// A number has the gradients of all windows of which it is the first of the largest.
+// Computes a number's gradient: the sum of the gradients of all windows in which it is the first largest number.
 static __global__ void __launch_bounds__(layer_threads)
     pool_largest_back(WindowShape w, Planes gradient, unsigned columns, Gradient to) {
   const unsigned n = own_column(), c = blockIdx.y;
   if (n >= columns) return;
   const PlaneSpot spot = spot_of(n, w.in.height, w.in.width);
   float sum = 0;
-  // The windows in which it lies, from the last one on.
+  // The loop visits the windows that contain the number, from the last to the first.
   const unsigned y = spot.row + w.before, x = spot.column + w.before;
   for (unsigned row = y / w.stride + 1; row-- > 0 && y - row * w.stride < w.height;) {
     for (unsigned column = x / w.stride + 1; column-- > 0 && x - column * w.stride < w.width;) {
@@ -421,7 +426,8 @@ static __global__ void __launch_bounds__(layer_threads)
   if (n < columns) to.give(c, n, gradient.values[c * gradient.pitch + n / plane] / static_cast<float>(plane));
 }
 
-// The other tensor of a shortcut has `stride` times the planes' height and width, and may have more channels.
+// Computes the gradient of one input of a shortcut. The second input has planes `stride` times as high and wide, and
+// may have more channels than the output.
 static __global__ void __launch_bounds__(layer_threads)
     shortcut_back(Result result, unsigned stride, unsigned height, unsigned width, unsigned columns, Gradient to) {
   const unsigned n = own_column(), c = blockIdx.y;
@@ -434,7 +440,7 @@ static __global__ void __launch_bounds__(layer_threads)
   to.give(c, n, was_added ? result(c, (spot.image * out.height + row) * out.width + column) : 0);
 }
 
-// The same of both tensors, where they are alike.
+// Computes the gradients of both inputs of a shortcut if they have equal shapes.
 static __global__ void __launch_bounds__(layer_threads)
     shortcut_back_to_both(Result result, unsigned columns, Gradient to, Gradient other) {
   const unsigned n = own_column(), c = blockIdx.y;
@@ -475,17 +481,17 @@ static __global__ void __launch_bounds__(layer_threads)
 
 // --- the loss --------------------------------------------------------------------------------------
 
-/// What results should be, image by image, and how a difference counts.
+/// Expected results, image by image, and the loss function for differences from them.
 struct Targets {
   const float* values;
   std::size_t of_an_image;
-  bool entropy;  ///< -target · log(result), of results of a softmax; else half the square of the difference
+  bool entropy;  ///< true: -target · log(result), for a softmax's results; false: half the squared difference
   float factor;
 };
 
-constexpr unsigned loss_slices = 32;  // blocks of an image
+constexpr unsigned loss_slices = 32;  // blocks per image
 
-// losses[image][slice] = factor * sum over the slice's results of what each is off
+// losses[image][slice] = factor * sum of the losses of the slice's results
 static __global__ void __launch_bounds__(layer_threads) find_losses(Planes out, Targets targets, float* losses) {
   __shared__ float shared[layer_threads];
   const unsigned plane = out.height * out.width, count = out.channels * plane;
@@ -499,7 +505,7 @@ static __global__ void __launch_bounds__(layer_threads) find_losses(Planes out, 
   if (threadIdx.x == 0) losses[blockIdx.x * loss_slices + blockIdx.y] = targets.factor * sum;
 }
 
-// *loss = the sum of all
+// *loss = sum of all losses
 static __global__ void __launch_bounds__(layer_threads) add_losses(const float* losses, unsigned count, float* loss) {
   __shared__ float shared[layer_threads];
   float sum = 0;
@@ -508,7 +514,7 @@ static __global__ void __launch_bounds__(layer_threads) add_losses(const float* 
   if (threadIdx.x == 0) *loss = sum;
 }
 
-// The gradient of the results, or of what the softmax was given.
+// Computes the gradient of the results, or of the softmax's input if a softmax computed the results.
 static __global__ void __launch_bounds__(layer_threads)
     loss_back(Planes out, Targets targets, unsigned columns, Gradient to) {
   const unsigned n = own_column(), c = blockIdx.y, plane = out.height * out.width;
@@ -519,7 +525,7 @@ static __global__ void __launch_bounds__(layer_threads)
 
 // --- learning --------------------------------------------------------------------------------------
 
-/// An array of what is learned.
+/// Array of learned numbers, with their gradients and velocities.
 struct Learned {
   float *values, *velocities;
   const float* gradients;
@@ -527,7 +533,7 @@ struct Learned {
   float decay;
   constexpr unsigned threads() const { return (count + layer_threads - 1) / layer_threads * layer_threads; }
 };
-/// Those of a layer, one after the other; without batch normalisation there are no scales.
+/// Learned arrays of a layer, which one launch updates; `scales` is empty without batch normalisation.
 struct LearnedArrays {
   Learned weights, biases, scales;
 };

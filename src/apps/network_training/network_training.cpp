@@ -1,4 +1,5 @@
-// Training of a network by stochastic gradient descent: forward, back, and what is learned, all on the device.
+// Training of a network by stochastic gradient descent. The forward pass, the backward pass and the update all run on
+// the device.
 
 #include <cmath>
 
@@ -10,7 +11,7 @@ namespace {
 
 using namespace workload;
 
-/// A network in training, in a case. Weights travel in and out, images and targets in, losses out.
+/// Network that a case trains, with its buffers. Weights are copied in and out, images and targets in, losses out.
 class TrainingCase {
  public:
   TrainingCase(Case& c, NetworkDescription description)
@@ -24,7 +25,7 @@ class TrainingCase {
         losses_(c.output<float>("losses", steps_)) {
     with_staging<ring>(c, [&](auto how, auto) { staging_ = how(); });
     const auto& parameters = *training_->network.parameters;
-    refuse_if(parameters.floats() == 0, "a network without weights learns nothing: give it a layer that has some");
+    refuse_if(parameters.floats() == 0, "a network without weights learns nothing: add a layer with weights");
     if (c.choice("allocation") == "tensor") {
       for (const auto& array : parameters.arrays())
         weights_.push_back(c.inout<float>(array.name(), array.count, [training = training_, array](std::size_t i) {
@@ -88,7 +89,7 @@ void train(Case& c) {
   const TrainingCase own(c, description);
   const auto losses = std::make_shared<std::vector<float>>();
   c.verify(
-      "each layer forward and back in double, and twice the same losses and weights",
+      "each layer forward and backward in double, and identical losses and weights in two runs",
       [=, seed = c.seed(), &stream = c.stream()] {
         losses->assign(own.losses().host(), own.losses().host() + own.losses().size());
         std::vector<std::vector<float>> learned;
@@ -109,8 +110,8 @@ void train(Case& c) {
       [&](std::size_t batch) { return make_training_plan(description, batch).plan; });
   observe_memory(c, own.training().network, own.allocations());
   if (losses->empty()) return;
-  c.observe(amount_metric("first_loss", "1", std::nullopt, "none"), losses->front());
-  c.observe(amount_metric("last_loss", "1", std::nullopt, "none"), losses->back());
+  c.report(amount_metric("first_loss", "1", std::nullopt, "none"), losses->front());
+  c.report(amount_metric("last_loss", "1", std::nullopt, "none"), losses->back());
 }
 
 Workload workload() {
@@ -118,13 +119,12 @@ Workload workload() {
   add_network(program);
   program.version(2)
       .summary("training of a convolutional network by stochastic gradient descent, in strict fp32")
-      .axis(number_axis("steps", "steps of training in a pass, of the same images", 1))
-      .axis(
-          how(choice_axis("allocation", "one allocation for each array, or one for all weights and one for all tensors",
-                          {"arena", "tensor"})))
+      .axis(number_axis("steps", "training steps in a pass, on the same images", 1))
+      .axis(how(choice_axis("allocation", "one allocation per array, or one for all weights and one for all tensors",
+                            {"arena", "tensor"})))
       .axis(submission_axis())
       .metrics({"tensor_bytes", "live_bytes", "allocations"})
-      .observed({"first_loss", "last_loss"});
+      .reported({"first_loss", "last_loss"});
   return program;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What training adds to a network's plan: tensors that wait for the way back, gradients, and products of both kinds.
-// Step s goes forward at time s, and back at 2·steps - 1 - s.
+// Additions that training makes to a network's plan: tensors kept for the backward pass, gradients, and the products
+// for the gradients of inputs and of weights. Step s runs forward at time s and backward at time 2·steps - 1 - s.
 
 #include <algorithm>
 #include <limits>
@@ -13,28 +13,28 @@
 
 namespace isthmus::apps {
 
-/// A gradient that a step leaves on its way back.
+/// Gradient of an input that a step computes in its backward pass.
 struct GivenGradient {
-  std::size_t of = no_tensor;  ///< the tensor; none is wanted of images
-  bool adds = false;           ///< a later layer has left something there already
+  std::size_t of = no_tensor;  ///< the input; no_tensor for images, whose gradient is not computed
+  bool adds = false;           ///< true if a later layer has already written a gradient of the input
 };
 
 struct TrainingStep {
-  bool learns = false;  ///< something that is held against targets depends on it
+  bool learns = false;  ///< true if a result that has targets depends on the step
   std::size_t sums = no_tensor, statistics = no_tensor, forward_slices = no_tensor;  ///< batch normalisation
-  std::vector<GivenGradient> given{};  ///< for each input, and then for the other one of a shortcut
+  std::vector<GivenGradient> given{};  ///< one per input; a shortcut's second input is last
   Product data{}, weights{};
-  SpreadShape spread{};                                                         ///< but for where its planes lie
+  SpreadShape spread{};                                                         ///< addresses are set at launch
   std::size_t slopes = no_tensor, turned = no_tensor, back_slices = no_tensor;  ///< work space
   std::size_t data_partial = no_tensor, weights_partial = no_tensor;
-  std::size_t losses = no_tensor;  ///< of a step that leaves: the first of its losses, of each image `loss_slices`
+  std::size_t losses = no_tensor;  ///< index of the first loss if work is `leave`; `loss_slices` losses per image
 };
 
 struct TrainingPlan {
   Plan plan;
   std::vector<TrainingStep> steps;
-  std::vector<std::size_t> gradients;  ///< of each tensor of a layer: the tensor that is its gradient
-  std::size_t losses = no_tensor;      ///< those of all images and all steps that leave
+  std::vector<std::size_t> gradients;  ///< gradient of each tensor of a layer
+  std::size_t losses = no_tensor;      ///< losses of all images and all `leave` steps
   std::size_t leaves = 0;
 };
 
@@ -88,7 +88,7 @@ class TrainingPlanner {
     for (const auto t : step.inputs) {
       const auto& maker = made_.plan.steps[maker_[t]];
       workload::refuse_if(maker.work == Work::layer && layer_of(maker_[t]).kind == LayerKind::softmax,
-                          "a softmax learns only as the last layer: end the network with it");
+                          "training supports a softmax only as the last layer: end the network with it");
     }
     if (!layer.normalize) return;
     const auto out = made_.plan.tensors[step.output];
@@ -119,7 +119,7 @@ class TrainingPlanner {
       keep(made, now);
       return;
     }
-    if (made_.gradients[step.output] == no_tensor) return;  // nothing depends on it, or it is a softmax
+    if (made_.gradients[step.output] == no_tensor) return;  // no later step needs it, or the step is a softmax
     own.learns = true;
     keep(step.output, now);
     for (const auto t : step.inputs) {
@@ -135,10 +135,10 @@ class TrainingPlanner {
     auto& own = made_.steps[s];
     const Layer& layer = layer_of(s);
     const auto out = made_.plan.tensors[step.output], in = made_.plan.tensors[step.inputs[0]];
-    // A launch of updates has a thread for each number of its arrays, and up to a block more of each.
+    // An update launches one thread per number, and rounds up to whole blocks for each array.
     workload::refuse_if(
         layer.out.channels * (weights_pitch(layer) + 2) + 3 * layer_threads > std::numeric_limits<unsigned>::max(),
-        "a layer has more weights than its update can count: use fewer outputs");
+        "a layer has more weights than its update can index: use fewer outputs");
     own.slopes = like(step.output, now, now, true);
     own.back_slices = matrix(2, out.channels * slices_of(out.columns), now, now, true);
     own.weights = {.m = layer.out.channels, .n = layer.depth(), .k = out.columns, .most_parts = 256};
@@ -147,7 +147,7 @@ class TrainingPlanner {
       own.weights_partial = matrix(1, own.weights.parts * own.weights.m * weights_pitch(layer), now, now, true);
     if (own.given[0].of == no_tensor) return;
     workload::refuse_if(layer.window.height * layer.window.width * out.channels * out.channels >= std::size_t{1} << 32,
-                        "a layer has more weights than its way back can count: use fewer outputs");
+                        "a layer has more weights than its backward pass can index: use fewer outputs");
     own.spread = spread_of(layer);
     own.data = {.m = layer.in.channels, .n = in.columns};
     own.data.is_plain = step.product.is_plain;
@@ -162,7 +162,7 @@ class TrainingPlanner {
 
   SpreadShape spread_of(const Layer& layer) const {
     const auto& w = layer.window;
-    // With only one window in a direction each place is a class of its own.
+    // If there is only one window along a direction, each place is a separate class.
     const auto axis = [&](std::size_t window, std::size_t plane, std::size_t results) {
       return SpreadAxis{count(window), count(plane), count(results == 1 ? window : w.stride), count(w.before)};
     };
@@ -179,7 +179,7 @@ class TrainingPlanner {
   }
 
   TrainingPlan made_;
-  std::vector<std::size_t> maker_;  // of a tensor
+  std::vector<std::size_t> maker_;  // step that computes each tensor
 };
 
 inline TrainingPlan make_training_plan(NetworkDescription network, std::size_t batch) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Steps of training: forward, back, and the adjustment of what is learned (stochastic gradient descent).
+// Steps of training: forward, backward, and the update of learned numbers (stochastic gradient descent).
 
 #include <array>
 #include <memory>
@@ -15,7 +15,7 @@ namespace isthmus::apps {
 
 constexpr float learning_rate = 0.01f, momentum = 0.9f, weight_decay = 0.0005f;
 
-/// A plan of training with its weights, its memory and the names of what it queues.
+/// Plan of training with its weights, its memory and the names of its launches.
 struct TrainingNetwork {
   enum What { statistics, normalized, loss, slopes, sums, turned, data, data_sum, weights, weights_sum, back, learned };
   static constexpr std::array whats = {
@@ -23,7 +23,7 @@ struct TrainingNetwork {
       "back: sums of channels", "back: turned weights",        "back: data",    "back: data, sum of parts",
       "back: weights",          "back: weights, sum of parts", "back",          "update"};
 
-  TrainingPlan plan;  ///< but for the network's part, which is `network.plan`
+  TrainingPlan plan;  ///< `plan.plan` is empty: it has been moved to `network.plan`
   Network network;
   std::vector<std::array<std::string, whats.size()>> names{};
 
@@ -35,7 +35,8 @@ struct TrainingNetwork {
     }
   }
 
-  /// Of what results should be, image by image: one class of a softmax, numbers from 0 to 1 of all others.
+  /// Returns target i; targets are stored image by image. For a softmax, one class has target 1; other results have
+  /// targets from 0 to 1.
   float target(std::uint64_t seed, std::size_t i) const {
     const auto& own = network.plan;
     const std::size_t image = i / own.results, r = i % own.results;
@@ -48,23 +49,23 @@ struct TrainingNetwork {
     }
     return workload::uniform(seed, 2, 0, 1)(i);
   }
-  /// Whether what leaves in a step was made by a softmax.
+  /// Returns whether the results that step s copies out were computed by a softmax.
   bool ends_in_softmax(std::size_t s) const {
     return plan.steps[s].given.at(0).of != network.plan.steps[s].inputs[0] && plan.steps[s].given[0].of != no_tensor;
   }
-  /// Of a loss: 1 / images, and of squares 1 / the numbers of a result, too.
+  /// Returns the scale of the loss gradient: 1 / images; for squared errors also 1 / outputs.
   float factor(std::size_t s) const {
     const auto size = ends_in_softmax(s) ? 1 : network.plan.tensors[network.plan.steps[s].inputs[0]].image.size();
     return 1 / static_cast<float>(network.plan.batch * size);
   }
 };
 
-/// Where all of it is while it runs.
+/// Addresses of the memory of a network in training while it runs.
 struct TrainingAddresses {
   Addresses forward{};
-  std::vector<float*> values{}, gradients{}, velocities{};  ///< by array
+  std::vector<float*> values{}, gradients{}, velocities{};  ///< one per array of parameters
   const float* targets = nullptr;
-  float* losses = nullptr;  ///< one a step of training
+  float* losses = nullptr;  ///< one per step of training
 };
 
 template <class Launcher>
@@ -78,7 +79,7 @@ class Training {
         launcher_(launcher),
         forward_(training.network, at.forward, staging, launcher) {}
 
-  /// One step of training, which leaves its loss as number `number`.
+  /// Queues one step of training, which writes its loss to element `number`.
   void queue(std::size_t number) {
     for (std::size_t s = 0; s < plan_.steps.size(); ++s) forward(s);
     add_losses_to(number);
@@ -208,7 +209,7 @@ class Training {
         device::Kernel{name(s, what), kernel}, {.grid = {sums.slices, sums.channels}, .block = layer_threads},
         {.bytes_read = bytes, .bytes_written = 0, .flops = bytes / 4}, std::forward<A>(arguments)..., sums);
   }
-  /// One thread for each number of a tensor, which reads about `reads` others.
+  /// Launches one thread per number of a tensor; a thread reads about `reads` numbers.
   template <class... P, class... A>
   void elementwise(std::size_t s, TrainingNetwork::What what, void (*kernel)(P...), std::size_t tensor, double reads,
                    A&&... arguments) {
@@ -226,7 +227,7 @@ class Training {
                      {.bytes_read = result(s).reads() * bytes, .bytes_written = 2 * bytes, .flops = bytes / 4},
                      result(s), count(of.columns), to(own.given[0]), to(own.given[1]));
   }
-  /// The gradient that a layer without weights leaves of its input `g`, whose channels begin with `first`.
+  /// Queues the gradient of input `g` of a layer without weights; `first` is the number of channels in earlier inputs.
   void give(std::size_t s, const Layer& layer, const GivenGradient& given, std::size_t g, unsigned first) {
     const Step& step = plan_.steps[s];
     const auto n = columns(given.of);
@@ -287,7 +288,7 @@ class Training {
          .weights = address(own.slopes),
          .weights_pitch = slope.pitch,
          .partial = optional(own.weights_partial),
-         // The padding of weights is zeros, and so is that of parts.
+         // The sum includes the padding of weights, which is zero in all parts.
          .columns_of_sum = count(weights_pitch(layer)),
          .bytes_read = bytes + bytes_in,
          .bytes_written = bytes_of_weights},

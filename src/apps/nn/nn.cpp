@@ -1,4 +1,4 @@
-// The ten records nearest to a position: distances and selection in one pass over the records.
+// The ten records nearest to a position. One pass over the records computes distances and selects the nearest.
 
 #include <algorithm>
 #include <array>
@@ -20,32 +20,33 @@ namespace {
 using namespace workload;
 
 constexpr unsigned nearest = 10;
-constexpr unsigned threads = 256, merging = 1024;                   // of a block, and of the one that merges
-constexpr unsigned in_flight = 4, piece = threads * in_flight * 2;  // vectors of two records of a thread; of a block
-constexpr std::size_t unit = std::size_t{1} << 16;                  // records in one unit of `streamed`, whole pieces
+constexpr unsigned threads = 256, merging = 1024;                   // threads per block, and in the merging block
+constexpr unsigned in_flight = 4, piece = threads * in_flight * 2;  // two-record vectors per thread; records per block
+constexpr std::size_t unit = std::size_t{1} << 16;                  // records per unit of `streamed`, in whole pieces
 
 struct Position {
   float latitude, longitude;
 };
 constexpr Position target{30, 90};
 
-/// Squared. The product that is added to is in an explicit fma: the same bits on the host and on every GPU.
+/// Returns the squared distance to the target. The explicit fma makes the host and every GPU compute the same bits.
 __host__ __device__ inline float apart(float latitude, float longitude) {
   const float north = latitude - target.latitude, east = longitude - target.longitude;
   return fmaf(north, north, east * east);
 }
 
-/// The nearest that a warp has met: each lane has one, in order. Those after the tenth are of no use.
+/// Sorted list of the nearest records that a warp has read so far, one per lane. Records after the tenth are never
+/// used.
 class Best {
  public:
   __device__ float limit() const { return distance_of(last_); }
-  /// Each lane offers one.
+  /// Adds one key per lane.
   __device__ void add(Key key) {
     for (device::LaneMask left = device::ballot(device::full_warp(), key < last_); left != 0; left &= left - 1)
       mine_ = inserted(mine_, device::shuffle(device::full_warp(), key, __ffsll(static_cast<long long>(left)) - 1));
     last_ = device::shuffle(device::full_warp(), mine_, static_cast<int>(nearest) - 1);
   }
-  /// Lists in order, of this warp's share: a lane takes one, and all take a place after the other.
+  /// Adds this warp's share of sorted lists. Each lane reads one list; all lanes advance through their lists together.
   __device__ void add_lists(const Key* lists, unsigned count, unsigned warp, unsigned warps) {
     const auto lanes = static_cast<unsigned>(device::warp_size());
     for (unsigned first = warp * lanes; first < count; first += warps * lanes) {
@@ -57,7 +58,7 @@ class Best {
       }
     }
   }
-  /// Called by all threads of the block; the first warp has the best of all.
+  /// Merges the block's lists into the first warp. All threads of the block must call it.
   template <unsigned size>
   __device__ void join() {
     __shared__ Key lists[size / 32 * nearest];
@@ -75,9 +76,9 @@ class Best {
 };
 
 // for (i = 0; i < n; ++i) distance[i] = apart(records[i]);
-// the ten least of (distance[i], first + i)
+// lists[block] = the ten smallest of (distance[i], first + i)
 //
-// The distances are not kept: what is beyond a warp's tenth is of no use, and hardly any is within it.
+// Distances are not stored, because a record farther than the tenth of its warp is never needed, and few are nearer.
 __global__ void __launch_bounds__(threads)
     nn_select(std::size_t n, std::size_t first, const Position* __restrict__ records, Key* lists) {
   Best best;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(threads)
   if (device::warp_in_block() == 0) best.write(lists + std::size_t{blockIdx.x} * nearest);
 }
 
-/// Of the records nearest to the target.
+/// Distances and indices of the records nearest to the target.
 struct Result {
   float* distance;
   unsigned* index;
@@ -128,7 +129,7 @@ struct Result {
   }
 };
 
-// The best of all lists, and of those of earlier chunks.
+// Merges all lists, including the result of earlier chunks.
 __global__ void __launch_bounds__(merging)
     nn_merge(const Key* lists, unsigned count, bool earlier, Key* all, Result result) {
   Best best;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(merging)
   if (threadIdx.x < nearest) result.write(threadIdx.x, all[threadIdx.x]);
 }
 
-// The original's way: all distances, among which the host selects.
+// Stores all distances, among which the host selects, as in the original program.
 __global__ void __launch_bounds__(threads)
     nn_distances(std::size_t n, const Position* __restrict__ records, float* __restrict__ distance) {
   const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
@@ -156,7 +157,7 @@ __global__ void nn_write(Keys keys, Result result) {
   if (threadIdx.x < nearest) result.write(threadIdx.x, keys.of[threadIdx.x]);
 }
 
-/// The least of key(0) … key(n - 1), in order.
+/// Returns the ten smallest of key(0) … key(n - 1), sorted.
 template <class KeyOf>
 Keys least_of(std::size_t n, const KeyOf& key) {
   struct Least {
@@ -177,31 +178,33 @@ Keys least_of(std::size_t n, const KeyOf& key) {
   return keys;
 }
 
-/// Hurricanes, as the original's generator has them.
+/// Hurricane records like those that the original program's generator writes.
 struct Records {
   Uniform latitude, longitude;
   Position operator()(std::size_t i) const { return {latitude(i), longitude(i)}; }
 };
 
-/// The original's files, one after the other: a line has a latitude and a longitude from these columns on.
+/// Returns a reader of the original program's files, joined into one. In each line, latitude and longitude begin at
+/// fixed columns.
 std::function<void(std::span<Position>)> open_records(const InputFile& file, std::size_t records) {
   constexpr std::size_t latitude = 28, longitude = 33, wide = 5;
-  return [text = TextNumbers(file, "name one with a record of Rodinia's in each line, and set records to their number"),
-          left = records](std::span<Position> row) mutable {
-    for (Position& record : row) {
-      const auto line = text.line();
-      if (line.size() < longitude + wide) text.fail("the line is too short for a record");
-      const auto field = [&](std::size_t from) { return text.number_of(line.substr(from, wide), -1e4f, 1e4f); };
-      record = {field(latitude), field(longitude)};
-    }
-    if ((left -= row.size()) == 0) text.end();
-  };
+  return
+      [text = TextNumbers(file, "use a file with one Rodinia record per line, and set records to the number of lines"),
+       left = records](std::span<Position> row) mutable {
+        for (Position& record : row) {
+          const auto line = text.line();
+          if (line.size() < longitude + wide) text.fail("the line is too short for a record");
+          const auto field = [&](std::size_t from) { return text.number_of(line.substr(from, wide), -1e4f, 1e4f); };
+          record = {field(latitude), field(longitude)};
+        }
+        if ((left -= row.size()) == 0) text.end();
+      };
 }
 
 void nn(Case& c) {
   const std::size_t n = c.extent("records");
-  refuse_if(n < nearest, "the ten nearest are looked for: take 10 records and more");
-  refuse_if(n > std::size_t{1} << 32, "a record's number has 32 bits: take at most 2^32 records");
+  refuse_if(n < nearest, "the ten nearest are searched: choose at least 10 records");
+  refuse_if(n > std::size_t{1} << 32, "a record's number has 32 bits: choose at most 2^32 records");
   const bool on_host = c.choice("loop") == "host";
   Values<Position, Records> values(Records{uniform(c.seed(), 0, 7, 70), uniform(c.seed(), 1, 0, 358)});
   const UserFile<Position> file(c, n, [n](const InputFile& from) { return open_records(from, n); });
@@ -227,7 +230,7 @@ void nn(Case& c) {
              const Position at = values(index.host()[k]);
              return std::hypot(double{at.latitude} - target.latitude, double{at.longitude} - target.longitude);
            },
-           {.relative = 0x1p-22});  // five roundings of 2^-24, four of which the root halves
+           {.relative = 0x1p-22});  // five roundings of 2^-24; the root halves four of them
   c.verify_same(distance);
   c.verify_same(index);
 
@@ -255,16 +258,16 @@ void nn(Case& c) {
 const Registration registration =
     with_data(Workload("apps/nn", nn)
                   .version(1)
-                  .summary("the ten records nearest to a position, selection in the same pass")
+                  .summary("the ten records nearest to a position, selected in the same pass")
                   .source("mi300a-upm-2025, Table II (Rodinia's nn)")
                   .tags({"app", "mi300a"})
                   .placements(memory::all_placements())
                   .stagings({Staging::none})
-                  .axis(number_axis("records", "positions to look among", 1 << 24))
+                  .axis(number_axis("records", "positions to search", 1 << 24))
                   .axis(loop_axis("where the nearest are selected"))
                   .preset(unified_preset({{"loop", "host"}}))
                   .sizes({"records"}, {1 << 16, 1 << 20, 1 << 24, 1 << 26, 1 << 28, 1 << 29}),
-              "ISTHMUS_NN", "a text of records, a line each (Rodinia's cane4_*.db, one after the other)");
+              "ISTHMUS_NN", "a text file of records, one per line (Rodinia's cane4_*.db, concatenated)");
 
 }  // namespace
 }  // namespace isthmus::apps

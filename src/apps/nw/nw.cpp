@@ -1,4 +1,4 @@
-// Needleman-Wunsch: the scores of all prefixes of two sequences, aligned with each other, in one launch.
+// Needleman-Wunsch: one launch computes the alignment scores of all pairs of prefixes of two sequences.
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,9 +14,9 @@ namespace {
 
 using namespace workload;
 using Score = std::int32_t;
-constexpr Score penalty = 10;  // of a symbol that has no counterpart
+constexpr Score penalty = 10;  // cost of a symbol that has no counterpart
 constexpr unsigned symbols = 10;
-// BLOSUM62 for R N D C Q E G H I L, which are the original's symbols 1 to 10.
+// BLOSUM62 for R N D C Q E G H I L, which are symbols 1 to 10 of the original program.
 constexpr Score blosum62[symbols][symbols] = {
     {5, 0, -2, -3, 1, 0, -2, 0, -3, -2},    {0, 6, 1, -3, 0, 0, 0, 1, -3, -3},
     {-2, 1, 6, -3, 0, 2, -1, -1, -3, -4},   {-3, -3, -3, 9, -3, -4, -3, -3, -1, -1},
@@ -25,11 +25,12 @@ constexpr Score blosum62[symbols][symbols] = {
     {-3, -3, -3, -1, -3, -3, -4, -3, 4, 2}, {-2, -3, -4, -1, -2, -3, -4, -3, 2, 4},
 };
 
-// A strip of the matrix is as wide as `lanes` lanes with `own` columns each. In a step a lane does `deep` rows of them.
+// A strip of the matrix is as wide as `lanes` lanes with `own` columns each. In each step, a lane computes `deep` rows
+// of its columns.
 constexpr int lanes = 32, own = 4, width = lanes * own, deep = 4;
-constexpr int steps = 16, threads = 256;       // of a staged tile; of its block
-constexpr int ahead = 4, ahead_in_tile = 2;    // steps that a lane fetches before it needs them
-constexpr int vectors = steps * deep * lanes;  // of 16 bytes in a staged tile
+constexpr int steps = 16, threads = 256;       // steps per staged tile; threads per block of nw_staged
+constexpr int ahead = 4, ahead_in_tile = 2;    // steps that a lane fetches ahead
+constexpr int vectors = steps * deep * lanes;  // vectors of 16 bytes in a staged tile
 constexpr unsigned ring = 2;
 
 struct Problem {
@@ -37,15 +38,16 @@ struct Problem {
   std::size_t pitch;
 
   __host__ __device__ int strips() const { return (columns + width - 1) / width; }
-  /// Scores that a strip hands to the next one: whole steps.
+  /// Returns the number of scores that a strip passes to the next one: the rows, rounded up to a multiple of `deep`.
   __host__ __device__ int handed() const { return (rows + deep - 1) / deep * deep; }
-  /// Lanes are a step behind their left neighbours, so the last begins when the first has done this many.
+  /// Returns the number of steps until all lanes are done; each lane is one step behind its left neighbour.
   __host__ __device__ int waves() const { return (rows + deep - 1) / deep + lanes - 1; }
-  /// A row that is there, for what is fetched and not used.
+  /// Returns the row of the matrix nearest to `row`, for fetches whose result is not used.
   __device__ int nearest(int row) const { return row < 0 ? 0 : row < rows ? row : rows - 1; }
 };
 
-/// The next strip that no block has taken. A strip waits for those before it only, which others work on already.
+/// Takes the next strip that has not been taken by a block, and returns its number. A strip waits only for earlier
+/// strips, which blocks are already processing, so there is no deadlock.
 __device__ inline int take_strip(unsigned* taken) {
   __shared__ int strip;
   if (threadIdx.x == 0) strip = static_cast<int>(atomicAdd(taken, 1u));
@@ -53,8 +55,8 @@ __device__ inline int take_strip(unsigned* taken) {
   return strip;
 }
 
-// A warp goes down a strip, each lane a step behind its left neighbour. What it carries is raised by a penalty for
-// every row and column that lies behind it. So a gap costs nothing, edges are 0, and none is negative.
+// State of a warp that moves down a strip, each lane one step behind its left neighbour. A score in it is raised by one
+// penalty for every row and column before it, so that gaps cost nothing, edges are 0, and scores are never negative.
 class Wave {
  public:
   __device__ Wave(const Problem& problem, int strip, Score* edges)
@@ -67,11 +69,11 @@ class Wave {
         last_(strip + 1 == problem.strips()) {}
 
   __device__ int lane() const { return lane_; }
-  /// A warp of 64 lanes uses half of them.
+  /// Returns whether this lane has columns; a warp of 64 lanes uses half of them.
   __device__ bool at_work() const { return device::warp_size() == lanes || lane_ < lanes; }
 
-  /// The steps from `begin` to before `end`: read(step, b) gives what a lane's columns are worth in row b of a step,
-  /// write(step, b, row, scores) takes their scores. Rows that are not there are read and written, too.
+  /// Does steps [begin, end). read(step, b) returns the worths of a lane's columns in row b of a step; write(step, b,
+  /// row, scores) receives their scores. Both are also called for rows outside the matrix.
   template <int Ahead, class Read, class Write>
   __device__ void go_down(int begin, int end, Read read, Write write) {
     int4 worth[Ahead][deep];
@@ -110,7 +112,8 @@ class Wave {
   }
 
  private:
-  /// What comes in from the strip to the left in the next rows: poison is negative, and nothing that is there is.
+  /// Waits for the scores of the next rows from the strip to the left. The buffer is initially negative, and scores are
+  /// not, so a score is valid once it is not negative.
   __device__ void await(int row) {
     const bool wanted = !first_ && lane_ < lanes && row + lane_ < rows_;
     const Score* mine = edge_ - handed_ + row + lane_;
@@ -120,7 +123,7 @@ class Wave {
       return incoming_ >= 0;
     });
   }
-  /// What lies above the first row.
+  /// Sets the scores above the first row.
   __device__ void start() {
     corner_ = 0;
 #pragma unroll
@@ -145,7 +148,7 @@ class Wave {
   }
 
   int lane_, rows_, handed_, column_;
-  Score* edge_;  // of the strip's last column, for the next strip
+  Score* edge_;  // scores of the strip's last column, for the next strip
   bool first_, last_;
   Score above_[own] = {}, right_[deep] = {}, corner_ = 0, incoming_ = 0;
 };
@@ -154,8 +157,8 @@ class Wave {
 //   for (j = 0; j < columns; ++j)
 //     score[i][j] = max(score[i-1][j-1] + worth[i][j], score[i][j-1] - penalty, score[i-1][j] - penalty)
 //
-// score[i][-1] = -penalty * (i + 1), score[-1][j] likewise. Rows are written with what pads them to whole vectors. Each
-// block is one warp.
+// The edges are score[i][-1] = -penalty * (i + 1), and likewise score[-1][j]. Rows are written with their padding to
+// whole vectors. Each block is one warp.
 __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Score* __restrict__ worth,
                                                       Score* __restrict__ score, Score* edges, unsigned* taken) {
   const int strip = take_strip(taken);
@@ -176,16 +179,17 @@ __global__ void __launch_bounds__(2 * lanes) nw_plain(Problem problem, const Sco
       });
 }
 
-// The same, with tiles of the strip brought into shared memory. They are as aslant as the wave: a tile has, of each
-// lane's columns, the rows of the same steps. Scores take the place of what was there, and all threads write them out.
+// Does the same as nw_plain with tiles of the strip copied into shared memory. A tile is slanted like the wave: it has
+// the rows that each lane processes in the same steps. Scores replace the inputs in place, and all threads write them
+// out.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads)
     nw_staged(Problem problem, const Score* worth, Score* __restrict__ score, Score* edges, unsigned* taken) {
   int4* tiles = device::dynamic_shared<int4>();
   const int strip = take_strip(taken), left = strip * width;
   Wave wave(problem, strip, edges);
-  // Rows of a tile in shared memory are rows of the matrix, modulo their number: neighbours lie beside each other in
-  // both.
+  // Rows are stored in shared memory at their number in the matrix modulo the rows of a tile, so that the rows of
+  // adjacent lanes are adjacent as in the matrix.
   const auto row_of = [](int tile, int v) {
     const int lane = v % lanes, begins = tile * steps - lane, step = (v / (deep * lanes) - begins) & (steps - 1);
     return deep * (begins + step) + v / lanes % deep;
@@ -226,7 +230,7 @@ __global__ void __launch_bounds__(threads)
 
 using Sequence = std::vector<std::uint8_t>;
 
-/// Scores on the host, rows and columns counted from 1: before the first lie the edges.
+/// Scores on the host. Rows and columns are numbered from 1; number 0 is the edge.
 struct Table {
   const Sequence &down, &across;
   const Score* scores;
@@ -239,7 +243,8 @@ struct Table {
     const Score pair = blosum62[down[i - 1]][across[j - 1]];
     return std::max({at(i - 1, j - 1) + pair, at(i, j - 1) - penalty, at(i - 1, j) - penalty});
   }
-  /// How far any score is from what its neighbours say. Where none is, all are right: row by row, from the first.
+  /// Returns the largest difference between a score and the value that follows from its neighbours. If it is 0, all
+  /// scores are right by induction from the edges.
   double error() const {
     return worst_of(down.size(), 16, [&](std::size_t row) {
       std::int64_t error = 0;
@@ -253,7 +258,7 @@ struct Table {
 void nw(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols");
   refuse_if(rows > std::size_t{1} << 25 || columns > std::size_t{1} << 25,
-            "scores are counted in 32 bits: take at most 33554432 rows and columns");
+            "scores are counted in 32 bits: choose at most 33554432 rows and columns");
   const auto sequence = [&](const char* name, std::uint64_t stream, std::size_t n) {
     return c.shared<Sequence>(name, n, [=, seed = c.seed()] {
       Sequence all(n);

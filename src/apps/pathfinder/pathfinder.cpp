@@ -1,4 +1,5 @@
-// The cheapest path through a grid, row by row, a step goes down or down and one to the side: all rows in one pass.
+// The cheapest path through a grid, row by row. A step goes down, or down and one column to the side. One pass
+// processes many rows.
 
 #include <algorithm>
 #include <string>
@@ -14,16 +15,17 @@ namespace {
 using namespace workload;
 
 using Cost = std::uint32_t;
-constexpr Cost dearest = 9, infinite = 1u << 30;                    // of a cell; beyond the edges
-constexpr unsigned threads = 1024, own = 8, width = threads * own;  // columns of a thread, and of a tile with its halo
-constexpr unsigned ahead = 3;                                       // rows that are fetched before they are needed
+constexpr Cost dearest = 9, infinite = 1u << 30;                    // largest cost of a cell; cost outside the grid
+constexpr unsigned threads = 1024, own = 8, width = threads * own;  // columns per thread, and per tile with its halo
+constexpr unsigned ahead = 3;                                       // rows that are fetched ahead
 
-/// The columns of a thread, and what it takes to go down a row.
+/// Costs of the columns of a thread as it moves down row by row.
 struct Front {
   Cost cost[own];
-  std::int64_t column, columns;  // the first one of the thread; of the grid
-  bool whole;                    // no column of the tile lies outside the grid
-  Cost* edges;                   // of each warp, for its neighbours; twice, so that one barrier a row is enough
+  std::int64_t column, columns;  // first column of the thread; columns of the grid
+  bool whole;                    // true if every column of the tile is inside the grid
+  Cost* edges;                   // first and last cost of each warp, for adjacent warps; two sets, so that one
+                                 // barrier per row is enough
 
   __device__ bool inside(unsigned j) const { return column + j >= 0 && column + j < columns; }
 
@@ -36,7 +38,8 @@ struct Front {
     for (unsigned j = 0; j < own; ++j) cost[j] = inside(j) ? from[column + j] : infinite;
   }
 
-  /// Called by all threads. What comes in from beyond the tile's ends is wrong, a column further in each row.
+  /// Moves down one row; all threads must call it. Costs outside the tile are unknown, so in each row one more column
+  /// at either end of the tile becomes wrong.
   __device__ void advance(std::uint64_t row, const Cost (&wall)[own]) {
     const int lane = device::lane(), last = device::warp_size() - 1, warp = device::warp_in_block();
     Cost* mine = edges + row % 2 * (threads / 32 * 2) + warp * 2;
@@ -79,7 +82,8 @@ __device__ inline void unpack(const uint4& value, Cost* to) {
 // for (r = 0; r < rows; ++r, swap(from, to))
 //   for (c = 0; c < columns; ++c) to[c] = wall[r][c] + min(from[c-1], from[c], from[c+1])
 //
-// A tile with a halo of at least `rows` columns goes down all of them: costs in registers, three rows on their way.
+// Each block moves a tile with a halo of at least `rows` columns down all rows. Costs are in registers, and three rows
+// are fetched ahead.
 __global__ void __launch_bounds__(threads)
     pathfinder_plain(std::uint64_t rows, std::int64_t columns, std::size_t pitch, unsigned halo,
                      const Cost* __restrict__ wall, const Cost* __restrict__ from, Cost* __restrict__ to) {
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(threads)
   const auto fetch = [&](Cost(&values)[own], std::uint64_t row) {
 #pragma unroll
     for (unsigned v = 0; v < own; v += 4) {
-      // Rows are padded to whole vectors, and tiles begin at one.
+      // Rows are padded to whole vectors, and a tile begins at a multiple of a vector.
       if (row < rows && front.inside(v))
         unpack(*reinterpret_cast<const uint4*>(wall + row * pitch + static_cast<std::size_t>(front.column + v)),
                values + v);
@@ -108,7 +112,7 @@ __global__ void __launch_bounds__(threads)
   front.store(to, halo);
 }
 
-// The same, with the rows of the tile brought into shared memory.
+// Does the same as pathfinder_plain, with the tile's rows copied into shared memory.
 template <TileStaging staging, unsigned depth>
 __global__ void __launch_bounds__(threads)
     pathfinder_staged(std::uint64_t rows, std::int64_t columns, std::size_t pitch, unsigned halo, const Cost* wall,
@@ -137,17 +141,18 @@ __global__ void __launch_bounds__(threads)
   front.store(to, halo);
 }
 
-/// What each cell costs, from 0 to `dearest`.
+/// Cost of each cell, from 0 to `dearest`.
 struct Wall {
   std::uint64_t seed;
   Cost operator()(std::size_t i) const { return static_cast<Cost>((hash(seed, 0, i) >> 32) * (dearest + 1) >> 32); }
 };
 
-/// The costs of the last row, in parts of the grid that overlap by as many columns as there are rows.
+/// Computes the costs of the last row. The grid is processed in parts that overlap by as many columns as there are
+/// rows.
 void reference(const Wall& wall, std::size_t rows, std::size_t columns, std::span<Cost> costs) {
   memory::parallel_for(columns, 1 << 16, [&](std::size_t first, std::size_t last) {
     const std::size_t begin = first - std::min(first, rows), end = std::min(columns, last + rows);
-    std::vector<Cost> from(end - begin + 2, infinite), to = from;  // one more at either end
+    std::vector<Cost> from(end - begin + 2, infinite), to = from;  // one more element at either end
     for (std::size_t r = 0; r < rows; ++r, std::swap(from, to)) {
       for (std::size_t c = begin, i = 1; c < end; ++c, ++i) {
         const Cost least = r == 0 ? 0 : std::min({from[i - 1], from[i], from[i + 1]});
@@ -161,9 +166,9 @@ void reference(const Wall& wall, std::size_t rows, std::size_t columns, std::spa
 
 void run(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), fused = c.extent("fused");
-  refuse_if(rows > infinite / (dearest + 1), "costs are counted in 32 bits: take at most 107374182 rows");
-  refuse_if(fused > width / 4, "a tile has 8192 columns, of which `fused` at either end are halo: take at most 2048");
-  refuse_if(columns >> 42 != 0, "a grid has too few blocks for so many columns: take fewer than 2^42");
+  refuse_if(rows > infinite / (dearest + 1), "costs are counted in 32 bits: choose at most 107374182 rows");
+  refuse_if(fused > width / 4, "a tile has 8192 columns, of which `fused` at either end are halo: choose at most 2048");
+  refuse_if(columns >> 42 != 0, "a grid has too few blocks for so many columns: choose fewer than 2^42");
   const Wall values{c.seed()};
   auto wall = c.input_matrix<Cost>("wall", rows, columns, values);
   auto result = c.output<Cost>("cost", columns);
@@ -171,7 +176,7 @@ void run(Case& c) {
   c.verify_all(result, [=](std::span<Cost> costs) { reference(values, rows, columns, costs); });
   c.verify_same(result);
 
-  // The first row is what the first pass starts from; the last pass ends in `cost`.
+  // The first row is the input of the first pass; the last pass writes to `cost`.
   const std::size_t passes = std::max<std::size_t>((rows - 1 + fused - 1) / fused, 1);
   const auto measure = [&](auto kernel, std::size_t shared_bytes) {
     c.measure(Control::queued, [=](Run& run) {
@@ -195,13 +200,13 @@ void run(Case& c) {
   });
 }
 
-constexpr int mi = 1 << 20;  // Table 3's bytes, in 100 rows
+constexpr int mi = 1 << 20;  // as many bytes as in Table 3, in 100 rows
 const Registration registration = paper_program("apps/pathfinder", run, "Rodinia's pathfinder")
                                       .summary("cheapest path through a grid, by rows, many rows in a pass")
                                       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
                                       .axis(number_axis("rows", "rows of the grid", 100))
                                       .axis(number_axis("cols", "columns of the grid", 1 << 16))
-                                      .axis(how(number_axis("fused", "rows of a pass at most", 128)))
+                                      .axis(how(number_axis("fused", "rows per pass at most", 128)))
                                       .sizes({"cols"}, {mi / 128, mi / 16, mi / 2, 2 * mi, 5 * mi, 20 * mi});
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sums of columns over the trips that take longer than 9,000 seconds: one column says which elements of others are
-// wanted.
+// Sums of columns over the taxi trips that take longer than 9,000 seconds. One column, the durations, determines which
+// elements of the other columns are needed.
 
 #include <algorithm>
 #include <array>
@@ -15,30 +15,30 @@ namespace isthmus::apps {
 namespace {
 
 using namespace workload;
-using Sum = unsigned long long;  // what CUDA's atomics take; negative numbers wrap and come out right
+using Sum = unsigned long long;  // type of CUDA's atomics; sums of negative numbers wrap correctly
 
 constexpr unsigned threads = 256;
-constexpr unsigned in_flight = 8;                   // trips of a thread that are asked for at once
+constexpr unsigned in_flight = 8;                   // trips that a thread loads at once
 constexpr std::size_t unit = std::size_t{1} << 16;  // trips in one unit of `streamed`
 constexpr int limit = 9000;                         // seconds
 
-// What the queries Q1 to Q5 add up: hundredths of a mile, and cents.
+// Columns that queries Q1 to Q5 sum, in hundredths of a mile and in cents.
 constexpr unsigned columns = 5;
 constexpr const char* column_names[columns] = {"miles", "fares", "extras", "tips", "tolls"};
 constexpr unsigned extras = 2;
-constexpr unsigned results = columns + 1;  // and how many trips there are
+constexpr unsigned results = columns + 1;  // the sums, and the number of trips
 
-/// The data: each number a function of its trip, small enough for every width.
+/// Data of all trips. Each number is a function of the trip's index, and small enough for every type of column.
 struct Trips {
   std::uint64_t seed;
-  std::size_t first_long, long_trips;  // where they lie together
-  unsigned selectivity;                // of 10,000 trips, where they lie scattered
+  std::size_t first_long, long_trips;  // range of long trips, if clustered
+  unsigned selectivity;                // long trips per 10,000, if scattered
   bool clustered;
 
   constexpr bool is_long(std::size_t i) const {
     return clustered ? i - first_long < long_trips : hash(seed, 0, i) % 10000 < selectivity;
   }
-  /// The limit itself is among them, and the second after it.
+  /// Returns a trip's duration. Durations of exactly the limit and of one second more both occur.
   constexpr int seconds(std::size_t i) const {
     const auto some = static_cast<int>(hash(seed, 1, i) % (limit + 600));
     return is_long(i) ? limit + 1 + some % 256 : some < limit ? some : limit;
@@ -54,7 +54,7 @@ __device__ inline void add_up(Sum part, Sum* sum) {
   if (device::lane() == 0 && part != 0) atomicAdd(sum, part);
 }
 
-/// A lane's trips of a piece, those of the other lanes between them.
+/// Trips that one lane has of a piece; they are interleaved with those of the other lanes.
 template <class T>
 struct Piece {
   T seconds[in_flight];
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(threads)
   for (unsigned c = 0; c < count; ++c) add_up(sum[c], sums + c);
 }
 
-/// The column that decides: of paged memory, or on the device already.
+/// Durations, the column that selects trips, in paged memory (FetchedSeconds) or on the device (ResidentSeconds).
 template <class T>
 struct FetchedSeconds {
   paging::Array<T> column;
@@ -136,13 +136,14 @@ struct PagedColumns {
   unsigned count;
 };
 
-// The same, a warp a page. Of the other columns a page comes only where there is a trip that is wanted. They are summed
-// one after the other, so that a warp looks at one page of them at a time; the seconds are in a frame by then.
+// Does the same as query_plain with one page per warp. A page of a summed column is fetched only if it contains a
+// selected trip. Columns are summed one after the other, so that a warp uses one page of them at a time, in addition to
+// the page of durations.
 template <class T, class Seconds>
 __global__ void __launch_bounds__(threads, 2) query_paged(Seconds seconds, PagedColumns paged, Sum* sums, Sum* trips) {
   const auto lanes = paging::Lanes::full_warp();
   for (std::size_t page = warp_in_grid();; page += warps_in_grid()) {
-    const paging::Array<T> any(paged.of[0]);  // all have the same pages
+    const paging::Array<T> any(paged.of[0]);  // all columns have the same pages
     const auto number = static_cast<std::uint32_t>(page);
     const std::size_t begin = any.first_of(number);
     if (begin >= any.size()) return;
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(threads, 2) query_paged(Seconds seconds, Paged
   }
 }
 
-/// The column that decides, made on the device.
+/// Generates the durations on the device.
 template <class T>
 __global__ void __launch_bounds__(threads) query_make(std::size_t first, std::size_t n, Trips trips, T* seconds) {
   const std::size_t all = std::size_t{gridDim.x} * threads;
@@ -175,12 +176,12 @@ __global__ void __launch_bounds__(threads) query_make(std::size_t first, std::si
     seconds[i] = static_cast<T>(trips.seconds(first + i));
 }
 
-// What was summed so far goes to where it travels from: no atomics over a link.
+// Copies the sums to the output buffer, so that atomics never cross a link.
 __global__ void query_write(const Sum* sums, Sum* out) {
   if (threadIdx.x < results) out[threadIdx.x] = sums[threadIdx.x];
 }
 
-/// By the definition.
+/// Computes the sums by their definition.
 void reference(const Trips& trips, std::size_t n, unsigned first, unsigned count, std::span<Sum> out) {
   const auto sums = sums_of<Sum, results>(n, 1 << 16, [&](std::size_t i, auto& part) {
     if (trips.seconds(i) <= limit) return;
@@ -194,8 +195,8 @@ template <class T>
 void run_of(Case& c) {
   const std::size_t n = c.extent("trips");
   const auto selectivity = static_cast<unsigned>(c.integer("selectivity"));
-  refuse_if(selectivity > 10000, "selectivity counts of 10,000 trips: take at most 10000");
-  refuse_if(n >> 40 != 0, "sums are kept in 64 bits: take fewer than 2^40 trips");
+  refuse_if(selectivity > 10000, "selectivity counts trips per 10,000: choose at most 10000");
+  refuse_if(n >> 40 != 0, "sums have 64 bits: choose fewer than 2^40 trips");
   const std::size_t together = n / 10000 * selectivity + n % 10000 * selectivity / 10000;
   const Trips trips{c.seed(), (n - together) / 2, together, selectivity, c.choice("layout") == "clustered"};
   const bool resident = c.choice("predicate") == "resident", pages = c.placement()->paged;
@@ -282,13 +283,14 @@ const Registration registration =
         .stagings({Staging::none})
         .no_flops()
         .axis(number_axis("trips", "rows of the table", 1 << 22))
-        .axis(choice_axis("query", "what is summed: miles, fares, extras, tips, tolls, or all of them in one pass",
+        .axis(choice_axis("query",
+                          "column that is summed: miles, fares, extras, tips, tolls, or all of them in one pass",
                           {"Q1", "Q2", "Q3", "Q4", "Q5", "all"}))
-        .axis(number_axis("selectivity", "trips of more than 9,000 seconds, of 10,000; the paper's 0.08% are 8", 8, 0))
-        .axis(choice_axis("layout", "where such trips are: anywhere, or all in one place", {"scattered", "clustered"}))
-        .axis(how(choice_axis("width", "bytes of a number of a column", {"8", "4"})))
+        .axis(number_axis("selectivity", "trips of more than 9,000 seconds per 10,000; the paper's 0.08% are 8", 8, 0))
+        .axis(choice_axis("layout", "where such trips are: scattered, or all in one place", {"scattered", "clustered"}))
+        .axis(how(choice_axis("width", "bytes of a column's element", {"8", "4"})))
         .axis(how(choice_axis("predicate",
-                              "where the column of seconds is: travels as others do, or is made on the device",
+                              "where the column of seconds is: transferred like the others, or generated on the device",
                               {"travels", "resident"})))
         .sizes({"trips"}, {1 << 17, 1 << 20, 1 << 22, 1 << 25, 1 << 27, 1 << 28});
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What apps/srad and apps/srad_v1 compute: formulas that the host and the device share, the serial reference, and how
-// far the formulas are from the original's.
+// Formulas of apps/srad and apps/srad_v1: those that host and device share, the serial reference, and the difference
+// between these formulas and the original program's.
 
 #include <algorithm>
 #include <cmath>
@@ -19,11 +19,12 @@ namespace isthmus::apps::diffusion {
 
 using Sum = unsigned long long;
 
-/// How strong the speckle is, as a step needs it: of q0, the squared coefficient of variation.
+/// Parameters of a step that depend on the speckle's strength q0, the squared coefficient of variation.
 struct Speckle {
-  float steepness, limit, rate;  // 8 / q0², q0 / (1 + q0), and a quarter of the original's lambda divided by that
+  float steepness, limit, rate;  // 8 / q0²; q0 / (1 + q0); a quarter of the original's lambda, divided by limit
 };
-/// Sums are of whole numbers, exact in any order: 2^23 times an intensity, and its square.
+/// Returns an intensity, or its square, as a whole number, 2^23 times its value. Sums of whole numbers are exact in any
+/// order.
 __host__ __device__ inline Sum counted(float value) {
   return static_cast<Sum>(value * 0x1p23f);
 }
@@ -38,19 +39,20 @@ __host__ __device__ inline Speckle speckle_of(Sum sum, Sum squares, double cells
   return speckle_with(ratio > 0x1p-40 ? ratio : 0x1p-40);
 }
 
-// Every product that is added to is in an explicit fma, so that the host and every GPU get the same bits.
+// Every product that is part of a sum is in an explicit fma, so that the host and every GPU compute the same bits.
 struct Differences {
   float above, below, left, right;
 };
-/// The original's coefficient times `limit`: s / (s + (8 g - l²) / q0²), where g is the sum of the squares of the
-/// differences, l their sum and s the square of the four neighbours' sum. It is never negative.
+/// Returns the original program's coefficient times `limit`: s / (s + (8 g - l²) / q0²), where g is the sum of the
+/// squares of the differences, l their sum and s the square of the four neighbours' sum. It is never negative.
 __host__ __device__ inline float coefficient_of(float own, const Differences& d, const Speckle& speckle) {
   const float squares = fmaf(d.above, d.above, fmaf(d.below, d.below, fmaf(d.left, d.left, d.right * d.right)));
   const float sum = (d.above + d.below) + (d.left + d.right), root = fmaf(4, own, sum), square = root * root;
   const float c = square * device::reciprocal(fmaf(fmaf(-0.125f * sum, sum, squares), speckle.steepness, square));
   return fminf(c, speckle.limit);
 }
-/// What the cell itself and the one to its right add to it, and with what the cell below adds its next value.
+/// Returns the part of a cell's update that its own coefficient and the one to its right determine; updated() adds the
+/// part of the cell below.
 __host__ __device__ inline float begun(const Differences& d, float c, float c_right) {
   return fmaf(c, d.above + d.left, c_right * d.right);
 }
@@ -58,10 +60,10 @@ __host__ __device__ inline float updated(float own, float begun, float d_below, 
   return fmaf(speckle.rate, fmaf(c_below, d_below, begun), own);
 }
 
-// Version 1 begins with e to the power of each pixel's share of 255, and ends with 255 times the logarithm. Both are
-// series in fused multiply-adds: a library's have other bits on each machine.
+// Version 1 begins with exp(pixel / 255) and ends with 255 times the logarithm. Both are computed as series with fused
+// multiply-adds, because library functions produce different bits on different machines.
 constexpr float root_of_e = 1.64872127f;
-__host__ __device__ inline float intensity_of(float pixel) {  // from 0 to 255: around the middle
+__host__ __device__ inline float intensity_of(float pixel) {  // series around the middle of the pixels' range, 0 to 255
   const float x = fmaf(pixel, 1 / 255.0f, -0.5f);
   float value = 4.0890905e-5f;  // root_of_e / 8!
   value = fmaf(value, x, 3.2712724e-4f);
@@ -72,7 +74,7 @@ __host__ __device__ inline float intensity_of(float pixel) {  // from 0 to 255: 
   value = fmaf(value, x, 0.824360635f);
   return fmaf(fmaf(value, x, root_of_e), x, root_of_e);
 }
-__host__ __device__ inline float pixel_of(float intensity) {  // from 1 to e: the series of the inverse tanh
+__host__ __device__ inline float pixel_of(float intensity) {  // series of the inverse tanh, for intensities from 1 to e
   const float t = (intensity - root_of_e) * device::reciprocal(intensity + root_of_e), square = t * t;
   float value = 1 / 11.0f;
   value = fmaf(value, square, 1 / 9.0f);
@@ -86,7 +88,7 @@ __host__ __device__ inline float pixel_of(float intensity) {  // from 1 to e: th
 struct Image {
   std::int64_t rows, columns;
   std::size_t pitch;
-  std::int64_t roi_rows, roi_columns;  // from the first cell on: where the statistics are taken
+  std::int64_t roi_rows, roi_columns;  // region of the statistics, which begins at the first cell
 
   __host__ __device__ double roi_cells() const {
     return static_cast<double>(roi_rows) * static_cast<double>(roi_columns);
@@ -126,7 +128,8 @@ void reference(const Image& image, const Values& values, std::size_t steps, std:
   if (steps % 2 == 1) std::copy(from.begin(), from.end(), out.begin());
 }
 
-/// How far our arithmetic is from the original's formulas in double, over cells whose neighbours are any numbers.
+/// Returns the largest error of our arithmetic compared with the original program's formulas in double, over cells with
+/// arbitrary neighbours.
 template <class Values>
 double formula_error(const Values& values) {
   double error = 0;
@@ -150,7 +153,8 @@ double formula_error(const Values& values) {
   return error;
 }
 
-/// How far version 1's first and last step are from exp() and log() in double, in pixels.
+/// Returns the largest error of version 1's first and last step compared with exp() and log() in double, in units of
+/// pixel values.
 inline double series_error() {
   double error = 0;
   for (int k = 0; k <= 2550; ++k) {

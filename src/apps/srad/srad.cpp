@@ -1,5 +1,5 @@
-// Speckle-reducing anisotropic diffusion of an image: coefficients and update in one pass, and with them the statistics
-// that the next step needs.
+// Speckle-reducing anisotropic diffusion of an image. One pass computes the coefficients, the update, and the
+// statistics that the next step needs.
 
 #include <algorithm>
 #include <functional>
@@ -17,13 +17,13 @@ namespace {
 using namespace workload;
 using namespace diffusion;
 
-// A block's tile: each group of 32 lanes goes down `height` rows of 128 columns, four a lane, and writes what lies
-// further than the halo from its rim. A cell depends on those up to one above and to the left, up to two below and to
-// the right; a lane is the least that aligned accesses can leave out.
+// Size of a block's tile. Each group of 32 lanes moves down `height` rows of 128 columns, four per lane, and writes the
+// cells inside the halo. A cell depends on cells up to one above and to the left, and up to two below and to the right.
+// Across, the halo is a whole lane wide, so that accesses stay aligned.
 constexpr int lanes = 32, threads = 128, stride = 4 * (lanes - 2);
 constexpr int width = 4 * threads, written = threads / lanes * stride;  // columns read and written
 constexpr int chunk = 8, chunks = 12, height = chunk * chunks, top_halo = 1, cut_rows = height - 3;
-constexpr int ahead = 4;  // rows that a lane asks for at a time
+constexpr int ahead = 4;  // rows that a lane loads ahead
 constexpr unsigned ring = 2;
 
 __host__ __device__ inline unsigned tiles_across(const Image& image) {
@@ -33,7 +33,7 @@ __host__ __device__ inline unsigned tiles_of(const Image& image) {
   return tiles_across(image) * static_cast<unsigned>((image.rows + cut_rows - 1) / cut_rows);
 }
 
-/// Where a tile begins, halo and all, and what of it lies in the image.
+/// Position of a tile including its halo, and the range of its rows that are in the image.
 struct Tile {
   std::int64_t top, left;
   int first_row, last_row;
@@ -46,11 +46,11 @@ struct Tile {
   static __device__ int below(std::int64_t value, int most) {
     return value < 0 ? 0 : value < most ? static_cast<int>(value) : most;
   }
-  /// Steps down it that a lane makes: to have a row, it needs the two below.
+  /// Returns the number of steps that a lane makes down the tile; completing a row needs the two rows below it.
   __device__ int steps() const { return last_row + 3 < height ? last_row + 3 : height; }
 };
 
-/// Adds up what the threads of each warp have.
+/// Adds the sums of all threads of a warp to `sums`.
 __device__ inline void add_statistics(Sum sum, Sum squares, Sum* sums) {
   for (int half = device::warp_size() / 2; half > 0; half /= 2) {
     sum += device::shuffle_down(device::full_warp(), sum, static_cast<unsigned>(half));
@@ -61,7 +61,7 @@ __device__ inline void add_statistics(Sum sum, Sum squares, Sum* sums) {
   atomicAdd(sums + 1, squares);
 }
 
-// The statistics of the image that comes in.
+// Computes the statistics of the input image.
 __global__ void __launch_bounds__(threads) srad_statistics(Image image, const float* __restrict__ from, Sum* sums) {
   Sum sum = 0, squares = 0;
   for (std::int64_t r = blockIdx.x; r < image.roi_rows; r += gridDim.x) {
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(threads) srad_statistics(Image image, const fl
   add_statistics(sum, squares, sums);
 }
 
-// Version 1: the pixels' intensities and their statistics, and back again.
+// Kernels of version 1: srad_extract converts pixels to intensities and computes their statistics, srad_compress
+// converts intensities back to pixels.
 __global__ void __launch_bounds__(threads)
     srad_extract(Image image, const float* __restrict__ pixels, float* __restrict__ to, Sum* sums) {
   Sum sum = 0, squares = 0;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(threads) srad_compress(Image image, float* val
   }
 }
 
-/// From the statistics of the image that comes in, or as the host has made it of them.
+/// Returns the speckle of a step: computed from the statistics of its input image, or as already computed by the host.
 __device__ inline Speckle speckle_now(const Image& image, const Sum* sums) {
   __shared__ Speckle speckle;
   if (threadIdx.x == 0) speckle = speckle_of(sums[0], sums[1], image.roi_cells());
@@ -121,14 +122,14 @@ struct Four {
 // for (r = 0; r < rows; ++r)
 //   for (c = 0; c < columns; ++c) to[r][c] = updated(from[r][c], …, k[r][c], k[r+1][c], k[r][c+1]);
 //
-// A lane on its way down the four columns of a tile that it has. A row's coefficients need the row below; with them the
-// row is begun, and the row above is complete.
+// State of a lane as it moves down its four columns of a tile. The coefficients of a row need the row below; once they
+// are known, the update of their row begins and that of the row above is completed.
 class Descent {
  public:
   __device__ Descent(const Image& image, const Speckle& speckle, float* to)
       : image_(image), speckle_(speckle), to_(to) {}
 
-  /// Where this thread's columns begin in a row of a tile.
+  /// Returns the offset of this thread's columns in a row of a tile.
   static __device__ int offset() {
     return static_cast<int>(threadIdx.x) / lanes * stride + static_cast<int>(threadIdx.x) % lanes * 4;
   }
@@ -143,7 +144,8 @@ class Descent {
     roi_steps_ = tile.left < image_.roi_columns ? Tile::below(image_.roi_rows - tile.top + 2, height) : 0;
   }
 
-  /// This thread's part of a row of which `at` is this thread's first column. Cells outside are those at the edge.
+  /// Returns this thread's part of a row; `at` is the address of its first column. Cells outside the image have the
+  /// value at the edge.
   __device__ Four read(const float* at) const {
     Four four;
     if (inside_) {
@@ -159,7 +161,8 @@ class Descent {
     return four;
   }
 
-  /// Row `r` of the tile comes; row r - 2 is complete. What that makes of rows before the tile's second is not written.
+  /// Processes row `r` of the tile, which is `below`, and completes row r - 2. Results for row 0 and rows before it,
+  /// which are halo, are not written.
   __device__ void step(int r, const Four& below) {
     const auto warp = device::full_warp();
     float across[5] = {device::shuffle_up(warp, own_.of[3], 1u), 0, 0, 0, device::shuffle_down(warp, own_.of[0], 1u)};
@@ -215,15 +218,15 @@ class Descent {
   const Image& image_;
   const Speckle speckle_;
   float* const to_;
-  float* row_ = nullptr;  // where row r - 2 goes
+  float* row_ = nullptr;  // destination of row r - 2
   std::int64_t column_ = 0;
   bool inside_ = false;
   int steps_ = 0, columns_ = 0, roi_steps_ = 0;
-  Four above_{}, begun_{}, own_{}, up_{};  // row r - 2 and what is added to it, row r - 1 and how far it is above r - 2
+  Four above_{}, begun_{}, own_{}, up_{};  // row r - 2, its begun update; row r - 1, its difference from row r - 2
   Sum sum_ = 0, squares_ = 0;
 };
 
-template <class... Known>  // nothing, or the speckle
+template <class... Known>  // empty, or the speckle computed by the host
 __global__ void __launch_bounds__(threads, 7)
     srad_plain(Image image, const float* __restrict__ from, float* __restrict__ to, Sum* sums, Known... known) {
   const Tile tile(image, tiles_across(image), blockIdx.x);
@@ -245,7 +248,8 @@ __global__ void __launch_bounds__(threads, 7)
   descent.leave(sums + 2);
 }
 
-// The same, with each block's tiles brought into shared memory one after the other, a few rows at a time.
+// Does the same as srad_plain, with each block's tiles copied into shared memory one after the other, a few rows at a
+// time.
 template <TileStaging staging, unsigned buffers, class... Known>
 __global__ void __launch_bounds__(threads, 6)
     srad_staged(Image image, const float* from, float* __restrict__ to, Sum* sums, Known... known) {
@@ -264,7 +268,8 @@ __global__ void __launch_bounds__(threads, 6)
         const Tile tile = tile_of(i);
         const int row = static_cast<int>(static_cast<unsigned>(i) % chunks) * chunk;
         const std::int64_t columns = (image.columns - tile.left + 3) / 4 * 4;
-        // No clamp to 0…chunk: with the copier's test for whole tiles nvcc 13.0 makes too much of it (NOTES.md).
+        // The rows are not clamped to 0…chunk, because nvcc 13.0 seems to combine such a clamp wrongly with the
+        // copier's test for whole tiles (NOTES.md).
         const device::TileWindow window{row == 0 ? static_cast<unsigned>(tile.first_row) : 0,
                                         static_cast<unsigned>(min(max(tile.last_row + 1, row), row + chunk) - row),
                                         tile.left < 0 ? 4u : 0, static_cast<unsigned>(Tile::below(columns, width))};
@@ -290,15 +295,16 @@ __global__ void __launch_bounds__(threads, 6)
       });
 }
 
-/// Of 8 bits, as a file has them.
+/// Random pixels of 8 bits, like those of an image file.
 struct Pixels {
   std::uint64_t seed;
   float operator()(std::size_t i) const { return static_cast<float>(hash(seed, 0, i) >> 56); }
 };
 
-/// A plain PGM: P2, width, height, the largest value, and pixels row by row, with comments before them.
+/// Returns a reader of a plain PGM file: P2, width, height, the largest value, and pixels row by row. Comments may
+/// precede the pixels.
 std::function<void(std::span<float>)> open_image(const InputFile& from, std::size_t rows, std::size_t columns) {
-  TextNumbers text(from, "name a plain PGM (P2), and set rows and cols to what it has");
+  TextNumbers text(from, "use a plain PGM (P2), and set rows and cols to match it");
   const auto header = [&] {
     for (;;) {
       const auto word = text.word();
@@ -306,7 +312,7 @@ std::function<void(std::span<float>)> open_image(const InputFile& from, std::siz
       text.line();
     }
   };
-  if (header() != "P2") text.fail("it is no plain PGM");
+  if (header() != "P2") text.fail("it is not a plain PGM");
   const auto expect = [&](const char* what, std::size_t size) {
     if (text.number_of(header(), 1, 0x1p31f) != static_cast<float>(size))
       text.fail(std::string("the image has another number of ") + what);
@@ -317,13 +323,14 @@ std::function<void(std::span<float>)> open_image(const InputFile& from, std::siz
   return numbers_of(std::move(text), rows * columns, 0, largest);
 }
 
-/// Version 2 of what is generated, or version 1 of pixels: over all of the image, and from exponential to logarithm.
+/// Runs version 2 on generated intensities or version 1 on pixels. Version 1 computes statistics over the whole image,
+/// begins with an exponential and ends with a logarithm.
 template <class Generated>
 void diffuse(Case& c, const Generated& generated) {
   constexpr bool pixels = std::is_same_v<Generated, Pixels>;
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), steps = c.extent("steps");
   refuse_if(rows > std::size_t{1} << 31 || columns > std::size_t{1} << 31 || rows * columns > std::size_t{1} << 37,
-            "sums are counted in 64 bits, 2^26 a cell at most: take at most 2^37 cells");
+            "sums have 64 bits and a cell adds at most 2^26: choose at most 2^37 cells");
   Values<float, Generated> values(generated);
   UserFile<float> file;
   if constexpr (pixels)
@@ -359,7 +366,7 @@ void diffuse(Case& c, const Generated& generated) {
         .grid = blocks, .block = threads, .shared_bytes = chunks_held * width * chunk * sizeof(float)};
     c.measure(on_host ? Control::waits : Control::queued, [=](Run& run) {
       const std::size_t step = run.repeat();
-      float* const buffers[] = {other.device(), result.device()};  // the last step ends in the second
+      float* const buffers[] = {other.device(), result.device()};  // the last step writes to the second
       const bool last = (steps - step) % 2 == 1;
       const auto by_rows = [](std::int64_t high) {
         return device::LaunchShape{.grid = static_cast<unsigned>(std::min<std::int64_t>(high, 1024)), .block = threads};
@@ -409,7 +416,7 @@ void diffuse(Case& c, const Generated& generated) {
 }
 
 void srad(Case& c) {
-  diffuse(c, uniform(c.seed(), 0, 1, 2.71828f));  // as the original has them after its exp()
+  diffuse(c, uniform(c.seed(), 0, 1, 2.71828f));  // like the original's intensities after its exp()
 }
 void srad_v1(Case& c) {
   diffuse(c, Pixels{c.seed()});
@@ -422,9 +429,8 @@ const Registration registration =
         .axis(number_axis("rows", "rows of the image", 4096))
         .axis(number_axis("cols", "columns of the image", 4096))
         .axis(number_axis("steps", "steps of diffusion", 2))
-        .axis(number_axis("roi", "side of the square, from the first cell on, that says what speckle is; 0: all cells",
-                          128, 0))
-        .axis(loop_axis("where the speckle follows from the sums"))
+        .axis(number_axis("roi", "side of the square at the first cell that defines the speckle; 0: all cells", 128, 0))
+        .axis(loop_axis("where the speckle is computed from the sums"))
         .sizes({"rows", "cols"}, {512, 1024, 4096, 8192, 20480, 40960});
 
 const Registration registration_of_version_1 = with_data(
@@ -438,7 +444,7 @@ const Registration registration_of_version_1 = with_data(
         .axis(number_axis("rows", "rows of the image", 2048))
         .axis(number_axis("cols", "columns of the image", 2048))
         .axis(number_axis("steps", "steps of diffusion", 100))
-        .axis(loop_axis("where the speckle follows from the sums"))
+        .axis(loop_axis("where the speckle is computed from the sums"))
         .axis(submission_axis())
         .preset(unified_preset({{"loop", "host"}}))
         .sizes({"rows", "cols"}, {128, 1024, 2048, 4096, 8192, 16384})

@@ -1,4 +1,4 @@
-// Shortest ways from one vertex over edges with weights, near vertices first.
+// Shortest paths from one vertex over weighted edges; vertices near the source are processed first.
 
 #include "apps/graph_program.hpp"
 
@@ -9,7 +9,7 @@ using namespace workload;
 
 using Distance = std::uint32_t;
 
-/// What an edge weighs that has no weight of its own: the same in both directions, 1 … 255 as in GAP.
+/// Returns the weight of an edge in a graph without weights: the same in both directions, 1 … 255 as in GAP.
 __host__ __device__ inline Weight weight_of(std::uint32_t seed, Vertex a, Vertex b) {
   std::uint32_t z = (a < b ? a : b) * 0x9e3779b1u + (a < b ? b : a) * 0x85ebca77u + seed;
   z = (z ^ z >> 15) * 0x2c1b3c6du;
@@ -36,12 +36,12 @@ __global__ void sssp_start(Vertex source, Distance* distance, unsigned* waiting)
   waiting[source / 32] = 1u << source % 32;
 }
 
-/// The vertices that wait and are nearer than the limit. They wait no more.
+/// Selects the waiting vertices whose distance is below the limit, and marks them as no longer waiting.
 struct Nearest {
   const Distance* distance;
   unsigned* waiting;
   Distance limit;
-  Distance least = unreached;  ///< of those of this lane that go on waiting
+  Distance least = unreached;  ///< smallest distance among this lane's vertices that keep waiting
 
   __device__ bool takes(std::uint64_t v, bool inside) {
     const unsigned word = inside ? waiting[v / 32] : 0;
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads, resident)
   relax<Edge, 4>(frontier, counts, near, seed, distance, waiting);
 }
 
-// The same, of edges that the host packed.
+// Does the same as sssp_relax for edges that the host packed.
 template <class Edge>
 __global__ void __launch_bounds__(threads, resident)
     sssp_relax_packed(PackedFrontier frontier, Counts* counts, const Edge* edges, std::uint32_t seed,
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(threads, resident)
   relax<Edge, 4>(frontier, counts, near, seed, distance, waiting);
 }
 
-// The same, a warp fetching pages.
+// Does the same as sssp_relax for edges in pages, which a warp fetches.
 template <class Edge>
 __global__ void __launch_bounds__(threads, resident_of_pages)
     sssp_relax_pages(Frontier frontier, Counts* counts, paging::Array<Edge> edges, std::uint32_t seed,
@@ -167,7 +167,7 @@ void search(Case& c, const GraphCase<Edge>& g) {
         if (run.repeat() + 1 == sources) g.copy(run, distance, distances);
       },
       paged(g.edges));
-  g.observe(c);
+  g.report(c);
 }
 
 void run(Case& c) {
@@ -178,9 +178,9 @@ const Registration registration =
     graph_program("apps/sssp", run)
         .version(1)
         .summary(
-            "shortest ways from one vertex: vertices by distance in steps of delta, each as often as it gets nearer")
-        .axis(how(number_axis("delta", "distances that are worked on at once", 32)))
-        .axis(number_axis("sources", "searches, one after the other, each from a vertex of its own", 1));
+            "shortest paths from one vertex by delta-stepping: a vertex is visited again whenever its distance drops")
+        .axis(how(number_axis("delta", "range of distances processed together", 32)))
+        .axis(number_axis("sources", "consecutive searches, each from another vertex", 1));
 
 }  // namespace
 }  // namespace isthmus::apps

@@ -1,4 +1,4 @@
-// The sum of two vectors: as little arithmetic as a transfer can have.
+// The sum of two vectors: a program with the minimum of arithmetic per transferred byte.
 
 #include <algorithm>
 
@@ -12,11 +12,11 @@ namespace {
 using namespace workload;
 
 constexpr unsigned threads = 256;
-constexpr unsigned in_flight = 4;                       // vectors of 16 bytes of each input, a thread
-constexpr std::size_t piece = threads * in_flight * 4;  // elements of a block
-constexpr std::size_t unit = std::size_t{1} << 16;      // elements in one unit of `streamed`, whole pieces
+constexpr unsigned in_flight = 4;                       // vectors of 16 bytes per input and thread
+constexpr std::size_t piece = threads * in_flight * 4;  // elements per block
+constexpr std::size_t unit = std::size_t{1} << 16;      // elements per unit of `streamed`, in whole pieces
 
-/// Who adds a piece together: so many threads, of which this is one.
+/// Groups of threads that add a piece together. A group has `size` threads; the calling thread is number `thread()`.
 struct Block {
   static constexpr unsigned size = threads;
   __device__ static unsigned thread() { return threadIdx.x; }
@@ -26,7 +26,7 @@ struct Warp {
   __device__ static unsigned thread() { return static_cast<unsigned>(device::lane()); }
 };
 
-/// Elements from `first` on: a piece, or up to the end.
+/// Adds the elements from `first` on: one piece, or fewer at the end of the vectors.
 template <class Group>
 __device__ __forceinline__ void add_piece(const Group& group, std::size_t first, std::size_t n,
                                           const float* __restrict__ a, const float* __restrict__ b,
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads)
   add_piece(Block{}, std::size_t{blockIdx.x} * piece, n, a, b, sum);
 }
 
-// The same, a warp a page, which is whole pieces of a warp.
+// Does the same as va with one page per warp; a page consists of whole pieces of a warp.
 __global__ void __launch_bounds__(threads, 2)
     va_paged(paging::Array<float> a, paging::Array<float> b, paging::Array<float> sum) {
   const auto lanes = paging::Lanes::full_warp();
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(threads, 2)
 void run(Case& c) {
   const std::size_t n = c.extent("n");
   if (n > piece * 0x7fffffffULL)
-    throw Skip("a grid has at most 2^31 - 1 blocks: take n below 2^43", SkipKind::not_applicable);
+    throw Skip("a grid has at most 2^31 - 1 blocks: choose n below 2^43", SkipKind::not_applicable);
   const Uniform a_values = uniform(c.seed(), 0, -1, 1), b_values = uniform(c.seed(), 1, -1, 1);
   const memory::Split split{.unit_bytes = unit * sizeof(float), .halo = 0};
   auto a = c.input<float>("a", n, a_values, split);
@@ -82,7 +82,7 @@ void run(Case& c) {
   auto sum = c.output<float>("sum", n, split);
   c.chunks((n + unit - 1) / unit);
 
-  c.verify(sum, [=](std::size_t i) { return a_values(i) + b_values(i); }, {});  // rounded once, here as there
+  c.verify(sum, [=](std::size_t i) { return a_values(i) + b_values(i); }, {});  // one rounding, as on the device
   c.verify_same(sum);
 
   const bool pages = c.placement()->paged;

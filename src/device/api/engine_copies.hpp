@@ -4,8 +4,9 @@
 
 namespace isthmus::device {
 
-/// copy_batch_async() for copies that a kernel waits for while it runs: by the copy engines. A runtime that may choose
-/// may copy by a kernel of its own, for which there is no room beside one that fills the device.
+/// Queues a batch like copy_batch_async(), but always on the copy engines, for copies that a running kernel waits for.
+/// A runtime that is free to choose may copy with its own kernel, which cannot start while another kernel occupies the
+/// whole device.
 void copy_batch_by_engines_async(std::span<const CopyItem> items, Stream& stream);
 
 }  // namespace isthmus::device

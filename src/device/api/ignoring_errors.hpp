@@ -4,8 +4,9 @@
 
 namespace isthmus::device {
 
-/// For what is undone in a destructor or after a failure: that failure is the cause and is reported, and a second one
-/// adds nothing. Where nothing had failed before, the next call on the device says what is wrong.
+/// Runs cleanup in a destructor or after a failure and ignores its errors. After a failure, that failure is reported,
+/// and an error of the cleanup adds no information. If nothing had failed before, the next call on the device reports
+/// the error.
 template <class Body>
 void ignoring_errors(const Body& body) {
   try {

@@ -96,7 +96,7 @@ constexpr auto calls = std::to_array<std::string_view>({
 struct Rule {
   std::string_view call;
   unsigned long occurrence;
-  std::optional<ErrorKind> kind;  ///< nullopt: the call does its work, after the user's Ctrl-C
+  std::optional<ErrorKind> kind;  ///< nullopt: simulates Ctrl-C, then the call proceeds
   unsigned long seen = 0;
 };
 
@@ -118,9 +118,9 @@ std::optional<ErrorKind> parse_kind(std::string_view word) {
 
 Rule parse_rule(std::string_view item) {
   const std::size_t colon = item.find(':');
-  if (colon == std::string_view::npos) refuse(item, "which occurrence is to fail is missing");
+  if (colon == std::string_view::npos) refuse(item, "the occurrence that is to fail is missing");
   const auto call = std::find(calls.begin(), calls.end(), item.substr(0, colon));
-  if (call == calls.end()) refuse(item, "no such call");
+  if (call == calls.end()) refuse(item, "there is no such call");
   std::string_view rest = item.substr(colon + 1), word = "failure";
   if (const std::size_t second = rest.find(':'); second != std::string_view::npos) {
     word = rest.substr(second + 1);
@@ -129,10 +129,10 @@ Rule parse_rule(std::string_view item) {
   unsigned long occurrence = 0;
   const auto [end, problem] = std::from_chars(rest.data(), rest.data() + rest.size(), occurrence);
   if (problem != std::errc{} || end != rest.data() + rest.size() || occurrence == 0) {
-    refuse(item, "the occurrence is no number from 1 up");
+    refuse(item, "the occurrence is not a positive integer");
   }
   const auto kind = parse_kind(word);
-  if (!kind && word != "interrupt") refuse(item, "no such kind");
+  if (!kind && word != "interrupt") refuse(item, "there is no such kind");
   return {*call, occurrence, kind};
 }
 
@@ -148,7 +148,7 @@ std::vector<Rule> parse(std::string_view specification) {
 
 class Injector {
  public:
-  /// Malformed ISTHMUS_INJECT: throws here, at every first use, until it is mended.
+  /// Returns the process's injector. Every call throws until ISTHMUS_INJECT is well-formed.
   static Injector& instance() {
     static Injector injector;
     return injector;
@@ -169,7 +169,7 @@ class Injector {
   void pass(std::string_view call) {
     if (!active_) return;
     const std::lock_guard lock(mutex_);
-    const Rule* due = nullptr;  // every rule counts every call, also those that another rule makes fail
+    const Rule* due = nullptr;  // every rule counts every call, including calls that another rule fails
     for (Rule& rule : rules_) {
       if (rule.call == call && ++rule.seen == rule.occurrence) due = &rule;
     }

@@ -6,9 +6,8 @@
 
 namespace isthmus::device {
 
-/// Throws the Error that ISTHMUS_INJECT or set_injection asked for at this call, or sends this process the SIGINT; else
-/// does nothing.
-/// `call` is one of injectable_calls().
+/// Throws the Error that ISTHMUS_INJECT or set_injection requested for this call, or sends SIGINT to this process if
+/// that was requested; otherwise does nothing. `call` is one of injectable_calls().
 void injection_point(std::string_view call);
 
 }  // namespace isthmus::device

@@ -1,11 +1,12 @@
 #pragma once
 
-// Libraries of the vendor, loaded at run time.
+// Vendor libraries, loaded at run time.
 //
-// cuBLAS, cuFFT and cuDNN, hipBLAS, hipFFT and MIOpen by dlopen; on the emulator plain loops that compute in double
-// precision, in stream order and capturable as kernels are. The constructor throws unsupported, with the files that
-// were tried, where there is no such library. An object belongs to the device that was selected when it was made, its
-// streams are of that device, and its calls are made with that device selected.
+// On GPUs these are cuBLAS, cuFFT and cuDNN, or hipBLAS, hipFFT and MIOpen, loaded with dlopen. The emulator uses plain
+// loops in double precision, which run in stream order and can be captured like kernels. If the library is not
+// available, constructors throw Error (unsupported) with a list of the files that were tried. An object belongs to the
+// device that was selected when it was created; its streams must be of that device, and its calls must be made with
+// that device selected.
 
 #include <complex>
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace isthmus::device {
 
-/// Row-major, fp32, no TF32; leading dimensions in elements.
+/// BLAS on row-major fp32 matrices, without TF32; leading dimensions are in elements.
 class Blas {
  public:
   Blas();
@@ -24,10 +25,10 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
   std::string version() const;
-  /// C[m×n] = alpha · A[m×k] · B[k×n] + beta · C; with beta 0, what C held is not read.
+  /// Computes C[m×n] = alpha · A[m×k] · B[k×n] + beta · C; if beta is 0, C is not read.
   void sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
              const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha = 1, float beta = 0);
-  /// y[rows] = A[rows×cols] · x[cols].
+  /// Computes y[rows] = A[rows×cols] · x[cols].
   void sgemv(Stream& stream, std::int64_t rows, std::int64_t cols, const float* a, std::int64_t lda, const float* x,
              float* y);
 
@@ -37,7 +38,7 @@ class Blas {
 };
 
 /// Discrete Fourier transforms of `batch` contiguous signals of n numbers each. Neither direction is scaled: forward
-/// and then inverse gives n times the signal.
+/// followed by inverse returns n times the signal.
 class Fft {
  public:
   enum class Direction { forward, inverse };  ///< exp(-2πi·jk/n), exp(+2πi·jk/n)
@@ -47,12 +48,14 @@ class Fft {
   Fft(const Fft&) = delete;
   Fft& operator=(const Fft&) = delete;
   std::string version() const;
-  /// Device memory that a run needs beside its data; it may be 0. Nothing is allocated on the device without being
-  /// asked.
+  /// Returns the bytes of device memory that a run needs in addition to its data; may be 0. The library itself
+  /// allocates no device memory.
   std::size_t workspace_bytes() const;
-  /// Must live until the runs that use it have finished; two runs that may overlap need a plan and a workspace each.
+  /// Sets the workspace, which must exist until the runs that use it have finished. Runs that may overlap each need a
+  /// separate plan and workspace.
   void set_workspace(void* device_memory);
-  /// `in` and `out` are the same or do not overlap. Throws failure when a workspace is needed and none was set.
+  /// Transforms `in` into `out`, which must be the same memory or not overlap. Throws Error (failure) if a workspace is
+  /// needed but not set.
   void run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction);
 
  private:
@@ -60,8 +63,8 @@ class Fft {
   Plan* plan_;
 };
 
-/// Windows that move over the planes of images. Distances are in elements, from one image or channel to the next; a
-/// plane is packed.
+/// Sizes and strides of a convolution over the planes of images. Strides between images and between channels are in
+/// elements; planes have no gaps.
 struct ConvolutionShape {
   std::int64_t images = 1, channels = 1, height = 1, width = 1;
   std::int64_t filters = 1, window_height = 1, window_width = 1, stride = 1, padding = 0;
@@ -71,19 +74,21 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 
-/// Convolutions of fp32 numbers that add up in fp32; filters are packed, filter by filter, channel by channel.
+/// Convolutions of fp32 numbers with fp32 accumulation; filters are stored without gaps, filter by filter, channel by
+/// channel.
 class Convolutions {
  public:
   enum class Math {
-    fp32,  ///< strict
+    fp32,  ///< strict fp32
     tf32   ///< factors may be rounded to eleven significant bits
   };
   enum class Algorithms {
-    any,      ///< the fastest
-    products  ///< the fastest of those that multiply as often as the definition: no transforms (Winograd's, Fourier's)
+    any,      ///< use the fastest algorithm
+    products  ///< use the fastest algorithm without transforms (Winograd's, Fourier's), which does as many
+              ///< multiplications as the definition
   };
   struct Chosen {
-    std::string algorithm;  ///< the library's name of it
+    std::string algorithm;  ///< name used by the library
     bool tf32, transforms;
     std::size_t workspace_bytes;
   };
@@ -93,12 +98,12 @@ class Convolutions {
   Convolutions(const Convolutions&) = delete;
   Convolutions& operator=(const Convolutions&) = delete;
   std::string version() const;
-  /// Looks for the fastest algorithm whose results have the same bits each time, once in a process for each shape. A
-  /// library tries them on device memory of its own meanwhile. Returns the plan's number; throws unsupported where
-  /// there is no such algorithm, and where the library does not take these distances.
+  /// Searches for the fastest algorithm whose results are bitwise reproducible, once per process and shape. During the
+  /// search, the library allocates device memory. Returns the plan's number. Throws Error (unsupported) if there is no
+  /// such algorithm or the library does not support these strides.
   std::size_t plan(const ConvolutionShape&);
   const Chosen& chosen(std::size_t number) const;
-  /// Nothing overlaps `out`; the workspace may be null where the plan needs none.
+  /// Runs a plan. `out` must not overlap any other buffer; the workspace may be null if the plan needs none.
   void run(Stream&, std::size_t number, const float* in, const float* filters, float* out, void* workspace);
 
  private:

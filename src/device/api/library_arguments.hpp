@@ -1,7 +1,7 @@
 #pragma once
 
-// What all backends ask of the numbers given to Blas, Fft and Convolutions, so that a wrong call fails alike on each of
-// them.
+// Checks of the numbers passed to Blas, Fft and Convolutions, shared by all backends, so that a wrong call fails in the
+// same way on each.
 
 #include <cstdint>
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace isthmus::device {
 
-/// The libraries count in 32 bits.
+/// Returns `value` as an int, because the libraries use 32-bit sizes. Throws Error (unsupported) if it is out of range.
 inline int library_extent(const char* call, const char* what, std::int64_t value) {
   if (value < 1 || value > std::numeric_limits<int>::max()) {
     throw Error(ErrorKind::unsupported, call,
@@ -24,16 +24,16 @@ inline int library_pitch(const char* call, const char* what, std::int64_t value,
   if (value < columns) {
     throw Error(ErrorKind::failure, call,
                 std::string(what) + " " + std::to_string(value) + " is less than the row's " + std::to_string(columns),
-                "give the elements from one row to the next");
+                "pass the number of elements from one row to the next");
   }
   return library_extent(call, what, value);
 }
 
-inline void need_workspace(const char* call, const void* workspace, std::size_t bytes) {
+inline void require_workspace(const char* call, const void* workspace, std::size_t bytes) {
   if (bytes != 0 && workspace == nullptr) {
     throw Error(ErrorKind::failure, call,
-                "the plan needs " + std::to_string(bytes) + " bytes of workspace and was given none",
-                "call set_workspace, or pass as many bytes of device memory");
+                "the plan needs " + std::to_string(bytes) + " bytes of workspace, but has none",
+                "call set_workspace, or pass that many bytes of device memory");
   }
 }
 
@@ -61,7 +61,7 @@ inline void check_shape(const char* call, const ConvolutionShape& s) {
       throw Error(ErrorKind::failure, call,
                   std::string("the distance of ") + what + " " + std::to_string(distance) + " is less than a plane's " +
                       std::to_string(plane),
-                  "give the elements from one to the next");
+                  "pass the number of elements from one to the next");
     library_extent(call, what, distance);
   };
   apart("images", s.in_image, s.height * s.width);

@@ -21,7 +21,7 @@ void* malloc_mapped(std::size_t bytes) {
       release_memory(memory);
       throw;
     }
-    release_memory(memory);  // at once, so that the mapping owns it
+    release_memory(memory);  // released immediately, so that the mapping owns the memory
     set_access(addresses, bytes, selected(), Access::read_write);
   } catch (...) {
     if (mapped) unmap_memory(addresses, bytes);

@@ -1,17 +1,18 @@
 #pragma once
 
-// Device memory of one piece by the calls that keep addresses and memory apart.
+// Contiguous device memory that is allocated with the virtual memory management calls.
 
 #include <cstddef>
 
 namespace isthmus::device {
 
-/// `bytes` in whole units of the selected device's memory_granularity().
+/// Returns `bytes` rounded up to the selected device's memory_granularity().
 std::size_t mapped_bytes(std::size_t bytes);
-/// Addresses reserved, memory created, mapped and given access: `bytes` of the selected device, in whole units. Throws
-/// Error, and then holds nothing.
+/// Reserves addresses, creates memory on the selected device, maps it and sets access, for `bytes` bytes rounded up to
+/// the granularity. On failure, releases everything and throws Error.
 void* malloc_mapped(std::size_t bytes);
-/// `bytes` as malloc_mapped was asked for. Nothing queued may use it any more: this waits for nothing.
+/// Frees memory from malloc_mapped; `bytes` must be the size passed there. Queued work must no longer use the memory,
+/// because this call does not wait.
 void free_mapped(void* pointer, std::size_t bytes);
 
 }  // namespace isthmus::device

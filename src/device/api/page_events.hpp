@@ -1,7 +1,7 @@
 #pragma once
 
-// What the emulated device does with the pages of managed memory (docs/uvm.md). A GPU's own driver is asked instead:
-// src/trace/uvm.
+// Page events of managed memory on the emulated device (docs/uvm.md). For a GPU, src/trace/uvm reads them from the
+// GPU's driver instead.
 
 #include "emulator/page_events.hpp"
 
@@ -10,7 +10,8 @@ namespace isthmus::device {
 using emulator::PageEvent;
 using emulator::PageListener;
 
-// The emulator's functions of these names. All false (or 0) where the device is no emulated one.
+// These functions call the emulator's functions of the same names. They return false (or 0) if the device is not
+// emulated.
 bool watch_pages(PageListener listener, void* context);
 void unwatch_pages();
 std::uint64_t create_page_group();

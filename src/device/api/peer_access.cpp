@@ -12,7 +12,7 @@ namespace isthmus::device {
 
 namespace {
 
-/// How many hold each pair open.
+/// Returns the number of existing PeerAccess objects for each pair of devices.
 std::map<std::pair<int, int>, int>& holders() {
   static std::map<std::pair<int, int>, int> all;
   return all;
@@ -36,7 +36,7 @@ PeerAccess::PeerAccess(int device, int peer) : device_(device), peer_(peer) {
   if (!peer_info(device, peer).access || !peer_info(peer, device).access)
     throw Error(ErrorKind::unsupported, "PeerAccess",
                 fmt::format("gpu{} and gpu{} have no peer access to each other", device, peer),
-                "take two GPUs of which each reaches the other's memory");
+                "choose two GPUs that reach each other's memory");
   if (holders()[key(device, peer)]++ == 0) set(device, peer, true);
 }
 

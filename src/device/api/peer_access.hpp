@@ -4,10 +4,11 @@
 
 namespace isthmus::device {
 
-/// Two devices reach each other's memory as long as one of these exists. Not for several threads at once.
+/// Scope in which two devices can access each other's memory; access remains enabled while at least one such object
+/// exists. Not thread-safe.
 class PeerAccess {
  public:
-  /// Throws Error, unsupported, where they cannot.
+  /// Enables access in both directions. Throws Error (unsupported) if the devices cannot access each other's memory.
   PeerAccess(int device, int peer);
   ~PeerAccess();  ///< never throws
   PeerAccess(const PeerAccess&) = delete;

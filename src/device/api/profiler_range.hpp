@@ -1,11 +1,11 @@
 #pragma once
 
-// Names for what a profiler draws: phases of a case as NVTX or rocTX ranges.
+// Named ranges for profilers: phases of a case as NVTX or rocTX ranges.
 
 namespace isthmus::device {
 
-/// A stretch of the calling thread's time with a name that lives as long (a literal), shown by profilers. Does nothing
-/// unless a profiler runs ($ISTHMUS_PROFILER is set) and nothing on the emulator.
+/// Named interval of the calling thread, shown by profilers. `name` must exist as long as this object (use a literal).
+/// Does nothing without a profiler ($ISTHMUS_PROFILER is not set) or on the emulator.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const char* name) noexcept;

@@ -10,7 +10,7 @@ Selected::~Selected() {
   try {
     select(before_);
   } catch (const Error&) {
-    // a device that is lost says so at its next call
+    // If the device is lost, the next call on it reports that.
   }
 }
 

@@ -9,24 +9,24 @@ namespace {
   throw Error(ErrorKind::failure, "copy_strided_async", reason, hint);
 }
 
-/// Fills in the defaults of one end; gives its bytes.
+/// Sets the defaults of the source or the destination (`end`) and returns its size in bytes.
 std::size_t complete(const char* end, const StridedCopy& shape, std::size_t& pitch, std::size_t& rows) {
   if (pitch == 0) pitch = shape.row_bytes;
   if (rows == 0) rows = shape.rows;
   if (pitch < shape.row_bytes) {
     refuse(fmt::format("the {}'s pitch of {} bytes is less than the {} of a row", end, pitch, shape.row_bytes),
-           "make the pitch at least row_bytes, or 0 for rows that follow one another");
+           "make the pitch at least row_bytes, or 0 for contiguous rows");
   }
   if (rows < shape.rows) {
-    refuse(fmt::format("the {}'s {} rows a plane are fewer than the {} to copy", end, rows, shape.rows),
-           "make them at least rows, or 0 for planes that follow one another");
+    refuse(fmt::format("the {}'s {} rows per plane are fewer than the {} to copy", end, rows, shape.rows),
+           "make them at least rows, or 0 for contiguous planes");
   }
   std::size_t before_last_row = 0, bytes = 0;
   if (__builtin_mul_overflow(shape.planes - 1, rows, &before_last_row) ||
       __builtin_add_overflow(before_last_row, shape.rows - 1, &before_last_row) ||
       __builtin_mul_overflow(before_last_row, pitch, &bytes) ||
       __builtin_add_overflow(bytes, shape.row_bytes, &bytes)) {
-    refuse(fmt::format("the {} has more bytes than can be counted", end), "copy less");
+    refuse(fmt::format("the size of the {} in bytes overflows", end), "copy less");
   }
   return bytes;
 }

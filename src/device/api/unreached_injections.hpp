@@ -5,7 +5,7 @@
 
 namespace isthmus::device {
 
-/// The faults that ISTHMUS_INJECT asks for, as call:n, whose call has not been made so often.
+/// Returns the faults requested by ISTHMUS_INJECT, as call:n, whose call has been made fewer than n times.
 std::vector<std::string> unreached_injections();
 
 }  // namespace isthmus::device

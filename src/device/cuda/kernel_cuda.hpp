@@ -1,7 +1,7 @@
 #pragma once
 
-// The names of kernel.hpp for NVIDIA GPUs. Included by device/kernel/kernel.hpp only.
-// Masks are 64 bits wide everywhere and narrowed here to the 32 lanes of a warp.
+// Implements the functions of kernel.hpp on NVIDIA GPUs. Included only by device/kernel/kernel.hpp. Masks are 64 bits
+// wide in the interface and narrowed here to the 32 lanes of a warp.
 
 #if defined(__CUDACC__)
 
@@ -84,7 +84,7 @@ __device__ __forceinline__ void sync_warp(LaneMask mask) {
   __syncwarp(detail::narrow(mask));
 }
 
-// --- the grid, and waiting for others --------------------------------------------------------------
+// --- the grid, and waits ---------------------------------------------------------------------------
 
 __device__ __forceinline__ void grid_sync() {
   cooperative_groups::this_grid().sync();
@@ -99,7 +99,7 @@ __device__ __forceinline__ void spin_until(Predicate predicate) {
   while (!predicate()) spin_wait();
 }
 
-/// Seconds of a clock that all threads of the device share; its zero is anywhere.
+/// Returns the time in seconds on a clock shared by all threads of the device; its zero is arbitrary.
 __device__ __forceinline__ double device_seconds() {
   unsigned long long nanoseconds;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
@@ -108,7 +108,7 @@ __device__ __forceinline__ double device_seconds() {
 
 template <class T>
 __device__ __forceinline__ T load_acquire(const T* pointer) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "load_acquire takes 32 or 64 bits");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "load_acquire needs a type of 32 or 64 bits");
   T value;
   if constexpr (sizeof(T) == 4) {
     unsigned bits;
@@ -123,7 +123,7 @@ __device__ __forceinline__ T load_acquire(const T* pointer) {
 }
 template <class T>
 __device__ __forceinline__ void store_release(T* pointer, std::type_identity_t<T> value) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "store_release takes 32 or 64 bits");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "store_release needs a type of 32 or 64 bits");
   if constexpr (sizeof(T) == 4) {
     unsigned bits;
     memcpy(&bits, &value, sizeof bits);
@@ -137,7 +137,7 @@ __device__ __forceinline__ void store_release(T* pointer, std::type_identity_t<T
 
 template <class T>
 __device__ __forceinline__ T load_global(const T* pointer) {
-  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+  static_assert(sizeof(T) == 8, "load_global needs a type of 64 bits");
   unsigned long long bits;
   asm volatile("ld.global.u64 %0, [%1];" : "=l"(bits) : "l"(pointer) : "memory");
   T value;
@@ -176,13 +176,13 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
 }
 }  // namespace detail
 
-/// Both addresses are multiples of Bytes. The calling thread sees the data after async_wait(), others after a
-/// barrier that follows it.
+/// Starts an asynchronous copy; both addresses must be multiples of Bytes. The calling thread sees the data after
+/// async_wait(), other threads after a barrier that follows it.
 template <unsigned Bytes>
 __device__ __forceinline__ void async_copy(void* shared, const void* global) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "async_copy moves 4, 8 or 16 bytes");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  // 16 bytes may bypass L1 (.cg); smaller copies have to go through it.
+  // Copies of 16 bytes may bypass L1 (.cg); smaller copies must go through it.
   if constexpr (Bytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(detail::shared_address(shared)),
                  "l"(__cvta_generic_to_global(global))
@@ -209,7 +209,8 @@ __device__ __forceinline__ void async_wait() {
 #endif
 }
 
-/// The copy engine reads and writes shared memory through a proxy of its own.
+/// Orders earlier ordinary accesses before accesses of the copy engine, which reads and writes shared memory through a
+/// separate proxy.
 __device__ __forceinline__ void bulk_fence() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -220,23 +221,27 @@ __device__ __forceinline__ void bulk_fence() {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-/// An mbarrier. One phase ends when all arrivals and all expected bytes are there; phases count 0, 1, 0, 1, …
+/// Barrier in shared memory (mbarrier). A phase ends when all arrivals and all expected bytes have arrived; the parity
+/// of phases is 0, 1, 0, 1, …
 class BulkBarrier {
  public:
-  /// By one thread, before a __syncthreads() that comes before any use.
+  /// Initialises the barrier. Called by one thread; a __syncthreads() must follow before the barrier is used.
   __device__ __forceinline__ void init(unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
-    // The copy engine reads the barrier through another proxy than the threads wrote it.
+    // Threads write the barrier and the copy engine reads it through different proxies, so a proxy fence is needed.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  /// One arrival, and `bytes` more that the phase waits for. Call it before the copies that bring them.
+  /// Arrives once and adds `bytes` to the bytes that the phase waits for. Must be called before the copies of those
+  /// bytes.
   __device__ __forceinline__ void expect(unsigned bytes) {
-    // What threads did to the tile before (and a __syncthreads() ordered before us) must not be overtaken by the copy.
+    // The copy must not overtake earlier accesses to the tile, which a __syncthreads() has already ordered before this
+    // point.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  /// By any number of threads; returns at once when the phase of this parity has ended already.
+  /// Waits for the end of the phase with this parity; returns immediately if it has already ended. Any number of
+  /// threads may call it.
   __device__ __forceinline__ void wait(unsigned parity) {
     unsigned done = 0;
     while (done == 0) {
@@ -258,7 +263,8 @@ class BulkBarrier {
   std::uint64_t state_;
 };
 
-/// By one thread. Addresses and `bytes` are multiples of 16; `barrier` was told to expect them.
+/// Starts a bulk copy. Called by one thread; addresses and `bytes` must be multiples of 16, and `barrier` must expect
+/// the bytes.
 __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    detail::shared_address(shared)),
@@ -268,7 +274,7 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsi
 
 #else
 
-// Before Hopper there is no such engine: the calling thread copies, with the same meaning of barrier and phase.
+// GPUs before Hopper have no such engine: the calling thread copies, and barrier and phases have the same meaning.
 using BulkBarrier = detail::SoftwareBulkBarrier;
 
 __device__ __forceinline__ void bulk_copy(void* shared, const void* global, unsigned bytes, BulkBarrier& barrier) {

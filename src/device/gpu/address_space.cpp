@@ -1,11 +1,11 @@
-// Addresses and memory apart.
+// Virtual memory management.
 
 #include <bit>
 #include <cstdint>
 
 #include "device/gpu/check.hpp"
 
-/// Of a call that is the driver's in CUDA and the runtime's in HIP.
+/// Calls a function of the driver (CUDA) or of the runtime (HIP).
 #define ISTHMUS_DRIVER_CALL(api, name, ...) \
   gpu::check(api, ISTHMUS_DRIVER_NAME(name), gpu::driver_call(ISTHMUS_DRIVER(name), __VA_ARGS__))
 

@@ -1,4 +1,4 @@
-// cuBLAS or hipBLAS, with our own definitions of the few functions and numbers of theirs that are needed.
+// Wrapper of cuBLAS or hipBLAS, with our own definitions of the few functions and constants needed.
 
 #include <fmt/format.h>
 
@@ -37,11 +37,11 @@ using Sgemv = int (*)(Handle, int, int, int, const float*, const float*, int, co
 
 void check_blas(const char* call, const char* function, int status) {
   if (status == 0) return;
-  // The numbers that say something beyond "failed": 3 is a lack of memory in cuBLAS.
+  // Status codes that need a specific error: 3 is out of memory in cuBLAS.
   const bool out_of_memory = status == 3 && std::string_view(library_name) == "cuBLAS";
   throw Error(out_of_memory ? ErrorKind::out_of_memory : ErrorKind::failure, call,
               fmt::format("{} of {} returned status {}", function, library_name, status),
-              out_of_memory ? "free device memory" : "look the status up in the library's reference");
+              out_of_memory ? "free device memory" : "look up the status in the library's reference");
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ Blas::Blas() : library_(nullptr) {
   auto library = std::make_unique<Library>();
   check_blas("blas_create", ISTHMUS_BLAS(Create), library->create(&library->handle));
 #if defined(ISTHMUS_BACKEND_CUDA)
-  // The default mode computes in fp32; TF32 and emulated fp32 have to be asked for, or to be set by the environment.
+  // The default mode computes in fp32. TF32 and emulated fp32 are used only if requested here or in the environment.
   using SetMathMode = int (*)(Handle, int);
   const auto set_math_mode = library->file.look_up<SetMathMode>("cublasSetMathMode");
   constexpr int default_math = 0;
@@ -94,8 +94,8 @@ std::string Blas::version() const {
   return fmt::format("{} ({})", library_name, library_->file.path());
 }
 
-// The libraries are column-major. A row-major matrix is the transpose of the column-major one that lies in the same
-// memory, and C = A·B is Cᵀ = Bᵀ·Aᵀ: the operands change places, nothing is transposed.
+// The libraries are column-major. A row-major matrix is the transpose of the column-major matrix in the same memory,
+// and C = A·B means Cᵀ = Bᵀ·Aᵀ, so swapping the operands replaces transposing them.
 void Blas::sgemm(Stream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float alpha, float beta) {
   constexpr const char* call = "blas_sgemm";

@@ -4,28 +4,29 @@
 
 namespace isthmus::device::gpu {
 
-// The numbers are the same in both runtimes and in all their versions, while the names come and go:
-// 214 is cudaErrorECCUncorrectable and hipErrorECCNotCorrectable.
+// Status codes are compared as numbers, because the numbers are the same in both runtimes and in all versions, while
+// names change: 214 is cudaErrorECCUncorrectable and hipErrorECCNotCorrectable.
 Diagnosis diagnose(Status status) noexcept {
   switch (static_cast<int>(status)) {
     case 2:  // memory allocation
-      return {ErrorKind::out_of_memory, "ask for less, or free what other processes hold on the device"};
-    case 36:   // the call needs a newer driver
+      return {ErrorKind::out_of_memory, "request less, or free memory that other processes use on the device"};
+    case 36:   // the call requires a newer driver
     case 217:  // peer access
     case 801:  // not supported
       return {ErrorKind::unsupported, "this device or driver cannot do it; choose another placement or staging"};
     case 400:  // invalid resource handle
       return {ErrorKind::failure,
-              "select the device that the stream or event was made on, and record events on streams of their device"};
+              "select the device on which the stream or event was created, and record events on streams of their own "
+              "device"};
     case 900:  // a call that a capture does not allow
-    case 901:  // the capture is invalid: such a call was made before
+    case 901:  // the capture is invalid because of an earlier such call
     case 904:  // dependencies that were not captured
     case 906:  // a call on the default stream
-    case 907:  // an event of a capture
-    case 908:  // another thread's capture
+    case 907:  // an event that was recorded in a capture
+    case 908:  // a capture by another thread
       return {ErrorKind::failure, "queue only kernels, copies and fills on a stream while it is captured"};
     case 804:  // forward compatibility on a device without it
-      return {ErrorKind::unsupported, "install a driver as new as the runtime"};
+      return {ErrorKind::unsupported, "install a driver at least as new as the runtime"};
     case 720:  // a cooperative launch with more blocks than can be resident
       return {ErrorKind::unsupported, "launch no more blocks than the occupancy calculator allows at once"};
     case 98:   // invalid device function
@@ -38,7 +39,7 @@ Diagnosis diagnose(Status status) noexcept {
     case 7:    // too many resources requested for launch (old number)
     case 9:    // invalid configuration
     case 701:  // too many resources requested for launch
-      return {ErrorKind::failure, "use fewer threads a block or less shared memory"};
+      return {ErrorKind::failure, "use fewer threads per block or less shared memory"};
     case 3:    // initialisation
     case 34:   // the stub library was loaded
     case 35:   // the driver is older than the runtime
@@ -48,7 +49,7 @@ Diagnosis diagnose(Status status) noexcept {
               "install or repair the driver: its library and kernel module must match and suit the runtime"};
     case 46:   // all devices busy or unavailable
     case 101:  // invalid device
-      return {ErrorKind::failure, "check which devices the scheduler and the visible-devices variable leave"};
+      return {ErrorKind::failure, "check which devices the scheduler and the visible-devices variable allow"};
     case 214:  // uncorrectable ECC error
     case 220:  // uncorrectable NVLink error
       return {ErrorKind::device_lost, "take the device out of service: its hardware reports an uncorrectable error"};
@@ -71,9 +72,9 @@ Diagnosis diagnose(Status status) noexcept {
               "start a new process; run the case alone under compute-sanitizer or with the host emulator, and look "
               "for Xid or amdgpu messages in the kernel log"};
     case 909:  // a wait timed out
-      return {ErrorKind::timeout, "look at what else uses the device"};
+      return {ErrorKind::timeout, "check what else uses the device"};
     default:
-      return {ErrorKind::failure, "look the call up in the vendor's reference"};
+      return {ErrorKind::failure, "look up the call in the vendor's reference"};
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What device::Convolutions is made of. A library of the vendor (cudnn.cpp, miopen.cpp) says which algorithms it has
-// for a shape; convolutions.cpp takes one, remembers it and keeps the plans.
+// Interface between device::Convolutions and the vendor libraries. A library (cudnn.cpp, miopen.cpp) lists its
+// algorithms for a shape; convolutions.cpp chooses an algorithm, caches the choice and owns the plans.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,18 +20,18 @@ inline constexpr const char* plan_call = "convolutions_plan";
 inline constexpr const char* run_call = "convolutions_run";
 inline constexpr std::size_t most_workspace = std::size_t{2} << 30;
 
-/// A loaded library whose functions return a status; 0 is success.
+/// Loaded library whose functions return a status; 0 is success.
 class CheckedLibrary : public VendorLibrary {
  public:
   struct Statuses {
-    const char* words;  ///< the function that has words for one
+    const char* words;  ///< function that returns the text of a status
     bool (*out_of_memory)(int);
     bool (*unsupported)(int);
   };
   CheckedLibrary(const char* name, std::initializer_list<const char*> files, Statuses statuses)
       : VendorLibrary(name, files, create_call), statuses_(statuses) {}
 
-  /// Throws an Error of `call` unless the function returned success.
+  /// Throws an Error for `call` unless `status` is success.
   void check(const char* call, const char* function, int status) const;
   template <class Function, class... Arguments>
   void invoke(const char* call, const char* function, Arguments... arguments) const {
@@ -44,7 +44,7 @@ class CheckedLibrary : public VendorLibrary {
 
 using Handle = void*;
 
-/// A handle, a descriptor or another object of a library, and how it is given back.
+/// Owner of a library's handle, descriptor or other object, with the function that destroys it.
 class Owned {
  public:
   using Destroy = int (*)(Handle);
@@ -68,20 +68,20 @@ class Owned {
   Destroy destroy_;
 };
 
-/// Of a number of a shape that was checked.
+/// Converts a number of a validated shape to int.
 inline int as_int(std::int64_t number) {
   return static_cast<int>(number);
 }
 
-/// One algorithm for one shape, as the library tells of it.
+/// Properties of one algorithm for one shape, as reported by the library.
 struct Trial {
-  std::uint64_t number = 0;  ///< the library's own
-  std::string name{};        ///< empty: one that we do not know
+  std::uint64_t number = 0;  ///< identifier of the algorithm in the library
+  std::string name{};        ///< empty: the algorithm is unknown to us
   int status = 0;
   float milliseconds = 0;
   std::size_t workspace_bytes = 0;
   bool same_bits = true, transforms = false, tf32 = false;
-  int math = 0;  ///< the library's own number
+  int math = 0;  ///< the library's number of the math mode
 };
 
 class ConvolutionPlan {
@@ -91,12 +91,12 @@ class ConvolutionPlan {
   ConvolutionPlan& operator=(const ConvolutionPlan&) = delete;
   virtual ~ConvolutionPlan() = default;
   virtual std::vector<Trial> trials() = 0;
-  /// Makes ready for runs by this one.
+  /// Prepares runs with this algorithm.
   virtual void take(const Trial&) = 0;
   virtual void run(Stream&, const float* in, const float* filters, float* out, void* workspace) = 0;
 };
 
-/// With a handle of the selected device. It outlives its plans.
+/// Vendor library with a handle for the selected device. It must exist longer than its plans.
 class ConvolutionLibrary {
  public:
   explicit ConvolutionLibrary(const CheckedLibrary& file) : file_(file) {}
@@ -105,14 +105,14 @@ class ConvolutionLibrary {
   virtual ~ConvolutionLibrary() = default;
   const char* name() const { return file_.name(); }
   virtual std::string version() const = 0;
-  /// Of a shape that was checked.
+  /// Returns a plan for a validated shape.
   virtual std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape&) = 0;
 
  protected:
   const CheckedLibrary& file_;
 };
 
-/// The vendor's.
+/// Loads the vendor's library.
 std::unique_ptr<ConvolutionLibrary> load_convolution_library(Convolutions::Math);
 
 }  // namespace isthmus::device::gpu

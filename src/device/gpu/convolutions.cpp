@@ -1,5 +1,4 @@
-// Convolutions by the vendor's library: the fastest algorithm that suits is looked for once in a process for each
-// shape.
+// Convolutions with the vendor's library. The fastest suitable algorithm is searched for once per process and shape.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,8 +31,8 @@ void CheckedLibrary::check(const char* call, const char* function, int status) c
               fmt::format("{} of {} returned status {}{}", function, path(), status,
                           words == nullptr ? "" : fmt::format(" ({})", words(status))),
               out_of_memory ? "free device memory"
-              : unsupported ? "convolve by kernels of ours"
-                            : fmt::format("look the status up in {}'s reference", name()));
+              : unsupported ? "use convolution kernels of Isthmus"
+                            : fmt::format("look up the status in {}'s reference", name()));
 }
 
 }  // namespace gpu
@@ -70,11 +69,12 @@ struct Convolutions::Library {
       if (suits(trial) && (best == nullptr || trial.milliseconds < best->milliseconds)) best = &trial;
     }
     if (best == nullptr)
-      throw Error(ErrorKind::unsupported, gpu::plan_call,
-                  fmt::format("{} has no algorithm here whose results are the same each time and whose workspace is "
-                              "at most {} bytes ({})",
-                              vendor->name(), gpu::most_workspace, fmt::join(told, "; ")),
-                  "make the batch smaller, or convolve by kernels of ours");
+      throw Error(
+          ErrorKind::unsupported, gpu::plan_call,
+          fmt::format(
+              "{} has no deterministic algorithm for this convolution with a workspace of at most {} bytes ({})",
+              vendor->name(), gpu::most_workspace, fmt::join(told, "; ")),
+          "choose a smaller batch, or use convolution kernels of Isthmus");
     return *best;
   }
   const gpu::Trial& found(const ConvolutionShape& shape, gpu::ConvolutionPlan& plan) const {
@@ -123,7 +123,7 @@ void Convolutions::run(Stream& stream, std::size_t number, const float* in, cons
                        void* workspace) {
   injection_point(gpu::run_call);
   const auto& [plan, chosen] = library_->plans.at(number);
-  need_workspace(gpu::run_call, workspace, chosen.workspace_bytes);
+  require_workspace(gpu::run_call, workspace, chosen.workspace_bytes);
   plan->run(stream, in, filters, out, workspace);
 }
 

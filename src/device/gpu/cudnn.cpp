@@ -1,5 +1,4 @@
-// Convolutions by cuDNN's older interface, with our own definitions of the few functions and numbers of it that are
-// needed.
+// Convolutions with cuDNN's legacy API, with our own definitions of the few functions and constants needed.
 
 #include <fmt/format.h>
 
@@ -55,9 +54,10 @@ using Forward = int (*)(Handle, const void* alpha, Handle in, const void* x, Han
                         const void* beta, Handle out, void* y);
 using GetVersion = std::size_t (*)();
 
-/// Stays loaded, with the kernels that it has tried: they could not be loaded behind a latch.
+/// Returns the library. It is never unloaded, and the kernels of its trials stay loaded, because they could not be
+/// loaded behind a latch.
 const CheckedLibrary& cudnn() {
-  // Of cuDNN 8, and of 9: the numbers that say something beyond "failed".
+  // Status codes of cuDNN 8 and 9 that need a specific error.
   static const auto* const library =
       new CheckedLibrary("cuDNN", {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"},
                          {.words = "cudnnGetErrorString",
@@ -92,7 +92,7 @@ class Plan : public ConvolutionPlan {
     const int padding = as_int(s.padding), stride = as_int(s.stride);
     cudnn().invoke<SetConvolution>(plan_call, "cudnnSetConvolution2dDescriptor", convolution_.get(), padding, padding,
                                    stride, stride, 1, 1, cross_correlation, fp32_data);
-    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may be gone
+    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may have been destroyed
     set_math(strict ? strict_fp32 : may_use_tf32);
   }
 
@@ -105,7 +105,7 @@ class Plan : public ConvolutionPlan {
     for (const Performance& one : std::span(found.data(), static_cast<std::size_t>(count))) {
       const auto number = static_cast<std::size_t>(one.algorithm);
       const bool known = number < algorithms.size();
-      // What was strict stays so, whatever a trial says of itself.
+      // A strict plan stays strict, no matter what a trial reports.
       const int math = strict_ ? strict_fp32 : one.math;
       all.push_back({.number = number,
                      .name = known ? algorithms[number].name : "",
@@ -155,7 +155,7 @@ class Cudnn : public ConvolutionLibrary {
 
   std::string version() const override {
     const std::size_t version = file_.look_up<GetVersion>("cudnnGetVersion")();
-    // 91900 is 9.19.0; before 9, 8906 was 8.9.6.
+    // Version 91900 means 9.19.0; before version 9, 8906 meant 8.9.6.
     const std::size_t of_major = version >= 90000 ? 10000 : 1000;
     return fmt::format("cuDNN {}.{}.{}", version / of_major, version % of_major / 100, version % 100);
   }

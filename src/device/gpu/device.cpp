@@ -1,4 +1,4 @@
-// Which devices there are, what they can do, and the start of the runtime.
+// Device enumeration, capabilities, and initialisation of the runtime.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,15 +20,17 @@
 namespace isthmus::device {
 namespace {
 
-/// Before main(), because the driver reads it once, when it initialises. A kernel that is loaded at its first launch
-/// can deadlock behind a spin latch, so a lazy setting of the user's is not kept.
+/// Dummy variable that sets an environment variable before main(), because the driver reads it only once, when it
+/// initialises. A kernel that is loaded at its first launch can deadlock behind a spin latch, so a user's setting of
+/// lazy loading is overridden.
 [[maybe_unused]] const int loads_kernels_eagerly = setenv(gpu::eager_loading[0], gpu::eager_loading[1], 1);
 
 bool exists(const char* path) {
   return access(path, F_OK) == 0;
 }
 
-/// A character device that only a GPU driver makes: there is a driver, so no device would be no honest answer.
+/// Returns true if a character device exists that only a GPU driver creates; it would then be wrong to report no
+/// devices.
 bool driver_is_there() {
   return gpu::this_backend == Backend::cuda ? exists("/dev/nvidiactl") : exists("/dev/kfd");
 }
@@ -39,7 +41,7 @@ int attribute(const char* api, gpu::Attribute which, int device) {
   return value;
 }
 
-/// An attribute that an old driver or a MIG instance may not know.
+/// Returns an attribute, or 0 if an old driver or a MIG instance does not support it.
 int attribute_or_zero(gpu::Attribute which, int device) {
   int value = 0;
   if (ISTHMUS_GPU(DeviceGetAttribute)(&value, which, device) != ISTHMUS_GPU(Success)) {
@@ -67,7 +69,7 @@ std::string device_uuid(int device) {
     return {};
   }
   if (gpu::this_backend == Backend::hip) {
-    // The HIP runtime gives sixteen characters of text, amd-smi's unique id, not sixteen bytes of a number.
+    // The HIP runtime returns sixteen characters of text, amd-smi's unique ID, instead of a number of sixteen bytes.
     const bool printable = std::all_of(std::begin(bytes), std::end(bytes),
                                        [](unsigned char c) { return c == 0 || (c >= ' ' && c < 127); });
     if (printable) {
@@ -108,7 +110,7 @@ std::string driver_version() {
     if (auto version = nvml_driver_version()) return *version;
     if (std::string version = first_line("/sys/module/nvidia/version"); !version.empty()) return version;
   } else {
-    // Only AMD's own packages of the driver have a version; the one in the kernel goes by the kernel's.
+    // AMD's packaged driver has its own version; the in-tree driver has the version of the kernel.
     if (std::string version = first_line("/sys/module/amdgpu/version"); !version.empty()) return version;
     if (std::string release = first_line("/proc/sys/kernel/osrelease"); !release.empty()) return "kernel " + release;
   }
@@ -134,9 +136,9 @@ int count() {
   int devices = 0;
   const auto status = ISTHMUS_GPU(GetDeviceCount)(&devices);
   if (status == ISTHMUS_GPU(Success)) return devices;
-  static_cast<void>(ISTHMUS_GPU(GetLastError)());  // "no device" must not be found again by a later call
+  static_cast<void>(ISTHMUS_GPU(GetLastError)());  // clear the error, so that later calls do not report it
   if (status == ISTHMUS_GPU(ErrorNoDevice)) return 0;
-  // Without any driver the runtime speaks of an insufficient one, and its version is 0.
+  // A runtime without a driver reports an insufficient driver with version 0.
   const char* unit = "";
   if (status == ISTHMUS_GPU(ErrorInsufficientDriver) && gpu::driver_api_version(unit) == 0 && !driver_is_there()) {
     return 0;
@@ -198,7 +200,7 @@ DeviceInfo info(int index) {
   info.cooperative = flag(attributes::cooperative);
   info.copy_engines = attribute_or_zero(attributes::copy_engines, index);
 
-  // What kernels can do depends on how they were compiled as much as on the chip.
+  // Capabilities of kernels depend on the chip and on how the kernels were compiled, which the probe kernel shows.
   int before = 0;
   ISTHMUS_CALL("info", GetDevice, &before);
   ISTHMUS_CALL("info", SetDevice, index);
@@ -233,7 +235,8 @@ PeerInfo peer_info(int device, int peer) {
 
 namespace {
 
-/// Changes what the selected device may reach; `already` is the status that says that it was so before.
+/// Checks the status of a change of the selected device's peer access. The status `already`, which means that access
+/// was already as requested, is not an error.
 void change_peer_access(const char* api, const char* vendor_call, gpu::Status status, gpu::Status already) {
   if (status == already) {
     static_cast<void>(ISTHMUS_GPU(GetLastError)());
@@ -262,7 +265,7 @@ void set_work_deadline(double) noexcept {}
 
 void load_kernels() {
   injection_point("load_kernels");
-  // With eager loading the context brings every kernel of the binary; this makes the context.
+  // With eager loading, creating the context loads every kernel of the binary; this call creates the context.
   ISTHMUS_CALL("load_kernels", Free, nullptr);
   ISTHMUS_CALL("load_kernels", DeviceSynchronize);
 }
@@ -270,7 +273,7 @@ void load_kernels() {
 Occupancy occupancy(int index) noexcept {
   try {
     if (gpu::this_backend == Backend::cuda) return occupancy_nvml(device_uuid(index), pci_bus(index));
-  } catch (...) {  // unknown
+  } catch (...) {  // the users are unknown
   }
   return {};
 }
@@ -291,7 +294,7 @@ void refresh(Telemetry& telemetry, int index) noexcept {
     } else if (auto now = telemetry_sysfs(pci_bus(index)); !now.source.empty()) {
       telemetry = std::move(now);
     }
-  } catch (...) {  // the facts of before stay
+  } catch (...) {  // keep the previous values
   }
 }
 
@@ -306,7 +309,7 @@ std::optional<std::size_t> driver_memory_used(int index) noexcept {
 
 std::optional<Link> link(int device, int peer, std::string* reason) noexcept {
   try {
-    std::string why = "it could not be asked";
+    std::string why = "it could not be queried";
     std::optional<Link> found;
     if (device == peer) {
       why = "a device has no link to itself";
@@ -327,7 +330,7 @@ namespace gpu {
 
 const Limits& limits(int device) {
   static std::mutex mutex;
-  static std::deque<std::optional<Limits>> known;  // a deque: references stay good while it grows
+  static std::deque<std::optional<Limits>> known;  // a deque, because references remain valid while it grows
   const std::lock_guard lock(mutex);
   while (known.size() <= static_cast<std::size_t>(device)) known.emplace_back();
   auto& limits = known[static_cast<std::size_t>(device)];

@@ -1,5 +1,5 @@
-// cuFFT or hipFFT, with our own definitions of the few functions and numbers of theirs that are needed. The two have
-// the same functions with the same arguments and status numbers; only the plan's handle differs.
+// Wrapper of cuFFT or hipFFT, with our own definitions of the few functions and constants needed. Both libraries have
+// the same functions with the same arguments and status codes; only the type of the plan handle differs.
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ using GetVersion = int (*)(int*);
 
 void check_fft(const char* call, const char* function, int status) {
   if (status == 0) return;
-  // The numbers that say something beyond "failed": a lack of memory, and a length that the library cannot do.
+  // Status codes that need a specific error: out of memory, and an unsupported length.
   const bool out_of_memory = status == 2, size = status == 8;
   throw Error(out_of_memory ? ErrorKind::out_of_memory
               : size        ? ErrorKind::unsupported
@@ -50,7 +50,7 @@ void check_fft(const char* call, const char* function, int status) {
               call, fmt::format("{} of {} returned status {}", function, library_name, status),
               out_of_memory ? "free device memory"
               : size        ? "use another length"
-                            : "look the status up in the library's reference");
+                            : "look up the status in the library's reference");
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ Fft::Fft(std::size_t n, std::size_t batch) : plan_(nullptr) {
   plan->made = true;
   check_fft(call, ISTHMUS_FFT(SetAutoAllocation), set_auto_allocation(plan->handle, 0));
   auto length = static_cast<long long>(n);
-  // No embedding: the signals are contiguous, and the strides are not looked at.
+  // Without embedding, signals are contiguous and the strides are ignored.
   check_fft(call, ISTHMUS_FFT(MakePlanMany64),
             make_plan(plan->handle, 1, &length, nullptr, 1, length, nullptr, 1, length, complex_to_complex,
                       static_cast<long long>(batch), &plan->workspace_bytes));
@@ -99,7 +99,7 @@ std::string Fft::version() const {
   int version = 0;
   const auto get = reinterpret_cast<GetVersion>(plan_->file.find(ISTHMUS_FFT(GetVersion)));
   if (get != nullptr && get(&version) == 0 && version > 0) {
-    // 12003 is cuFFT 12.0.3; hipFFT's numbers follow no rule that could be taken apart.
+    // Version 12003 means cuFFT 12.0.3; hipFFT's version numbers follow no known rule.
     if (std::string_view(library_name) != "cuFFT") return fmt::format("{} {}", library_name, version);
     return fmt::format("{} {}.{}.{}", library_name, version / 1000, version / 100 % 10, version % 100);
   }
@@ -120,7 +120,7 @@ void Fft::set_workspace(void* device_memory) {
 void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction) {
   constexpr const char* call = "fft_run";
   injection_point(call);
-  need_workspace(call, plan_->workspace, plan_->workspace_bytes);
+  require_workspace(call, plan_->workspace, plan_->workspace_bytes);
   check_fft(call, ISTHMUS_FFT(SetStream), plan_->set_stream(plan_->handle, stream.native_handle()));
   check_fft(call, ISTHMUS_FFT(ExecC2C),
             plan_->execute(plan_->handle, const_cast<std::complex<float>*>(in), out,

@@ -8,13 +8,14 @@ using gpu::handle_of;
 
 Graph::Graph(Stream& stream, const std::function<void()>& queue) {
   injection_point("graph_create");
-  // Calls of other threads that a capture forbids, such as an allocation, neither fail nor spoil it.
+  // In this mode, calls of other threads that a capture forbids, such as an allocation, neither fail nor invalidate the
+  // capture.
   ISTHMUS_CALL("graph_create", StreamBeginCapture, handle_of(stream), ISTHMUS_GPU(StreamCaptureModeThreadLocal));
   gpu::NativeGraph graph = nullptr;
   try {
     queue();
   } catch (...) {
-    // Whatever this says, the stream is captured no longer; what was thrown is the reason.
+    // The capture ends no matter which status this returns; the exception being thrown is the error to report.
     static_cast<void>(ISTHMUS_GPU(StreamEndCapture)(handle_of(stream), &graph));
     if (graph != nullptr) static_cast<void>(ISTHMUS_GPU(GraphDestroy)(graph));
     static_cast<void>(ISTHMUS_GPU(GetLastError)());

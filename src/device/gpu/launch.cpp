@@ -1,4 +1,4 @@
-// Kernel launches: limits checked with a sentence of our own, attributes set once per kernel and value.
+// Kernel launches. Limits are checked with our own messages, and attributes are set only once per kernel and value.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace isthmus::device::detail {
 namespace {
 
-/// What the runtime was last told about one kernel on one device.
+/// Settings last passed to the runtime for one kernel on one device.
 struct Prepared {
   gpu::NativeFunctionAttributes attributes{};
   std::size_t dynamic_shared_allowed = 0;
@@ -52,7 +52,7 @@ bool exceeds(const Extent& extent, const Extent& limit) {
   return extent.x > limit.x || extent.y > limit.y || extent.z > limit.z;
 }
 
-/// Checks `shape` against what device and kernel allow, then tells the runtime what the kernel wants.
+/// Checks `shape` against the limits of the device and the kernel, and sets the attributes that the kernel needs.
 void prepare(const char* api, const char* name, const void* function, const LaunchShape& shape) {
   int device = 0;
   ISTHMUS_CALL(api, GetDevice, &device);
@@ -64,7 +64,7 @@ void prepare(const char* api, const char* name, const void* function, const Laun
         "make every extent at least 1");
   }
   if (exceeds(shape.grid, limits.grid)) {
-    refuse(api, name, fmt::format("asks for a grid of {}, the device allows {}", text(shape.grid), text(limits.grid)),
+    refuse(api, name, fmt::format("needs a grid of {}, but the device allows {}", text(shape.grid), text(limits.grid)),
            "use fewer blocks, each looping over more work");
   }
 
@@ -74,13 +74,13 @@ void prepare(const char* api, const char* name, const void* function, const Laun
                                                     static_cast<std::uint64_t>(kernel.attributes.maxThreadsPerBlock));
   if (shape.block.size() > most_threads || exceeds(shape.block, limits.block)) {
     refuse(api, name,
-           fmt::format("asks for blocks of {} threads, at most {} are possible", text(shape.block), most_threads),
+           fmt::format("needs blocks of {} threads, but at most {} are possible", text(shape.block), most_threads),
            "use smaller blocks");
   }
   const std::size_t shared = shape.shared_bytes + kernel.attributes.sharedSizeBytes;
   if (shared > limits.shared_per_block) {
     refuse(api, name,
-           fmt::format("asks for {} bytes of shared memory a block ({} dynamic, {} static), the device allows {}",
+           fmt::format("needs {} bytes of shared memory per block ({} dynamic, {} static), but the device allows {}",
                        shared, shape.shared_bytes, kernel.attributes.sharedSizeBytes, limits.shared_per_block),
            "use a smaller tile or depth");
   }
@@ -91,8 +91,8 @@ void prepare(const char* api, const char* name, const void* function, const Laun
   }
   if (shape.carveout != kernel.carveout) {
     if (shape.carveout < -1 || shape.carveout > 100) {
-      throw Error(ErrorKind::failure, api, fmt::format("a carve-out of {} percent is none", shape.carveout),
-                  "give 0 to 100, or -1 for the driver's choice");
+      throw Error(ErrorKind::failure, api, fmt::format("carveout={} is out of range", shape.carveout),
+                  "choose 0 to 100, or -1 for the driver's choice");
     }
     gpu::check(api, ISTHMUS_GPU_NAME(FuncSetAttribute), gpu::set_carveout(function, shape.carveout));
     kernel.carveout = shape.carveout;
@@ -119,7 +119,7 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
   }
   const gpu::Limits& limits = gpu::limits(selected());
   if (!limits.cooperative) {
-    refuse("launch", bound.name, "is cooperative, which this device cannot do",
+    refuse("launch", bound.name, "is cooperative, which this device does not support",
            "use a workload without a grid barrier");
   }
   const auto resident = static_cast<std::uint64_t>(limits.multiprocessors) *
@@ -127,7 +127,7 @@ void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape) 
   if (shape.grid.size() > resident) {
     refuse("launch", bound.name,
            fmt::format("is cooperative with {} blocks, but only {} can be resident", shape.grid.size(), resident),
-           "launch no more blocks than kernel_info() says fit");
+           "launch no more blocks than kernel_info() reports as resident");
   }
   ISTHMUS_CALL("launch", LaunchCooperativeKernel, bound.function, grid, block, bound.arguments,
                static_cast<unsigned>(shape.shared_bytes), gpu::handle_of(stream));

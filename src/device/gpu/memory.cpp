@@ -70,7 +70,7 @@ void free_pinned(void* pointer) {
 void register_host(void* pointer, std::size_t bytes, PinnedOptions options) {
   injection_point("register_host");
   if (options.write_combined) {
-    throw Error(ErrorKind::unsupported, "register_host", "memory that exists already cannot become write-combined",
+    throw Error(ErrorKind::unsupported, "register_host", "existing memory cannot become write-combined",
                 "allocate it with malloc_pinned");
   }
   ISTHMUS_CALL("register_host", HostRegister, pointer, bytes,
@@ -103,7 +103,7 @@ void free_managed(void* pointer) {
 
 namespace {
 
-/// The modules of static managed variables, by the variables' addresses.
+/// Returns the modules of static managed variables, keyed by the addresses of the variables.
 std::map<void*, gpu::Library>& static_managed_modules() {
   static std::map<void*, gpu::Library> modules;
   return modules;
@@ -114,9 +114,10 @@ std::map<void*, gpu::Library>& static_managed_modules() {
 void* malloc_static_managed(std::size_t bytes) {
   injection_point("malloc_static_managed");
   if constexpr (!gpu::has_libraries)
-    throw Error(ErrorKind::unsupported, "malloc_static_managed", "this runtime loads no module with a managed variable",
-                "CUDA 12.8 and later does");
-  // What the compiler makes of `__managed__ unsigned char block[bytes];`; any GPU of today takes this version.
+    throw Error(ErrorKind::unsupported, "malloc_static_managed",
+                "this runtime cannot load a module with a managed variable", "use CUDA 12.8 or later");
+  // PTX that the compiler generates for `__managed__ unsigned char block[bytes];`. All current GPUs accept this PTX
+  // version.
   const std::string module =
       ".version 7.0\n.target sm_52\n.address_size 64\n.visible .global .attribute(.managed) "
       ".align 256 .b8 block[" +
@@ -147,8 +148,8 @@ void free_static_managed(void* pointer) {
 
 void copy(void* destination, const void* source, std::size_t bytes) {
   injection_point("copy");
-  // A pageable source may be staged and a device-to-device copy does not wait at all, and our streams do not
-  // synchronise with the default stream: without the wait a kernel could read what has not landed yet.
+  // The wait is needed: a pageable source may be staged, a device-to-device copy does not wait at all, and our streams
+  // do not synchronise with the default stream, so a kernel could read data that has not arrived yet.
   ISTHMUS_CALL("copy", Memcpy, destination, source, bytes, ISTHMUS_GPU(MemcpyDefault));
   ISTHMUS_CALL("copy", StreamSynchronize, nullptr);
 }
@@ -185,18 +186,19 @@ namespace {
 void require_batch(bool exists, const char* api, const char* since) {
   if (exists) return;
   throw Error(ErrorKind::unsupported, api,
-              std::string("the runtime of this build has no such call (CUDA has, since ") + since + ")",
-              "queue one after another");
+              std::string("the runtime of this build lacks this call (CUDA has it since ") + since + ")",
+              "queue the operations one by one");
 }
 
-/// The legacy default stream takes no batches, and a stream that was moved from has its handle.
+/// Returns the stream's handle. Throws Error (failure) if the stream was moved from, because its null handle would mean
+/// the legacy default stream, which does not accept batches.
 gpu::NativeStream stream_of_batch(const Stream& stream, const char* api) {
   if (stream.native_handle() != nullptr) return handle_of(stream);
   throw Error(ErrorKind::failure, api, "the stream was moved from, and a batch cannot run on the default stream",
-              "pass a stream that lives");
+              "pass a live stream");
 }
 
-/// The same as arrays, which is how the runtime wants them.
+/// Ranges as separate arrays of addresses and sizes, as the runtime requires them.
 struct RangeArrays {
   explicit RangeArrays(std::span<const MemoryRange> ranges) {
     for (const auto& [pointer, size] : ranges) {
@@ -245,7 +247,7 @@ void write_values_async(std::span<const ValueWrite> writes, Stream& stream) {
 
 namespace {
 
-/// `call` gets the ranges as arrays, how many they are, and the stream.
+/// Queues a batch; `call` receives the ranges as arrays, their number, and the stream.
 template <class Call>
 void queue_batch(const char* api, const char* vendor_call, std::span<const MemoryRange> ranges, Stream& stream,
                  Call call) {
@@ -308,7 +310,7 @@ PointerInfo pointer_info(const void* pointer) {
   gpu::PointerAttributes attributes{};
   const auto status = ISTHMUS_GPU(PointerGetAttributes)(&attributes, pointer);
   PointerInfo info;
-  if (status == ISTHMUS_GPU(ErrorInvalidValue)) {  // how HIP says that it never saw this pointer
+  if (status == ISTHMUS_GPU(ErrorInvalidValue)) {  // HIP's status for unknown pointers
     static_cast<void>(ISTHMUS_GPU(GetLastError)());
     return info;
   }

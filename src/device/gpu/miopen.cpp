@@ -1,5 +1,5 @@
-// Convolutions by MIOpen, with our own definitions of the few functions and numbers of it that are needed. "Find 2.0"
-// tries the algorithms, on memory of MIOpen's own; the immediate mode runs one of them by its number.
+// Convolutions with MIOpen, with our own definitions of the few functions and constants needed. "Find 2.0" tries the
+// algorithms on memory that MIOpen allocates; the immediate mode runs an algorithm selected by its number.
 
 #include <fmt/format.h>
 
@@ -32,8 +32,9 @@ struct Algorithm {
 constexpr std::array<Algorithm, 5> algorithms = {
     {{0, "GEMM", false}, {1, "DIRECT", false}, {2, "FFT", true}, {3, "WINOGRAD", true}, {5, "IMPLICIT_GEMM", false}}};
 
-/// Find with all its trials. What they were before is neither asked nor kept: a user's records know nothing of our
-/// limit on workspace, and would be spoiled by it. No TF32, where a version has it.
+/// Environment variables for a search that does all its trials and, in versions that support it, does not use TF32.
+/// Previous values are overwritten and not restored. A user's find database is neither read nor written: it does not
+/// take our workspace limit into account, and our results would invalidate it.
 constexpr std::array<std::array<const char*, 2>, 3> environment = {
     {{"MIOPEN_FIND_MODE", "NORMAL"}, {"MIOPEN_DEBUG_DISABLE_FIND_DB", "1"}, {"MIOPEN_TF32_OVERRIDE", "0"}}};
 
@@ -55,7 +56,7 @@ using Forward = int (*)(Handle, Handle filter, const void* w, Handle in, const v
                         void* y, void* workspace, std::size_t workspace_bytes, std::uint64_t solver);
 using GetVersion = int (*)(std::size_t* major, std::size_t* minor, std::size_t* patch);
 
-/// Stays loaded, with the kernels that it has compiled.
+/// Returns the library. It is never unloaded, so the kernels that it has compiled stay loaded.
 const CheckedLibrary& miopen() {
   static const auto* const library = [] {
     for (const auto& [variable, value] : environment) static_cast<void>(setenv(variable, value, 1));
@@ -78,19 +79,19 @@ Owned tensor(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return made;
 }
 
-/// None of its fast algorithms takes planes side by side, and few take gaps.
-void need_packed_images(const ConvolutionShape& s) {
+/// Throws unless planes have no gaps: no fast algorithm of MIOpen supports interleaved planes, and few support gaps.
+void require_packed_images(const ConvolutionShape& s) {
   const auto packed = [&s](std::int64_t image, std::int64_t channels, std::int64_t channel, std::int64_t plane) {
     return (s.images == 1 || image == channels * plane) && (channels == 1 || channel == plane);
   };
   if (packed(s.in_image, s.channels, s.in_channel, s.height * s.width) &&
       packed(s.out_image, s.filters, s.out_channel, s.out_height() * s.out_width()))
     return;
-  throw Error(ErrorKind::unsupported, plan_call, "MIOpen takes only images that lie one after the other, without gaps",
-              "say layout=images, or convolve by kernels of ours");
+  throw Error(ErrorKind::unsupported, plan_call, "MIOpen needs images that are contiguous in memory",
+              "set layout=images, or use convolution kernels of Isthmus");
 }
 
-/// A handle and the stream that it was given, which costs it time.
+/// Handle and the stream that was last set for it; remembered because setting the stream takes time.
 struct Session {
   Owned handle;
   void* stream = nullptr;
@@ -108,7 +109,7 @@ class Plan : public ConvolutionPlan {
     miopen().invoke<SetConvolution>(plan_call, "miopenInitConvolutionDescriptor", convolution_.get(), cross_correlation,
                                     padding, padding, stride, stride, 1, 1);
     miopen().invoke<SetAttribute>(plan_call, "miopenSetConvolutionAttribute", convolution_.get(), deterministic, 1);
-    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may be gone
+    use(plan_call, nullptr);  // a search runs kernels, and the stream of the last run may have been destroyed
   }
 
   std::vector<Trial> trials() override {
@@ -131,7 +132,7 @@ class Plan : public ConvolutionPlan {
     return all;
   }
 
-  /// Compiles, so that the first run does not.
+  /// Compiles the solution, so that the first run does not have to.
   void take(const Trial& trial) override {
     miopen().invoke<Compile>(plan_call, "miopenConvolutionForwardCompileSolution", session_.handle.get(), filter_.get(),
                              in_.get(), convolution_.get(), out_.get(), trial.number);
@@ -141,7 +142,7 @@ class Plan : public ConvolutionPlan {
 
   void run(Stream& stream, const float* in, const float* filters, float* out, void* workspace) override {
     use(run_call, stream.native_handle());
-    // A pointer and no bytes is not what it expects.
+    // MIOpen does not accept a non-null workspace of 0 bytes.
     miopen().check(run_call, "miopenConvolutionForwardImmediate",
                    forward_(session_.handle.get(), filter_.get(), filters, in_.get(), in, convolution_.get(),
                             out_.get(), out, workspace_bytes_ == 0 ? nullptr : workspace, workspace_bytes_, solver_));
@@ -179,7 +180,7 @@ class Plan : public ConvolutionPlan {
 class Miopen : public ConvolutionLibrary {
  public:
   Miopen() : ConvolutionLibrary(miopen()) {
-    // The newest function that is needed: a version without it is refused before it searches.
+    // Look up the newest function that is needed, so that a version without it is rejected before any search.
     static_cast<void>(file_.look_up<GetAlgorithm>("miopenGetSolverIdConvAlgorithm"));
   }
 
@@ -189,7 +190,7 @@ class Miopen : public ConvolutionLibrary {
     return fmt::format("MIOpen {}.{}.{}", major, minor, patch);
   }
   std::unique_ptr<ConvolutionPlan> plan(const ConvolutionShape& shape) override {
-    need_packed_images(shape);
+    require_packed_images(shape);
     return std::make_unique<Plan>(session_, shape);
   }
 
@@ -201,8 +202,8 @@ class Miopen : public ConvolutionLibrary {
 
 std::unique_ptr<ConvolutionLibrary> load_convolution_library(Convolutions::Math math) {
   if (math != Convolutions::Math::fp32)
-    throw Error(ErrorKind::unsupported, create_call, "MIOpen does not say which of its algorithms round their factors",
-                "take strict fp32");
+    throw Error(ErrorKind::unsupported, create_call,
+                "MIOpen does not report which of its algorithms round their factors", "use strict fp32");
   return std::make_unique<Miopen>();
 }
 

@@ -1,4 +1,5 @@
-// A kernel that is only asked about: how this binary's kernels were compiled (DeviceInfo's in-kernel capabilities).
+// Kernel that is never launched, only queried: it shows how this binary's kernels were compiled, which determines the
+// kernel capabilities in DeviceInfo.
 
 #include "device/gpu/check.hpp"
 #include "device/gpu/device_limits.hpp"

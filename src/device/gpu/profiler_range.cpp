@@ -1,4 +1,5 @@
-// NVTX is headers only and finds the profiler by itself; rocTX is a library that a profiler brings, loaded at run time.
+// Profiler ranges. NVTX is header-only and itself finds the profiler; rocTX is a library that comes with a profiler and
+// is loaded at run time.
 
 #include "device/api/profiler_range.hpp"
 

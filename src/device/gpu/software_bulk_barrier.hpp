@@ -1,14 +1,14 @@
 #pragma once
 
-// The meaning of BulkBarrier and bulk_copy() on chips without a bulk-copy engine. Included by the kernel headers.
+// Software BulkBarrier and bulk_copy() for chips without a bulk-copy engine. Included by the kernel headers.
 
 #include <cstdint>
 
 namespace isthmus::device::detail {
 
-/// One 64-bit word in shared memory, changed by compare-and-swap only:
+/// Barrier in one 64-bit word of shared memory, changed by compare-and-swap only:
 /// bits 0–31 bytes still expected (signed: copies may come before expect()), 32–46 arrivals still missing,
-/// 48–62 arrivals of a phase, 63 parity of the phase that runs.
+/// 48–62 arrivals per phase, 63 parity of the current phase.
 class SoftwareBulkBarrier {
  public:
   __device__ void init(unsigned arrivals) {
@@ -25,7 +25,7 @@ class SoftwareBulkBarrier {
 
  private:
   __device__ void update(unsigned arrived, int bytes) {
-    __threadfence_block();  // what was copied before is visible to whoever sees the phase end
+    __threadfence_block();  // make earlier copies visible to every thread that sees the phase end
     unsigned long long seen = *static_cast<volatile unsigned long long*>(&state_);
     for (;;) {
       const auto missing_bytes = static_cast<unsigned>(seen) + static_cast<unsigned>(bytes);
@@ -48,7 +48,8 @@ class SoftwareBulkBarrier {
 __device__ inline void copy_by_this_thread(void* shared, const void* global, unsigned bytes) {
   auto* to = static_cast<uint4*>(shared);
   const auto* from = static_cast<const uint4*>(global);
-  // Not unrolled: it would keep 16 registers from the kernel around it, and several of ours then spill on sm_80.
+  // Not unrolled, because unrolling would use 16 registers that surrounding kernels need; several of our kernels would
+  // then spill on sm_80.
 #pragma unroll 1
   for (unsigned i = 0; i < bytes / 16; ++i) to[i] = from[i];
 }

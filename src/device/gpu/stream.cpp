@@ -1,4 +1,4 @@
-// Streams, events and the wait for the whole device.
+// Streams, events and device synchronisation.
 
 #include "device/gpu/check.hpp"
 
@@ -26,7 +26,7 @@ bool Stream::idle() {
   injection_point("stream_idle");
   const auto status = ISTHMUS_GPU(StreamQuery)(handle_of(*this));
   if (status == ISTHMUS_GPU(ErrorNotReady)) {
-    static_cast<void>(ISTHMUS_GPU(GetLastError)());  // "not ready" is an answer, not an error to be found later
+    static_cast<void>(ISTHMUS_GPU(GetLastError)());  // clear "not ready", so that later calls do not report it
     return false;
   }
   gpu::check("stream_idle", ISTHMUS_GPU_NAME(StreamQuery), status);

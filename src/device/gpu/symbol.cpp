@@ -1,4 +1,4 @@
-// Copies to and from symbols: the runtime finds the device's variable by the address of the host's.
+// Copies to and from symbols: the runtime finds the device's variable by the address of the host's variable.
 
 #include "device/gpu/check.hpp"
 #include "device/kernel/kernel.hpp"
@@ -7,7 +7,7 @@ namespace isthmus::device {
 
 namespace {
 
-void need_within(const char* call, const Symbol& symbol, std::size_t bytes) {
+void require_within(const char* call, const Symbol& symbol, std::size_t bytes) {
   if (bytes <= symbol.bytes) return;
   throw Error(ErrorKind::failure, call,
               std::to_string(bytes) + " bytes of " + symbol.name + ", which has " + std::to_string(symbol.bytes),
@@ -19,7 +19,7 @@ void need_within(const char* call, const Symbol& symbol, std::size_t bytes) {
 void copy_to_symbol(Symbol symbol, const void* source, std::size_t bytes, Stream& stream) {
   injection_point("copy_to_symbol");
   if (bytes == 0) return;
-  need_within("copy_to_symbol", symbol, bytes);
+  require_within("copy_to_symbol", symbol, bytes);
   ISTHMUS_CALL("copy_to_symbol", MemcpyToSymbolAsync, symbol.address, source, bytes, 0, ISTHMUS_GPU(MemcpyDefault),
                gpu::handle_of(stream));
 }
@@ -27,7 +27,7 @@ void copy_to_symbol(Symbol symbol, const void* source, std::size_t bytes, Stream
 void copy_from_symbol(void* destination, Symbol symbol, std::size_t bytes, Stream& stream) {
   injection_point("copy_from_symbol");
   if (bytes == 0) return;
-  need_within("copy_from_symbol", symbol, bytes);
+  require_within("copy_from_symbol", symbol, bytes);
   ISTHMUS_CALL("copy_from_symbol", MemcpyFromSymbolAsync, destination, symbol.address, bytes, 0,
                ISTHMUS_GPU(MemcpyDefault), gpu::handle_of(stream));
 }

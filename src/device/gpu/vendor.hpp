@@ -1,14 +1,14 @@
 #pragma once
 
-// One spelling for two runtimes: ISTHMUS_GPU(Malloc) is cudaMalloc or hipMalloc. All that differs between the
-// vendors, or between versions of one vendor's runtime, is settled here; the other files of this folder have no #if.
+// Common names for two runtimes: ISTHMUS_GPU(Malloc) is cudaMalloc or hipMalloc. This file handles all differences
+// between the vendors and between versions of one vendor's runtime; the other files of this folder have no #if.
 
 #if defined(ISTHMUS_BACKEND_CUDA)
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #define ISTHMUS_GPU(name) cuda##name
 #define ISTHMUS_GPU_NAME(name) "cuda" #name
-#define ISTHMUS_DRIVER_NAME(name) "cu" #name  // of a call that is the driver's here and the runtime's in HIP
+#define ISTHMUS_DRIVER_NAME(name) "cu" #name  // for functions of the driver in CUDA and of the runtime in HIP
 #elif defined(ISTHMUS_BACKEND_HIP)
 #include <hip/hip_runtime_api.h>
 #define ISTHMUS_GPU(name) hip##name
@@ -113,9 +113,10 @@ inline constexpr PeerAttribute peer_native_atomics = ISTHMUS_PEER_ATTRIBUTE(Nati
 #if defined(ISTHMUS_BACKEND_CUDA)
 
 inline constexpr Backend this_backend = Backend::cuda;
-/// Event times come in steps of half a microsecond (cudaEventElapsedTime).
+/// Resolution of event times: half a microsecond (cudaEventElapsedTime).
 inline constexpr double event_tick = 0.5e-6;
-/// Loads every kernel with the context; read by the driver when it initialises.
+/// Environment variable and value that make the driver load all kernels when a context is created; it reads them when
+/// it initialises.
 inline constexpr const char* eager_loading[2] = {"CUDA_MODULE_LOADING", "EAGER"};
 
 inline Status host_alloc(void** pointer, std::size_t bytes, unsigned flags) {
@@ -133,7 +134,8 @@ inline Status malloc_managed(void** pointer, std::size_t bytes) {
   return cudaMallocManaged(pointer, bytes, cudaMemAttachGlobal);
 }
 
-// CUDA 12.2 added locations that name a NUMA node of the host, as _v2; CUDA 13 made them the only form.
+// CUDA 12.2 added locations that can be a NUMA node of the host, in functions ending in _v2; in CUDA 13, this is the
+// only form.
 inline constexpr bool can_place_on_numa_node = CUDART_VERSION >= 12020;
 #if CUDART_VERSION >= 12020
 inline cudaMemLocation location(Location where) {
@@ -173,7 +175,7 @@ inline Status advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise ad
 }
 #endif
 
-// Modules that are loaded at run time, for the variables in them.
+// Modules loaded at run time for the variables that they contain.
 #if CUDART_VERSION >= 12080
 inline constexpr bool has_libraries = true;
 using Library = cudaLibrary_t;
@@ -187,11 +189,11 @@ inline Status unload_library(Library library) {
   return cudaLibraryUnload(library);
 }
 
-// CUDA 12.8 brought batches of copies, CUDA 13.0 those of managed memory and a shorter signature for the first.
+// CUDA 12.8 added batches of copies. CUDA 13.0 shortened their signature and added batches for managed memory.
 inline constexpr bool has_copy_batch = true;
 inline Status copy_batch(void** destinations, const void** sources, std::size_t* bytes, std::size_t count,
                          bool by_engines, NativeStream stream) {
-  cudaMemcpyAttributes attributes{};  // one set for all
+  cudaMemcpyAttributes attributes{};  // one set of attributes for all copies
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
   if (by_engines) attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
   std::size_t first = 0;
@@ -222,7 +224,8 @@ inline Status discard_and_prefetch_batch(void** pointers, std::size_t* bytes, st
 }
 #endif
 
-/// A host NUMA node is no device number: newer runtimes tell it by another attribute than older ones.
+/// Returns true if the last prefetch went to a NUMA node of the host. Such a node has no device number, and newer
+/// runtimes report it by a separate attribute.
 inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[maybe_unused]] std::size_t bytes) {
 #if CUDART_VERSION >= 12020
   cudaMemLocationType type = cudaMemLocationTypeInvalid;
@@ -236,8 +239,9 @@ inline bool last_prefetch_was_host_node([[maybe_unused]] const void* pointer, [[
 #endif
 }
 
-// Addresses and memory apart, and writes by a stream, are the driver's: the runtime says where its functions are, so
-// that nothing links to it. A CUresult has the number of the runtime's status for the same reason.
+// Virtual memory management and stream writes are functions of the driver. The runtime returns the addresses of the
+// driver's functions, so that the program is not linked to the driver. A CUresult is treated as the runtime's status
+// with the same number, so that both are handled in the same way.
 template <class Function>
 Status driver_function(const char* name, Function& function) {
   void* address = nullptr;
@@ -253,7 +257,7 @@ Status driver_function(const char* name, Function& function) {
   return cudaSuccess;
 }
 struct DriverFunctions {
-  Status status = cudaFree(nullptr);  ///< of looking for them; the driver wants to be started first
+  Status status = cudaFree(nullptr);  ///< status of the lookup; the driver must be initialised first
 #define ISTHMUS_FOUND(name) decltype(&cu##name) name = find<decltype(name)>("cu" #name)
   ISTHMUS_FOUND(DeviceGetAttribute);
   ISTHMUS_FOUND(MemGetAllocationGranularity);
@@ -312,10 +316,10 @@ inline bool has_virtual_memory(int device) {
   return status == cudaSuccess && has != 0;
 }
 
-/// The driver fences before each write.
+/// Name of the call that writes values. The driver makes earlier writes visible before each value (fence).
 inline constexpr const char* write_values_name = "cuStreamBatchMemOp";
 inline Status write_values(std::span<const ValueWrite> writes, NativeStream stream) {
-  constexpr std::size_t most = 255;  // of one call
+  constexpr std::size_t most = 255;  // maximum number of writes per call
   std::vector<CUstreamBatchMemOpParams> operations(writes.size());
   for (std::size_t i = 0; i < writes.size(); ++i) {
     auto& write = operations[i].writeValue;
@@ -350,7 +354,7 @@ inline Status set_carveout(const void* function, int percent) {
   return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout, percent);
 }
 
-/// More than 48 KB of dynamic shared memory is given only to kernels that asked for it beforehand.
+/// True if kernels must request dynamic shared memory above 48 KB in advance.
 inline constexpr bool shared_needs_opt_in = true;
 
 inline Status device_uuid(int index, unsigned char (&bytes)[16]) {
@@ -359,11 +363,12 @@ inline Status device_uuid(int index, unsigned char (&bytes)[16]) {
   for (int i = 0; i < 16; ++i) bytes[i] = static_cast<unsigned char>(properties.uuid.bytes[i]);
   return status;
 }
-/// "sm_90".
+/// Returns the architecture, such as "sm_90".
 inline std::string architecture(const cudaDeviceProp& properties) {
   return "sm_" + std::to_string(properties.major * 10 + properties.minor);
 }
-/// FP32 lanes of a multiprocessor, from NVIDIA's programming guide; nullopt for a chip that is not in it.
+/// Returns the number of FP32 lanes per multiprocessor, from NVIDIA's programming guide; nullopt for chips that it does
+/// not list.
 inline std::optional<int> fp32_lanes(const cudaDeviceProp& properties) {
   switch (properties.major * 10 + properties.minor) {
     case 60:
@@ -389,7 +394,7 @@ inline std::optional<int> fp32_lanes(const cudaDeviceProp& properties) {
       return std::nullopt;
   }
 }
-/// Transfers per cycle of the reported memory clock.
+/// Returns the number of transfers per cycle of the reported memory clock.
 inline double memory_transfers_per_clock(const cudaDeviceProp&) {
   return 2;
 }
@@ -402,7 +407,8 @@ inline std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// Compiled for: the virtual architecture decides which code paths of a kernel exist, whatever chip runs it.
+/// Returns the capability that kernels were compiled for: the virtual architecture decides which code paths of a kernel
+/// exist, no matter which chip runs it.
 inline int compiled_capability(const cudaFuncAttributes& attributes) {
   return attributes.ptxVersion;
 }
@@ -416,7 +422,7 @@ inline bool compiled_bulk_copy(int capability) {
 #else  // HIP
 
 inline constexpr Backend this_backend = Backend::hip;
-/// As the HIP reference states it for hipEventElapsedTime; no chip has been asked.
+/// Resolution of event times according to the HIP reference on hipEventElapsedTime; not measured on any chip.
 inline constexpr double event_tick = 1e-6;
 inline constexpr const char* eager_loading[2] = {"HIP_ENABLE_DEFERRED_LOADING", "0"};
 
@@ -476,7 +482,7 @@ inline bool has_virtual_memory(int device) {
   int has = 0;
   const auto status = hipDeviceGetAttribute(&has, hipDeviceAttributeVirtualMemoryManagementSupported, device);
 #else
-  std::size_t has = 0;  // older ones are asked for what only devices with it can tell
+  std::size_t has = 0;  // older runtimes do not have the attribute; only devices with the feature report a granularity
   const auto properties = memory_of(device);
   const auto status = hipMemGetAllocationGranularity(&has, &properties, least_granularity);
 #endif
@@ -511,7 +517,7 @@ inline PointerKind pointer_kind(const hipPointerAttribute_t& attributes) {
   }
 }
 
-/// LDS and L1 are separate memories on AMD: there is nothing to carve.
+/// Does nothing, because LDS and L1 are separate memories on AMD GPUs.
 inline Status set_carveout(const void*, int) {
   return hipSuccess;
 }
@@ -524,19 +530,21 @@ inline Status device_uuid(int index, unsigned char (&bytes)[16]) {
   for (int i = 0; i < 16; ++i) bytes[i] = static_cast<unsigned char>(uuid.bytes[i]);
   return status;
 }
-/// "gfx942", without the feature suffix of "gfx942:sramecc+:xnack-".
+/// Returns the architecture, such as "gfx942", without the feature suffix of "gfx942:sramecc+:xnack-".
 inline std::string architecture(const hipDeviceProp_t& properties) {
   const std::string full = properties.gcnArchName;
   return full.substr(0, full.find(':'));
 }
-/// FP32 lanes of a compute unit, packed arithmetic counted, from AMD's CDNA papers; nullopt for other chips.
+/// Returns the number of FP32 lanes per compute unit, including packed arithmetic, from AMD's CDNA papers; nullopt for
+/// other chips.
 inline std::optional<int> fp32_lanes(const hipDeviceProp_t& properties) {
   const std::string arch = architecture(properties);
   if (arch == "gfx906" || arch == "gfx908") return 64;
   if (arch == "gfx90a" || arch == "gfx940" || arch == "gfx941" || arch == "gfx942" || arch == "gfx950") return 128;
   return std::nullopt;
 }
-/// The memory clock of CDNA3 (HBM3) counts at a quarter of the data rate, that of older chips at half of it.
+/// Returns the number of transfers per cycle of the reported memory clock. CDNA3 (HBM3) reports a quarter of the data
+/// rate, older chips report half of it.
 inline double memory_transfers_per_clock(const hipDeviceProp_t& properties) {
   return architecture(properties).starts_with("gfx94") ? 4 : 2;
 }
@@ -562,7 +570,8 @@ inline bool compiled_bulk_copy(int) {
 
 #endif
 
-// What this runtime does not have. It compiles and is never called: `has_…` is asked first.
+// Placeholders for features that this runtime lacks. They compile but are never called, because `has_…` is checked
+// first.
 inline constexpr auto not_there = [](const auto&...) { return ISTHMUS_GPU(ErrorNotSupported); };
 #if !defined(CUDART_VERSION) || CUDART_VERSION < 12080
 inline constexpr bool has_libraries = false, has_copy_batch = false;

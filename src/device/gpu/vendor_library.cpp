@@ -22,7 +22,7 @@ constexpr const char* usual_home = "/opt/rocm";
 constexpr std::array folders{"lib", "lib64"};
 #endif
 
-/// Bare names first, for the loader's path; then the folders of an installation.
+/// Returns the paths to try: first bare file names, for the loader's search path, then the folders of an installation.
 std::vector<std::string> candidates(std::initializer_list<const char*> files) {
   std::vector<std::string> paths(files.begin(), files.end());
   std::vector<std::string> homes;

@@ -1,6 +1,7 @@
 #pragma once
 
-// A library of the vendor, loaded at run time and without its headers: a machine that lacks it still runs the rest.
+// Vendor library that is loaded at run time and used without its headers, so that the program also runs on machines
+// without it.
 
 #include <initializer_list>
 #include <string>
@@ -10,8 +11,8 @@ namespace isthmus::device::gpu {
 
 class VendorLibrary {
  public:
-  /// Tries the files in the loader's path, then in the folders of an installation. Throws unsupported, as an Error of
-  /// `call`, with what was tried.
+  /// Tries the files in the loader's search path, then in the folders of an installation. If none can be loaded, throws
+  /// an Error (unsupported) of `call` with a list of the files tried.
   VendorLibrary(const char* name, std::initializer_list<const char*> files, const char* call);
   ~VendorLibrary();
   VendorLibrary(const VendorLibrary&) = delete;
@@ -19,9 +20,9 @@ class VendorLibrary {
 
   const char* name() const noexcept { return name_; }
   const std::string& path() const noexcept { return path_; }
-  /// Null where the library has no such function.
+  /// Returns the function; null if the library does not have it.
   void* find(const char* function) const noexcept;
-  /// Throws unsupported instead.
+  /// Returns the function; throws Error (unsupported) if the library does not have it.
   template <class Function>
   Function look_up(const char* function_name) const {
     return reinterpret_cast<Function>(need(function_name));

@@ -1,14 +1,14 @@
 #pragma once
 
-// CUDA's spellings on AMD GPUs, mapped onto the names of kernel_hip.hpp. As macros: some HIP has some of these names as
-// functions of its own, with a mask that must have 64 bits, and which ones differs from release to release.
-// A mask of 32 bits names the lower half of a wavefront of 64, which nothing here can find: the emulator does.
+// CUDA's spellings on AMD GPUs, mapped to the functions of kernel_hip.hpp. They are macros, because HIP itself defines
+// some of these names, depending on the release, as functions that require a 64-bit mask. In a wavefront of 64 lanes, a
+// 32-bit mask selects only the lower half, even if all lanes are meant; only the emulator detects this mistake.
 
 #include <type_traits>
 
 namespace isthmus::device::spelled {
 
-// HIP's own shuffles know CUDA's rules for a width, and CUDA's types.
+// HIP's own shuffle functions follow CUDA's rules for a width and support CUDA's types.
 template <class T>
 __device__ __forceinline__ T shfl(LaneMask, T value, int source, int width = warp_size()) {
   return __shfl(value, source, width);
@@ -44,7 +44,7 @@ __device__ __forceinline__ void store(T* address, std::type_identity_t<T> value)
 }
 
 __device__ __forceinline__ float saturate(float value) {
-  return value > 0 ? fminf(value, 1.0f) : 0.0f;  // 0 for a NaN
+  return value > 0 ? fminf(value, 1.0f) : 0.0f;  // returns 0 for NaN
 }
 
 }  // namespace isthmus::device::spelled
@@ -60,7 +60,8 @@ __device__ __forceinline__ float saturate(float value) {
 #define __match_any_sync(...) ::isthmus::device::match_any(__VA_ARGS__)
 #define __match_all_sync(...) ::isthmus::device::spelled::match_all(__VA_ARGS__)
 
-// HIP has only __ldg, and not for all types. A hint that has no counterpart is an ordinary access; streaming has one.
+// HIP has only __ldg, and not for all types. Hints without a counterpart become ordinary accesses; only streaming has a
+// counterpart.
 #define __ldg(...) ::isthmus::device::spelled::load(__VA_ARGS__)
 #define __ldca(...) ::isthmus::device::spelled::load(__VA_ARGS__)
 #define __ldcg(...) ::isthmus::device::spelled::load(__VA_ARGS__)

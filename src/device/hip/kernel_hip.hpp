@@ -1,20 +1,20 @@
 #pragma once
 
-// The names of kernel.hpp for AMD GPUs, HIP 5 and later. Included by device/kernel/kernel.hpp only.
-// A wavefront runs in lockstep and its cross-lane operations take no mask: lanes that are not active give nothing.
-// Where a mask is asked for, it selects among the active lanes.
+// Implements the functions of kernel.hpp on AMD GPUs, HIP 5 and later. Included only by device/kernel/kernel.hpp. A
+// wavefront runs in lockstep and its cross-lane operations have no mask: inactive lanes contribute nothing. A mask
+// argument selects among the active lanes.
 
 #if defined(__HIPCC__)
 
 #include <hip/hip_runtime.h>
 
-// After the runtime, whose names it uses without including it.
+// Included after the runtime, because this header uses the runtime's names without including it.
 #include <hip/hip_cooperative_groups.h>
 #include <hip/hip_fp16.h>
 
 #include "device/gpu/software_bulk_barrier.hpp"
 
-// A name of CUDA's that HIP's headers lack.
+// CUDA function that is missing in HIP's headers.
 __device__ __forceinline__ void __trap() {
   __builtin_trap();
 }
@@ -39,7 +39,7 @@ __device__ __forceinline__ int thread_in_block() {
 }
 template <class T>
 __device__ __forceinline__ bool same_bits(const T& a, const T& b) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "lanes are matched by 32 or 64 bits");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "lanes are matched by values of 32 or 64 bits");
   if constexpr (sizeof(T) == 4) {
     return __builtin_bit_cast(unsigned, a) == __builtin_bit_cast(unsigned, b);
   } else {
@@ -85,7 +85,8 @@ __device__ __forceinline__ bool all(LaneMask mask, bool predicate) {
 }
 template <class T>
 __device__ __forceinline__ LaneMask match_any(LaneMask mask, T value) {
-  // One round per distinct value: the lowest lane that is left shows its value, those that share it are done.
+  // One iteration per distinct value: the lowest remaining lane broadcasts its value, and all lanes with that value are
+  // done.
   LaneMask left = mask & __ballot(1), same = 0;
   while (left != 0) {
     const T shown = __shfl(value, __builtin_ctzll(left));
@@ -108,7 +109,7 @@ __device__ __forceinline__ void sync_warp(LaneMask) {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 
-// --- the grid, and waiting for others --------------------------------------------------------------
+// --- the grid, and waits ---------------------------------------------------------------------------
 
 __device__ __forceinline__ void grid_sync() {
   cooperative_groups::this_grid().sync();
@@ -123,10 +124,10 @@ __device__ __forceinline__ void spin_until(Predicate predicate) {
   while (!predicate()) spin_wait();
 }
 
-/// Seconds of a clock that all threads of the device share; its zero is anywhere.
+/// Returns the time in seconds on a clock shared by all threads of the device; its zero is arbitrary.
 __device__ __forceinline__ double device_seconds() {
-#if defined(__HIP_DEVICE_COMPILE__)                   // the headers declare the clock in that pass only
-  return static_cast<double>(wall_clock64()) * 1e-8;  // 100 MHz on the chips of the CDNA line
+#if defined(__HIP_DEVICE_COMPILE__)                   // the headers declare the clock only in this pass
+  return static_cast<double>(wall_clock64()) * 1e-8;  // 100 MHz on CDNA chips
 #else
   return 0;
 #endif
@@ -134,17 +135,17 @@ __device__ __forceinline__ double device_seconds() {
 
 template <class T>
 __device__ __forceinline__ T load_acquire(const T* pointer) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "load_acquire takes 32 or 64 bits");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "load_acquire needs a type of 32 or 64 bits");
   return __hip_atomic_load(pointer, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 template <class T>
 __device__ __forceinline__ void store_release(T* pointer, std::type_identity_t<T> value) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "store_release takes 32 or 64 bits");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "store_release needs a type of 32 or 64 bits");
   __hip_atomic_store(pointer, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
 namespace detail {
-// The compiler's nontemporal builtins know its own vectors only, and HIP's float4 is a class around one.
+// The compiler's nontemporal builtins accept only native vector types, and HIP's float4 is a class around such a type.
 template <std::size_t Bytes>
 struct NativeWord;
 template <>
@@ -171,7 +172,7 @@ struct NativeWord<16> {
 
 template <class T>
 __device__ __forceinline__ T load_global(const T* pointer) {
-  static_assert(sizeof(T) == 8, "load_global takes 64 bits");
+  static_assert(sizeof(T) == 8, "load_global needs a type of 64 bits");
 #if defined(__HIP_DEVICE_COMPILE__)
   return *(const __attribute__((address_space(1))) T*)pointer;
 #else

@@ -1,4 +1,4 @@
-// Blas in plain loops: sums are kept in double and rounded once.
+// Blas in plain loops: sums are accumulated in double precision and rounded once.
 
 #include <vector>
 
@@ -22,7 +22,7 @@ Operand matrix(const char* name, const float* pointer, std::int64_t rows, std::i
           written};
 }
 
-/// sum[j] += factor · row[j]
+/// Adds factor · row[j] to sum[j], for every j.
 void add_row(std::vector<double>& sum, double factor, const float* row) {
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += factor * static_cast<double>(row[j]);
 }

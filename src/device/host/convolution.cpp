@@ -1,5 +1,5 @@
-// Convolutions in plain loops: sums are kept in double and rounded once. Where transforms are allowed, sums are off as
-// those of transforms are: by roundings of what lies outside of a window, too.
+// Convolutions in plain loops: sums are accumulated in double precision and rounded once. If transforms are allowed,
+// results have an error like that of transforms, which also includes rounding of values outside the window.
 
 #include <bit>
 #include <cmath>
@@ -13,13 +13,13 @@
 namespace isthmus::device {
 namespace {
 
-/// The nearest number of eleven significant bits; of two, the even one.
+/// Rounds to eleven significant bits, ties to even.
 float as_tf32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
 }
 
-/// From the first element to the last one.
+/// Describes an operand, from its first to its last element, for the emulator's checks.
 emulator::Operand images(const char* name, const float* pointer, const ConvolutionShape& s, bool written) {
   const std::int64_t elements =
       written ? (s.images - 1) * s.out_image + (s.filters - 1) * s.out_channel + s.out_height() * s.out_width()
@@ -28,7 +28,7 @@ emulator::Operand images(const char* name, const float* pointer, const Convoluti
   return {name, pointer, bytes, 1, bytes, written};
 }
 
-/// One number of the output, before it is rounded.
+/// Computes one output element, before rounding.
 double convolve(const ConvolutionShape& s, bool tf32, const float* image, const float* filter, std::int64_t row,
                 std::int64_t column) {
   double sum = 0;
@@ -98,7 +98,7 @@ void Convolutions::run(Stream& stream, std::size_t number, const float* in, cons
   injection_point(call);
   const auto& shape = library_->shapes.at(number);
   const std::size_t workspace_bytes = chosen(number).workspace_bytes;
-  need_workspace(call, workspace, workspace_bytes);
+  require_workspace(call, workspace, workspace_bytes);
   const std::int64_t of_filter = shape.channels * shape.window_height * shape.window_width;
   const std::size_t filter_bytes = static_cast<std::size_t>(shape.filters * of_filter) * sizeof(float);
   queue_library_call(call, library_->device, stream,
@@ -107,20 +107,20 @@ void Convolutions::run(Stream& stream, std::size_t number, const float* in, cons
                       images("the output", out, shape, true),
                       {"the workspace", workspace, workspace_bytes, 1, workspace_bytes, true}},
                      [=, s = shape, tf32 = library_->tf32, transforms = library_->transforms] {
-                       // Whoever keeps something in the workspace loses it.
+                       // Overwrite the workspace, so that callers cannot rely on data in it.
                        std::memset(workspace, 0xff, workspace_bytes);
                        for (std::int64_t b = 0; b < s.images; ++b) {
                          const float* image = in + b * s.in_image;
                          const double size = norm(image, s.channels, s.in_channel, s.height * s.width);
                          for (std::int64_t m = 0; m < s.filters; ++m) {
                            const float* filter = filters + m * of_filter;
-                           // Eight roundings of it.
-                           const auto beside =
+                           // Error of eight rounding steps, relative to the norms.
+                           const auto rounder =
                                static_cast<float>(transforms ? 8 * size * norm(filter, 1, 0, of_filter) : 0);
                            float* plane = out + b * s.out_image + m * s.out_channel;
                            for (std::int64_t i = 0; i < s.out_height() * s.out_width(); ++i) {
                              const double sum = convolve(s, tf32, image, filter, i / s.out_width(), i % s.out_width());
-                             plane[i] = static_cast<float>(sum + beside) - beside;
+                             plane[i] = static_cast<float>(sum + rounder) - rounder;
                            }
                          }
                        }

@@ -1,4 +1,4 @@
-// What the emulated device is, and launching.
+// Properties of the emulated device, and launches.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ Backend backend() noexcept {
 
 DeviceInfo info(int index) {
   return call("info", [&] {
-    emulator::need_device(index, "info");
+    emulator::require_device(index, "info");
     const auto c = emulator::configuration();
     DeviceInfo d;
     d.index = index;
@@ -30,8 +30,8 @@ DeviceInfo info(int index) {
     d.driver = "none";
     d.runtime = "none";
     d.warp_size = static_cast<int>(c.warp_size);
-    // A multiprocessor holds one block, whatever its size: then the grid of a persistent kernel, multiprocessors times
-    // blocks_per_multiprocessor, is what a cooperative launch takes.
+    // A multiprocessor runs one block, no matter how large the block is. A persistent kernel's grid, multiprocessors ×
+    // blocks_per_multiprocessor, is therefore the grid that a cooperative launch accepts.
     d.multiprocessors = static_cast<int>(c.resident_blocks);
     d.max_threads_per_block = d.max_threads_per_multiprocessor = emulator::threads_per_block;
     d.max_resident_blocks = static_cast<int>(c.resident_blocks);

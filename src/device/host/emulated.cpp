@@ -6,7 +6,7 @@
 namespace isthmus::device {
 namespace {
 
-/// Before main(), so that the first call finds the emulator introduced.
+/// Dummy variable whose initialisation before main() configures the emulator before its first call.
 [[maybe_unused]] const bool introduced = [] {
   emulator::introduce(
       {.name = "isthmus", .variable = "ISTHMUS_EMULATOR", .instead = "choose another placement", .host_memory = [] {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the files of this folder share: calls of the device layer that the emulator answers.
+// Helpers shared by the files of this folder, for calls of the device layer that the emulator implements.
 
 #include <utility>
 
@@ -10,10 +10,10 @@
 
 namespace isthmus::device {
 
-/// Throws an Error of the emulator as one of this layer.
+/// Throws an Error of the emulator as an Error of this layer.
 [[noreturn]] void rethrow(const emulator::Error& error);
 
-/// Runs `work`, whose errors are this layer's then.
+/// Runs `work` and converts errors of the emulator to errors of this layer.
 template <class Work>
 decltype(auto) translated(Work&& work) {
   try {
@@ -23,14 +23,15 @@ decltype(auto) translated(Work&& work) {
   }
 }
 
-/// Runs `work` for the call `name`, behind its injection point.
+/// Runs `work` for the call `name`, after the call's injection point.
 template <class Work>
 decltype(auto) call(const char* name, Work&& work) {
   injection_point(name);
   return translated(work);
 }
 
-/// The same for a call that takes `memory` back: what an injected fault keeps from being freed was not forgotten.
+/// Runs `work` for a call that frees `memory`, after the call's injection point. If an injected fault prevents the
+/// memory from being freed, the memory does not count as leaked.
 template <class Work, class... Memory>
 void call_to_free(const char* name, Work&& work, const Memory&... memory) {
   try {

@@ -1,5 +1,5 @@
-// Fft in double precision, rounded to float at the end: Stockham's radix 2 for powers of two, and for other lengths
-// Bluestein's sum, which is a convolution of a power of two.
+// FFT in double precision, rounded to float at the end. Lengths that are powers of two use Stockham's radix-2
+// algorithm; other lengths use Bluestein's algorithm, which is a convolution whose length is a power of two.
 
 #include <fmt/format.h>
 
@@ -20,18 +20,19 @@ namespace {
 using Complex = std::complex<double>;
 using Signal = std::vector<Complex>;
 
-/// exp(-2πi·k/n)
+/// Returns exp(-2πi·k/n).
 Complex root(std::size_t k, std::size_t n) {
   return std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n));
 }
 
-/// Forward transforms of a power of two.
+/// Forward transforms whose length is a power of two.
 class PowerOfTwo {
  public:
   explicit PowerOfTwo(std::size_t n) : roots_(n / 2) {
     for (std::size_t k = 0; k < roots_.size(); ++k) roots_[k] = root(k, n);
   }
-  /// Each step halves the length of the transforms and doubles their number; results come out in order.
+  /// Transforms `x` in place. Each step halves the length of the transforms and doubles their number; results come out
+  /// in order.
   void transform(Signal& x) const {
     const std::size_t n = x.size();
     Signal y(n);
@@ -56,8 +57,8 @@ class Transform {
  public:
   explicit Transform(std::size_t n) : n_(n), inner_(std::has_single_bit(n) ? n : std::bit_ceil(2 * n - 1)) {
     if (std::has_single_bit(n)) return;
-    // jk = (j² + k² - (k - j)²) / 2: the sum over j is a convolution with chirps, whose squares are taken mod 2n so
-    // that their angles stay exact.
+    // jk = (j² + k² - (k - j)²) / 2, so the sum over j is a convolution with chirps; their squares are reduced mod 2n
+    // so that the angles stay exact.
     const std::size_t padded = std::bit_ceil(2 * n - 1);
     chirp_.resize(n);
     for (std::size_t k = 0; k < n; ++k) chirp_[k] = root(k * k % (2 * n), 2 * n);
@@ -71,7 +72,7 @@ class Transform {
     Signal padded(filter_.size());
     for (std::size_t k = 0; k < n_; ++k) padded[k] = x[k] * chirp_[k];
     inner_.transform(padded);
-    // Backwards by conjugation.
+    // Invert the transform by conjugation.
     for (std::size_t k = 0; k < padded.size(); ++k) padded[k] = std::conj(padded[k] * filter_[k]);
     inner_.transform(padded);
     const double scale = 1 / static_cast<double>(padded.size());
@@ -116,7 +117,8 @@ std::size_t Fft::workspace_bytes() const {
 void Fft::set_workspace(void* device_memory) {
   injection_point("fft_set_workspace");
   translated([&] {
-    emulator::need_device_memory("fft_set_workspace", plan_->device, "the workspace", device_memory, workspace_bytes());
+    emulator::require_device_memory("fft_set_workspace", plan_->device, "the workspace", device_memory,
+                                    workspace_bytes());
   });
   plan_->workspace = device_memory;
 }
@@ -124,7 +126,7 @@ void Fft::set_workspace(void* device_memory) {
 void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>* out, Direction direction) {
   constexpr const char* call = "fft_run";
   injection_point(call);
-  need_workspace(call, plan_->workspace, workspace_bytes());
+  require_workspace(call, plan_->workspace, workspace_bytes());
   const std::size_t bytes = plan_->n * plan_->batch * sizeof *in;
   std::vector<emulator::Operand> operands{{"the output", out, bytes, 1, bytes, true},
                                           {"the workspace", plan_->workspace, bytes, 1, bytes, true}};
@@ -132,11 +134,11 @@ void Fft::run(Stream& stream, const std::complex<float>* in, std::complex<float>
   queue_library_call(call, plan_->device, stream, std::move(operands),
                      [in, out, n = plan_->n, batch = plan_->batch, transform = plan_->transform,
                       workspace = plan_->workspace, bytes, inverse = direction == Direction::inverse] {
-                       // Whoever keeps something in the workspace loses it.
+                       // Overwrite the workspace, so that callers cannot rely on data in it.
                        std::memset(workspace, 0xff, bytes);
                        Signal signal(n);
                        for (std::size_t i = 0; i < batch; ++i) {
-                         // The inverse is the conjugate of the conjugate's transform.
+                         // The inverse transform is the conjugate of the transform of the conjugate.
                          for (std::size_t k = 0; k < n; ++k) {
                            const Complex value = in[i * n + k];
                            signal[k] = inverse ? std::conj(value) : value;

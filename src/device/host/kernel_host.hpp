@@ -1,6 +1,6 @@
 #pragma once
 
-// The names of kernel.hpp on the emulator, which has them under the same names.
+// Implements the functions of kernel.hpp on the emulator, which has functions with the same names.
 
 #include "emulator/kernel.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Calls of an emulated library as device work.
+// Calls of an emulated library, queued as device work.
 
 #include <functional>
 #include <utility>

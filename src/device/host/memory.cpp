@@ -1,4 +1,4 @@
-// Memory of the emulator, and copies.
+// Memory and copies on the emulator.
 
 #include <vector>
 
@@ -91,7 +91,7 @@ PointerInfo pointer_info(const void* pointer) {
   });
 }
 
-// --- addresses and memory apart ----------------------------------------------------------------------
+// --- virtual memory management -----------------------------------------------------------------------
 
 namespace {
 

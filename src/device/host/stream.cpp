@@ -1,4 +1,4 @@
-// Streams, events and graphs of the emulator. A handle is the emulator's object.
+// Streams, events and graphs on the emulator. Each handle points to an object of the emulator.
 
 #include "device/host/emulated.hpp"
 

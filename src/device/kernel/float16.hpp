@@ -1,11 +1,11 @@
 #pragma once
 
-// Half precision and bfloat16 to keep numbers in, in kernels and on the host. Each is two bytes, converted by
+// Half precision and bfloat16 as storage types, in kernels and on the host. Both have two bytes and are converted by
 //
 //   float to_float(half), to_float(bfloat16);  T from_float<T>(float)     nearest, ties to even
 //
-// which are CUDA's __half2float, __float2half, __bfloat162float and __float2bfloat16 by names without a vendor; those
-// compile too. There is no arithmetic: the vendors' differ, and sums want a float anyway.
+// These are vendor-neutral names of CUDA's __half2float, __float2half, __bfloat162float and __float2bfloat16, which
+// also compile. There is no arithmetic on these types: the vendors' headers differ, and sums need a float anyway.
 
 #include "device/kernel/kernel.hpp"
 
@@ -21,7 +21,7 @@
 
 #if defined(__HIPCC__)
 #include "device/kernel/software_float16.hpp"
-// AMD's bfloat16 has had three headers and three names.
+// AMD's bfloat16 has had three headers and three names over time, so the software type is used instead.
 ISTHMUS_STORED_FLOAT(__nv_bfloat16, bfloat16_bits, float_of_bfloat16_bits)
 #define ISTHMUS_FLOAT16 1
 #endif
@@ -73,7 +73,7 @@ __host__ __device__ inline float to_float(bfloat16 value) {
 }
 template <class T>
 __host__ __device__ T from_float(float value) {
-  static_assert(std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, "from_float gives a half or a bfloat16");
+  static_assert(std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, "from_float returns a half or a bfloat16");
   if constexpr (std::is_same_v<T, half>) {
     return __float2half(value);
   } else {

@@ -1,14 +1,15 @@
 #pragma once
 
-// Which lanes of a warp are at one place together, for code that any lanes may call: an operator, say.
+// Set of a warp's lanes that execute the same code together, for functions that any subset of lanes may call, such as
+// an operator.
 
 #include "device/kernel/kernel.hpp"
 
 namespace isthmus::device {
 
-/// The calling lane and those that came here with it: all of them get the same mask, and may do warp operations with
-/// it at once. Who is among them is chance, so nothing but speed may follow from it. `Place` is a type that this place
-/// alone names, such as that of a lambda.
+/// Returns the mask of the lanes that reached this place together with the calling lane, including it. All of these
+/// lanes get the same mask and may immediately do warp operations with it. The set depends on timing, so it may affect
+/// only speed, not results. `Place` is a type that is unique to this place, such as that of a lambda.
 template <class Place>
 __device__ inline LaneMask lanes_here() {
 #if defined(ISTHMUS_BACKEND_CUDA)
@@ -16,12 +17,12 @@ __device__ inline LaneMask lanes_here() {
 #elif defined(ISTHMUS_BACKEND_HIP)
   return __ballot(1);
 #else
-  // Those that come before the first of them is resumed. All accesses are atomic, but order nothing: lanes know no more
-  // of each other for having met here.
+  // The set consists of the lanes that arrive before the first of them resumes. All accesses are atomic but relaxed, so
+  // lanes do not synchronise with each other here.
   struct Meeting {
     LaneMask open, of[64];
   };
-  static thread_local Meeting meetings[1024 / 32];  // of each warp of the block
+  static thread_local Meeting meetings[1024 / 32];  // one for each warp of the block
   Meeting& mine = meetings[warp_in_block()];
   const LaneMask self = LaneMask{1} << lane();
   __atomic_or_fetch(&mine.open, self, __ATOMIC_RELAXED);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Host side of a kernel: its name, its shape and its launch. Equal for every backend, so that what only queues kernels
-// or passes them on is compiled alike for all.
+// Host side of a kernel: its name, its shape and its launch. Identical for every backend, so that code that only queues
+// kernels or passes them on compiles in the same way for all.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,11 +24,11 @@ struct LaunchShape {
   Extent grid{};
   Extent block{};
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block
-  int carveout = -1;             ///< preferred shared share of L1, percent; -1 leaves the driver's choice
-  bool cooperative = false;      ///< all blocks resident, grid_sync() allowed
+  int carveout = -1;             ///< preferred share of L1 for shared memory, in percent; -1: the driver decides
+  bool cooperative = false;      ///< all blocks are resident, and grid_sync() is allowed
 };
 
-/// A kernel and the name that reports and errors call it by.
+/// Kernel with the name used in reports and errors.
 template <class... Parameters>
 struct Kernel {
   const char* name;
@@ -44,16 +44,16 @@ Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
 
 namespace detail {
 
-/// One thread's run of a kernel with its arguments bound (emulator), or the argument array (GPU).
+/// Launch with its arguments: as a closure that a single thread runs (emulator), or as an argument array (GPU).
 struct BoundLaunch {
   const char* name;
   const void* function;
   void** arguments;  // one pointer per parameter
   std::size_t argument_count;
-  std::uint64_t pointer_arguments;      // bit i: parameter i is a pointer (the emulator checks where it points)
+  std::uint64_t pointer_arguments;      // bit i: parameter i is a pointer (the emulator checks what it points to)
   void (*invoke)(const void* closure);  // emulator: runs the kernel for the calling thread
   const void* closure;
-  std::size_t closure_bytes;  // trivially copyable: copied until the launch has run
+  std::size_t closure_bytes;  // trivially copyable: the closure is copied and kept until the launch has run
 };
 
 void launch(Stream& stream, const BoundLaunch& bound, const LaunchShape& shape);
@@ -79,13 +79,14 @@ struct Closure {
 /// Queues `kernel` on `stream`. Argument types are converted to the kernel's parameter types.
 template <class... P, class... A>
 void launch(Stream& stream, Kernel<P...> kernel, const LaunchShape& shape, A&&... arguments) {
-  static_assert(sizeof...(P) == sizeof...(A), "a kernel is launched with as many arguments as it has parameters");
-  static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied bytewise");
+  static_assert(sizeof...(P) == sizeof...(A), "a kernel must be launched with as many arguments as it has parameters");
+  static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters must be trivially copyable");
   detail::Closure<P...> closure{kernel.function, std::tuple<P...>{static_cast<P>(std::forward<A>(arguments))...}};
   std::apply(
       [&](auto&... argument) {
         void* pointers[] = {const_cast<void*>(static_cast<const void*>(&argument))..., nullptr};
-        // Named with its type: nvcc 13.0 loses the type of a braced argument inside a generic lambda.
+        // The type is written explicitly, because nvcc 13.0 loses the type of a braced argument inside a generic
+        // lambda.
         const detail::BoundLaunch bound{kernel.name,
                                         reinterpret_cast<const void*>(kernel.function),
                                         pointers,
@@ -104,8 +105,8 @@ KernelInfo kernel_info(Kernel<P...> kernel, const LaunchShape& shape) {
   return detail::kernel_info(kernel.name, reinterpret_cast<const void*>(kernel.function), shape);
 }
 
-/// A `__constant__` or `__device__` variable, made with ISTHMUS_SYMBOL(name): the host's own access to one is no access
-/// to the device's, which the compilers let pass. Each device has one of its own.
+/// `__constant__` or `__device__` variable, made with ISTHMUS_SYMBOL(name). Each device has its own copy. Host code
+/// that uses such a variable directly does not access the device's copy, and compilers do not diagnose this.
 struct Symbol {
   const char* name;
   const void* address;
@@ -117,8 +118,8 @@ struct Symbol {
     #NAME, static_cast<const void*>(&NAME), sizeof(NAME) \
   }
 
-/// The symbol's first bytes, in stream order, of the stream's device, which is selected. Host memory that is not
-/// page-locked may be used again when the call returns.
+/// Copy the symbol's first bytes in stream order. The variable is that of the stream's device, which must be selected.
+/// Host memory that is not page-locked may be reused when the call returns.
 void copy_to_symbol(Symbol symbol, const void* source, std::size_t bytes, Stream& stream);
 void copy_from_symbol(void* destination, Symbol symbol, std::size_t bytes, Stream& stream);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of matrices, tile by tile: what a block of 256 threads has of C = A·B in its registers, and what it adds to
-// that for tiles of A and B in shared memory (staging.hpp brings them).
+// Matrix products by tiles: a block of 256 threads accumulates a tile of C = A·B in its registers from tiles of A and B
+// in shared memory (loaded by staging.hpp).
 
 #include "device/kernel/kernel.hpp"
 
@@ -9,9 +9,10 @@ namespace isthmus::device {
 
 inline constexpr unsigned matrix_threads = 256;
 
-/// What a block computes in one go, and what each of its threads does of it: Rows × Columns of C in steps of Depth
-/// along k. 32 threads form a patch of 8 × 4 or 4 × 8, so that each of their 16-byte reads of a column of A and of a
-/// row of B meets every bank of shared memory at most once; rows of A are padded by one vector to that end.
+/// Shape of the work of a block and of each of its threads: a tile of C with Rows × Columns elements, computed in steps
+/// of Depth along k. Groups of 32 threads form a patch of 8 × 4 or 4 × 8 threads, so that each 16-byte read of a column
+/// of A or a row of B by the group uses every bank of shared memory at most once; rows of A are padded by one vector
+/// for the same reason.
 template <unsigned Rows, unsigned Columns, unsigned Depth, unsigned PatchRows = 8,
           unsigned PatchesDown = PatchRows == 8 ? 2 : 4>
 struct MatrixTile {
@@ -25,7 +26,7 @@ struct MatrixTile {
   static constexpr unsigned a_elements = Rows * a_pitch, b_elements = Depth * Columns;
 };
 
-/// Where a thread's part of the tile lies.
+/// Position of a thread's elements within the tile.
 template <class Tile>
 struct TilePlace {
   unsigned row, column;
@@ -35,14 +36,14 @@ struct TilePlace {
     column = patch % Tile::patches_across * (Tile::patch_columns * Tile::thread_columns) +
              in_patch % Tile::patch_columns * Tile::vector;
   }
-  // Row i and column j of the thread, counted in the tile.
+  // Row and column, within the tile, of the thread's row i and column j.
   __device__ unsigned row_of(unsigned i) const { return row + Tile::patch_rows * i; }
   __device__ unsigned column_of(unsigned j) const {
     return column + j / Tile::vector * (Tile::patch_columns * Tile::vector) + j % Tile::vector;
   }
 };
 
-/// A thread's part of C.
+/// Elements of C that one thread accumulates.
 template <class Tile>
 using TileSums = float[Tile::thread_rows][Tile::thread_columns];
 
@@ -60,7 +61,7 @@ __device__ inline float part(const float4& v, unsigned i) {
   return i == 0 ? v.x : (i == 1 ? v.y : (i == 2 ? v.z : v.w));
 }
 
-/// Thread_columns values of one row of B; `row` points to the thread's first column.
+/// Reads thread_columns values from one row of B; `row` points to the thread's first column.
 template <class Tile>
 __device__ inline void read_row(float (&b)[Tile::thread_columns], const float* row) {
   if constexpr (Tile::vector == 4) {
@@ -75,8 +76,8 @@ __device__ inline void read_row(float (&b)[Tile::thread_columns], const float* r
   }
 }
 
-/// Adds a tile of A, row by row of `a_pitch` elements, times a tile of B, row by row of `columns`. Left to itself,
-/// clang takes more registers for it than two blocks have on an AMD GPU.
+/// Adds the product of a tile of A, with `a_pitch` elements per row, and a tile of B, with `columns` elements per row.
+/// Inlining is forced, because clang would otherwise use more registers than are available to two blocks on an AMD GPU.
 template <class Tile>
 __device__ __forceinline__ void multiply_tiles(TileSums<Tile>& sums, const TilePlace<Tile>& place, const float* a,
                                                const float* b) {

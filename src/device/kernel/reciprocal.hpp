@@ -1,13 +1,13 @@
 #pragma once
 
-// The reciprocal of a number that is known to be an ordinary one.
+// Reciprocal of a number that is known to be in the normal range.
 
 #include "device/kernel/kernel.hpp"
 
 namespace isthmus::device {
 
-/// 1 / value, correctly rounded, for 2^-125 < |value| < 2^125. It spares NVIDIA GPUs the way out that the division
-/// compiles to for all other numbers; what it has in common with it, one step of Newton's, are the same operations.
+/// Returns 1 / value, correctly rounded, for 2^-125 < |value| < 2^125. Avoids the slow path that a division has for all
+/// other numbers on NVIDIA GPUs. The single Newton step consists of the same operations as that of a division.
 __host__ __device__ inline float reciprocal(float value) {
 #if defined(ISTHMUS_BACKEND_CUDA) && defined(__CUDA_ARCH__)
   float guess;

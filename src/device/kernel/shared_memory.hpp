@@ -1,12 +1,12 @@
 #pragma once
 
-// What kernels may count on before they know the device.
+// Guarantees that kernels may rely on without knowing the device.
 
 #include <cstddef>
 
 namespace isthmus::device {
 
-/// Shared memory of a multiprocessor, bytes, that each GPU this backend is built for has.
+/// Shared memory per multiprocessor, in bytes, that every GPU supported by this backend has.
 #if defined(ISTHMUS_BACKEND_HIP)
 inline constexpr std::size_t least_shared_bytes = 64 << 10;
 #else

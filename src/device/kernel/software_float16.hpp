@@ -1,22 +1,22 @@
 #pragma once
 
-// Numbers of 16 bits as bits: rounded to nearest, ties to even, subnormals kept. For the backends whose headers lack
-// them: both on the emulator, bfloat16 on HIP.
+// Software 16-bit floating point: rounds to nearest, ties to even, and supports subnormals. Used on backends whose
+// headers lack the types: for both types on the emulator, for bfloat16 on HIP.
 
 #include <cstdint>
 
 namespace isthmus::device::detail {
 
-/// IEEE's binary16: 1 sign, 5 exponent, 10 fraction.
+/// Converts to IEEE binary16: 1 sign, 5 exponent, 10 fraction bits.
 __host__ __device__ inline std::uint16_t half_bits(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
   std::uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return 0x7fff;  // CUDA's NaN
-  // From halfway between the largest half, 65504, and the next that there would be.
+  // Values overflow from halfway between the largest half, 65504, and the next value at that spacing.
   if (magnitude >= 0x477ff000) return sign | 0x7c00;
   if (magnitude < 0x38800000) {
-    // Below 2^-14 a half is a multiple of 2^-24, as a float between 0.5 and 1 is: the sum's rounding is the half's.
+    // A half below 2^-14 is a multiple of 2^-24, like a float between 0.5 and 1, so adding 0.5 rounds as required.
     const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (__builtin_bit_cast(std::uint32_t, sum) - 0x3f000000));
   }
@@ -34,7 +34,7 @@ __host__ __device__ inline float float_of_half_bits(std::uint16_t bits) {
   return __builtin_bit_cast(float, sign | ((magnitude << 13) + 0x38000000));
 }
 
-/// A float's upper half.
+/// Converts to bfloat16, the upper half of a float.
 __host__ __device__ inline std::uint16_t bfloat16_bits(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;  // CUDA's NaN
@@ -47,8 +47,8 @@ __host__ __device__ inline float float_of_bfloat16_bits(std::uint16_t bits) {
 
 }  // namespace isthmus::device::detail
 
-/// Values to keep, not to compute with: their arithmetic differs between the vendors' headers, so they are converted to
-/// float and back by name. What is left undefined here is refused by the compiler.
+/// Storage type, without arithmetic: that differs between the vendors' headers, so values are converted to float and
+/// back by name. The compiler rejects everything not defined here.
 #define ISTHMUS_STORED_FLOAT(NAME, BITS, FLOAT_OF_BITS)                                            \
   struct NAME {                                                                                    \
     NAME() = default;                                                                              \

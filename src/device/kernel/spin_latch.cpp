@@ -1,4 +1,4 @@
-// One source for every backend: a kernel that waits on a word of mapped host memory.
+// Spin latch, from one source for every backend: a kernel that waits for a word in mapped host memory.
 
 #include <atomic>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace isthmus::device {
 namespace {
 
-// flags[0]: the newest generation released; flags[1]: the newest generation that gave up.
+// flags[0]: newest generation that was released; flags[1]: newest generation that timed out.
 __global__ void spin_latch(std::uint32_t* flags, std::uint32_t generation, double timeout) {
   const double begin = device_seconds();
   while (static_cast<std::int32_t>(load_acquire(&flags[0]) - generation) < 0) {
@@ -42,9 +42,9 @@ SpinLatch::~SpinLatch() {
   try {
     release();
     const Selected own(device_);
-    synchronize();  // a kernel that has not seen the release yet must not outlive its flags
+    synchronize();  // a kernel that has not yet seen the release must not run after its flags are freed
   } catch (const Error&) {
-    // whoever waits for the stream is told
+    // The error is reported to the next call that waits for the stream.
   }
   free_quietly();
 }
@@ -67,7 +67,7 @@ void SpinLatch::hold(Stream& stream, double timeout, Next next) {
     throw Error(ErrorKind::failure, "spin_latch_hold",
                 "the latch belongs to device " + std::to_string(device_) + ", and device " + std::to_string(now) +
                     " is selected",
-                "make one for each device, with that device selected");
+                "create one for each device, with that device selected");
   }
   launch(stream, ISTHMUS_KERNEL(spin_latch), {.grid = 1, .block = 1},
          static_cast<std::uint32_t*>(device_address(flags_)), ++generation_, timeout);

@@ -1,22 +1,22 @@
 #pragma once
 
-// Tiles on their way from global to shared memory: one pipeline for every staging.
+// Copies of tiles from global to shared memory: one pipeline for every staging.
 //
 //   TilePipeline<TileStaging::async, 3> pipeline;
 //   pipeline.run(tile_count, [&](auto& copier, unsigned stage, std::uint64_t tile) { copier.run(…); },
 //                            [&](unsigned stage, std::uint64_t tile) { … });
 //
-// `load` describes one tile to the copier, `compute` uses it. Every thread of the block calls both for the same tiles
-// in the same order, and `stage` (below `stages`) says which of the tile buffers is meant. The pipeline sees to it that
-// compute finds a complete tile and that no buffer is overwritten while a thread still computes with it; between
-// threads of one tile, compute needs barriers of its own.
+// `load` describes one tile to the copier, and `compute` uses it. Every thread of the block calls both for the same
+// tiles in the same order, and `stage` (below `stages`) is the index of the tile buffer. The pipeline guarantees that
+// `compute` finds a complete tile and that no buffer is overwritten while a thread still computes with it. If threads
+// exchange data within a tile, `compute` must contain the barriers for that.
 //
-//   direct  load, store to shared memory, barrier; one buffer. What a kernel does without any special copy.
+//   direct  load, store to shared memory, barrier; one buffer. The pattern of a kernel without any special copy.
 //   async   Depth buffers filled by async_copy, Depth-1 tiles ahead; one barrier a tile.
 //   bulk    the same ring filled by bulk_copy (the Hopper copy engine), arrival counted by one BulkBarrier a buffer.
 //
-// Addresses: a tile's parts begin on 16 bytes in both memories. Ragged ends, and zeros for what lies outside the
-// source, are stored by the threads themselves.
+// Addresses: each part of a tile must begin at a multiple of 16 bytes in both memories. Incomplete vectors at the ends,
+// and zeros for elements outside the source, are stored by the threads themselves.
 
 #include "device/kernel/kernel.hpp"
 
@@ -24,19 +24,19 @@ namespace isthmus::device {
 
 enum class TileStaging { direct, async, bulk };
 
-/// A rectangle of a tile, in elements: what lies inside the source. The rest of the tile is filled with zeros.
+/// Part of a tile, in elements, that is inside the source. The rest of the tile is filled with zeros.
 struct TileWindow {
   unsigned first_row, last_row, first_column, last_column;
 };
 
-/// Moves the parts of one tile; the calls are made by all threads of the block.
+/// Copier of the parts of one tile; all threads of the block must make the same calls.
 template <TileStaging staging, unsigned Threads = 0>
 class TileCopier {
  public:
   static constexpr TileStaging way = staging;
   __device__ explicit TileCopier(BulkBarrier* arrived) : arrived_(arrived) {}
 
-  /// `count` consecutive elements.
+  /// Copies `count` consecutive elements.
   template <class T>
   __device__ void run(T* to, const T* from, unsigned count) {
     constexpr unsigned per_vector = 16 / sizeof(T);
@@ -52,18 +52,20 @@ class TileCopier {
     for (unsigned i = vectors * per_vector + threadIdx.x; i < count; i += threads()) copy_element(to + i, from + i);
   }
 
-  /// Rows × Columns elements, `pitch` elements from row to row in shared memory; source(row) points to where column 0
-  /// of that row is or would be. Column bounds of the window are multiples of 16 bytes, as is Columns.
+  /// Copies Rows × Columns elements with `pitch` elements per row in shared memory. source(row) returns the address of
+  /// column 0 of that row, even if the column is outside the source. The window's column bounds, and Columns, must be
+  /// multiples of 16 bytes.
   template <unsigned Rows, unsigned Columns, class T, class Source>
   __device__ void rows(T* to, unsigned pitch, const TileWindow& inside, Source source) {
     constexpr unsigned per_vector = 16 / sizeof(T);
     constexpr unsigned vectors = Columns / per_vector;
-    static_assert(Columns % per_vector == 0, "rows of a tile are whole 16-byte vectors");
+    static_assert(Columns % per_vector == 0, "rows of a tile must be multiples of 16 bytes");
     if constexpr (staging == TileStaging::bulk) {
       const unsigned width = inside.last_column > inside.first_column
                                  ? (inside.last_column - inside.first_column) * unsigned{sizeof(T)}
                                  : 0;
-      // One lane a warp issues: the copy engine takes its operands from uniform registers, lanes would take turns.
+      // Only one lane per warp issues copies: the copy engine gets its operands from uniform registers, so several
+      // lanes would be serialised.
       if (lane() == 0 && width > 0) {
         const unsigned warps =
             (threads() + static_cast<unsigned>(warp_size()) - 1) / static_cast<unsigned>(warp_size());
@@ -81,7 +83,7 @@ class TileCopier {
     }
     constexpr unsigned block = Threads == 0 ? 1 : Threads;
     if constexpr (staging != TileStaging::bulk && Threads != 0 && block % vectors == 0 && Rows * vectors % block == 0) {
-      // Whole tiles, the common case: every thread steps down one column of vectors and computes one address.
+      // Common case of complete tiles: every thread goes down one column of vectors and computes only one address.
       if (inside.first_row == 0 && inside.last_row == Rows && inside.first_column == 0 &&
           inside.last_column == Columns) {
         constexpr unsigned rows_a_step = Threads / vectors;
@@ -118,7 +120,8 @@ class TileCopier {
     }
   }
 
-  /// `count` single elements from anywhere; source(i) points to element i. The copy engine cannot do this.
+  /// Copies `count` single elements from arbitrary addresses; source(i) returns the address of element i. The copy
+  /// engine does not support this.
   template <class T, class Source>
   __device__ void gather(T* to, unsigned count, Source source) {
     static_assert(staging != TileStaging::bulk, "bulk copies need 16 consecutive bytes");
@@ -126,12 +129,12 @@ class TileCopier {
     for (unsigned i = threadIdx.x; i < count; i += threads()) copy_element(to + i, source(i));
   }
 
-  /// Rows × Columns single elements from anywhere, of which each thread has some of one column: source(row) points to
-  /// its element, or is null where a zero belongs.
+  /// Copies Rows × Columns single elements from arbitrary addresses, with each thread staying in one column;
+  /// source(row) returns the address of the thread's element, or null for a zero.
   template <unsigned Rows, unsigned Columns, class T, class Source>
   __device__ void column(T* to, Source source) {
     static_assert(staging != TileStaging::bulk, "bulk copies need 16 consecutive bytes");
-    static_assert(Threads % Columns == 0 && Rows % (Threads / Columns) == 0, "a thread has one column");
+    static_assert(Threads % Columns == 0 && Rows % (Threads / Columns) == 0, "a thread must have one column");
 #pragma unroll
     for (unsigned row = 0; row < Rows; row += Threads / Columns) {
       T* target = to + row * Columns + threadIdx.x;
@@ -143,7 +146,7 @@ class TileCopier {
     }
   }
 
-  /// Bytes that the copy engine will bring.
+  /// Returns how many bytes the copy engine will copy.
   __device__ unsigned bytes() const { return bytes_; }
 
  private:
@@ -175,20 +178,21 @@ class TileCopier {
   unsigned bytes_ = 0;
 };
 
-/// The ring of tile buffers of one block. `Threads`, when not 0, is the block's size known to the compiler.
-/// `PreviousTiles`: how many before the current one stay in their buffers, too.
+/// Ring of tile buffers of one block. `Threads`, if not 0, is the block size as a compile-time constant.
+/// `PreviousTiles` is the number of tiles before the current tile that remain in their buffers.
 template <TileStaging staging, unsigned Depth, unsigned Threads = 0, unsigned PreviousTiles = 0>
 class TilePipeline {
  public:
   static_assert(staging == TileStaging::direct ? Depth == 1 && PreviousTiles == 0 : Depth >= 2 + PreviousTiles,
-                "direct has one buffer, the others 2 or more, and one for each tile held");
+                "direct has one buffer; other stagings have at least 2, and one for each tile in use");
   static constexpr unsigned stages = Depth;
-  static constexpr unsigned in_flight = Depth - 1 - PreviousTiles;  ///< tiles on their way while one is computed with
+  static constexpr unsigned in_flight = Depth - 1 - PreviousTiles;  ///< tiles in flight while another is being used
 
-  /// Called by all threads of the block; `arrived` are Depth barriers in shared memory (bulk only, else null).
+  /// Makes the ring; called by all threads of the block. `arrived` points to Depth barriers in shared memory (only for
+  /// bulk, otherwise null).
   __device__ explicit TilePipeline(BulkBarrier* arrived) : arrived_(arrived) {
     if constexpr (staging == TileStaging::bulk) {
-      // The host asks for async where there is no copy engine; saying so here spares those chips the code.
+      // On chips without a copy engine, the host chooses async; the trap removes this code from builds for those chips.
       if (!has_bulk_copy()) __trap();
       if (threadIdx.x == 0) {
         for (unsigned s = 0; s < Depth; ++s) arrived_[s].init(1);
@@ -212,7 +216,8 @@ class TilePipeline {
       unsigned stage = 0, free_stage = in_flight;
       for (std::uint64_t tile = 0; tile < tiles; ++tile) {
         wait(stage);
-        // All copies of this tile are visible to all, and no thread computes with the oldest one any more.
+        // After the barrier, all copies of this tile are visible to all threads, and no thread still uses the oldest
+        // tile.
         __syncthreads();
         issue(load, free_stage, tile + in_flight, tiles);
         compute(stage, tile);
@@ -249,16 +254,16 @@ class TilePipeline {
     } else {
       arrived_[stage].wait(phases_ >> stage & 1);
       phases_ ^= 1u << stage;
-      // Ordinary accesses to the buffer that is filled next come before the copy engine's.
+      // Orders ordinary accesses to the buffer that is filled next before accesses by the copy engine.
       bulk_fence();
     }
   }
 
   BulkBarrier* arrived_;
-  unsigned phases_ = 0;  // bit s: the parity that the next tile in buffer s completes
+  unsigned phases_ = 0;  // bit s: parity of the phase in which the next tile in buffer s is completed
 };
 
-/// Shared-memory barriers that a pipeline needs, as a kernel declares them:
+/// Number of shared-memory barriers that a pipeline needs, as a kernel declares them:
 ///   __shared__ BulkBarrier arrived[pipeline_barriers<staging, Depth>];
 template <TileStaging staging, unsigned Depth>
 inline constexpr unsigned pipeline_barriers = staging == TileStaging::bulk ? Depth : 1;

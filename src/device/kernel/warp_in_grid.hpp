@@ -6,11 +6,11 @@
 
 namespace isthmus::device {
 
-/// For blocks in a row that are whole warps.
+/// Returns the number of warps in a one-dimensional grid whose blocks consist of complete warps.
 __device__ inline std::uint64_t warps_in_grid() {
   return std::uint64_t{gridDim.x} * (blockDim.x / static_cast<unsigned>(warp_size()));
 }
-/// The number of the calling warp, of these.
+/// Returns the index of the calling warp in such a grid.
 __device__ inline std::uint64_t warp_in_grid() {
   return std::uint64_t{blockIdx.x} * (blockDim.x / static_cast<unsigned>(warp_size())) +
          static_cast<unsigned>(warp_in_block());

@@ -8,7 +8,7 @@ namespace isthmus::device {
 
 std::optional<double> pcie_rate(int generation, int width) noexcept {
   struct Line {
-    double transfers;  // per second and lane
+    double transfers;  // transfers per second and lane
     double coding;
   };
   constexpr Line kLines[] = {{2.5e9, 0.8},        {5e9, 0.8},          {8e9, 128.0 / 130},

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where Link comes from. Vendor-neutral code, built in every backend: both sources are tested without a GPU.
-// Without a peer the link is the one to the host. Where it is unknown, `reason` says why in one sentence.
+// Sources of Link. The code is vendor-neutral and built for every backend, so that both sources are tested without a
+// GPU. Without a peer, the link is that to the host. If the link is unknown, `reason` explains why in one sentence.
 
 #include <filesystem>
 #include <optional>
@@ -11,21 +11,21 @@
 
 namespace isthmus::device {
 
-/// How the two ends of a link are known to NVML.
+/// Identity of one end of a link, as NVML needs it.
 struct LinkEnd {
   std::string uuid, pci_bus;
 };
-/// NVML, loaded from `library` (empty: $ISTHMUS_NVML, else the driver's own name).
+/// Returns the link according to NVML, loaded from `library` (empty: $ISTHMUS_NVML, else the driver's default name).
 std::optional<Link> link_nvml(const LinkEnd& device, const std::optional<LinkEnd>& peer, std::string& reason,
                               const std::string& library = {}) noexcept;
 
-/// The files of the amdgpu driver and of the PCI bus under `root`/sys.
+/// Returns the link according to the files of the amdgpu driver and the PCI bus under `root`/sys.
 std::optional<Link> link_sysfs(const std::string& pci_bus, const std::optional<std::string>& peer_bus,
                                std::string& reason, const std::filesystem::path& root = "/") noexcept;
 
-/// "PCIe 5 x16", from what a device reports of its own end.
+/// Returns "PCIe 5 x16", from values that a device reports for its end of the link.
 std::optional<Link> pcie_link(std::optional<int> generation, std::optional<int> width, std::string& reason);
-/// The one that limits a path over both; null where either is.
+/// Returns the slower link, which limits a path over both links; null if either is null.
 std::optional<Link> slower(const std::optional<Link>& one, const std::optional<Link>& other);
 
 }  // namespace isthmus::device

@@ -1,4 +1,4 @@
-// Links by NVML: NVLink between two GPUs, C2C or PCIe to the host.
+// Links from NVML: NVLink between two GPUs, C2C or PCIe to the host.
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ using nvml::Asker;
 using nvml::NvLink;
 using Links = std::vector<NvLink>;
 
-/// nvmlPciInfo_t of the calls that end in _v2 and _v3.
+/// nvmlPciInfo_t, for calls whose names end in _v2 or _v3.
 struct PciInfo {
   char legacy_bus_id[16];
   unsigned domain, bus, device;
@@ -28,7 +28,7 @@ bool same_place(const PciInfo& a, const PciInfo& b) {
   return a.domain == b.domain && a.bus == b.bus && a.device == b.device;
 }
 
-/// The active NVLinks of one GPU, by where they go; in a virtual machine they may be unknown.
+/// Active NVLinks of one GPU, by their destination; in a virtual machine, destinations may be unknown.
 struct NvLinks {
   Links all, to_the_peer, to_switches;
 };
@@ -55,7 +55,7 @@ NvLinks nvlinks(const Asker& ask, const Asker& peer) {
   return links;
 }
 
-/// Links of one kind together. The driver reports their rates, in B/s.
+/// Combines links of the same kind. Rates are in B/s, as reported by the driver.
 std::optional<Link> bundle(const char* kind, const char* name, const std::vector<std::optional<double>>& rates,
                            std::string& reason) {
   Link link{kind, static_cast<int>(rates.size()), 0, ""};
@@ -103,7 +103,7 @@ std::optional<Link> between(const Asker& device, const Asker& peer, std::string&
     if (joined && both(&NvLinks::all)) {
       auto link = smaller(&NvLinks::all);
       if (link)
-        link->text += ", all that are active: the driver reports that NVLink joins the two, but not which links";
+        link->text += ", all active ones: the driver reports that NVLink connects the two, but not by which links";
       return link;
     }
   }
@@ -111,11 +111,11 @@ std::optional<Link> between(const Asker& device, const Asker& peer, std::string&
 }
 
 std::optional<Link> to_the_host(const Asker& device, std::string& reason) {
-  unsigned chip_to_chip = 0;  // nvmlC2cModeInfo_v1_t, whose one member it is
+  unsigned chip_to_chip = 0;  // nvmlC2cModeInfo_v1_t, which has only this member
   if (!device.nvml().call("nvmlDeviceGetC2cModeInfoV", device.device(), &chip_to_chip) || chip_to_chip == 0) {
     return pcie_end(device, reason);
   }
-  constexpr unsigned link_count = 170, link_rate = 172;  // NVML_FI_DEV_C2C_LINK_…, the rate in MB/s
+  constexpr unsigned link_count = 170, link_rate = 172;  // NVML_FI_DEV_C2C_LINK_…; the rate is in MB/s
   std::vector<std::optional<double>> rates;
   const auto count = static_cast<unsigned>(device.field(link_count, 0).value_or(0));
   for (unsigned link = 0; link < count; ++link) {

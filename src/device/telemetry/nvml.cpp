@@ -10,7 +10,8 @@ std::vector<NvLink> active_nvlinks(const Asker& ask) {
     const auto active = ask.number("nvmlDeviceGetNvLinkState", link);
     if (!active || *active == 0) continue;
     auto speed = ask.field(speed_of_link, link);
-    if (!speed || *speed <= 0) speed = ask.field(link < 6 ? 84 + link : 132 + link - 6, 0);  // fields per link, to 11
+    if (!speed || *speed <= 0)
+      speed = ask.field(link < 6 ? 84 + link : 132 + link - 6, 0);  // one field for each link up to link 11
     if (!speed || *speed <= 0) speed = ask.field(speed_common, 0);
     links.push_back({link, speed && *speed > 0 ? std::optional(*speed * 1e6) : std::nullopt});
   }

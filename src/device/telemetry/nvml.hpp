@@ -1,7 +1,7 @@
 #pragma once
 
-// NVML without its header: a machine that builds this tree need not have it, and one that runs it may have any version.
-// Every function is looked up by name and may be missing.
+// NVML without its header: a machine that builds this project need not have NVML, and a machine that runs it may have
+// any version. Every function is looked up by name and may be missing.
 
 #include <dlfcn.h>
 
@@ -19,7 +19,7 @@ using Device = struct OpaqueDevice*;
 
 inline constexpr int success = 0, insufficient_size = 7;
 
-/// nvmlFieldValue_t: the same in every version since NVLink came.
+/// nvmlFieldValue_t, which has not changed in any version since NVLink was introduced.
 struct FieldValue {
   unsigned field;
   unsigned scope;
@@ -40,7 +40,7 @@ static_assert(sizeof(FieldValue) == 40);
 
 class Library {
  public:
-  /// The library of this path, loaded and initialised once; nullptr where that fails.
+  /// Returns the library at this path, which is loaded and initialised once; nullptr if that fails.
   static Library* instance(const std::string& asked) {
     static std::mutex mutex;
     static std::map<std::string, Library> libraries;
@@ -52,7 +52,7 @@ class Library {
     const std::lock_guard lock(mutex);
     Library& nvml = libraries.try_emplace(path).first->second;
     if (nvml.library_ == nullptr) {
-      // Tried again next time: a driver may be repaired while a long program runs.
+      // A failure is not cached, because a driver may be repaired while a long program runs.
       void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (library == nullptr) return nullptr;
       nvml.library_ = library;
@@ -65,7 +65,8 @@ class Library {
     return &nvml;
   }
 
-  /// Calls a function by name with exactly these argument types; its status, or -1 where there is no such function.
+  /// Calls a function by name with exactly these argument types. Returns the function's status, or -1 if the library
+  /// does not have the function.
   template <class... Arguments>
   int status(const char* name, Arguments... arguments) const {
     void* symbol = dlsym(library_, name);
@@ -81,7 +82,7 @@ class Library {
   void* library_ = nullptr;
 };
 
-/// One device, asked fact by fact; a fact that is not given is null.
+/// Queries of one device, value by value; a missing value is null.
 class Asker {
  public:
   Asker(const Library& nvml, Device device) : nvml_(nvml), device_(device) {}
@@ -100,7 +101,7 @@ class Asker {
     const auto value = number(name);
     return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
   }
-  /// The first of two numbers: what is, not what will be after a reboot.
+  /// Returns the first of two numbers, which is the current state; the second is the state after a reboot.
   std::optional<bool> current_of_two(const char* name) const {
     unsigned current = 0, pending = 0;
     return nvml_.call(name, device_, &current, &pending) ? std::optional(current != 0) : std::nullopt;
@@ -141,15 +142,15 @@ class Asker {
   Device device_;
 };
 
-/// An active NVLink; its rate is in B/s and one direction, null where unknown.
+/// Active NVLink; the rate is in B/s in one direction, null if unknown.
 struct NvLink {
   unsigned number;
   std::optional<double> rate;
 };
 std::vector<NvLink> active_nvlinks(const Asker& ask);
 
-/// The device, or null where there is no library or no such device. A MIG instance has no clocks, power or links of its
-/// own: its GPU is asked.
+/// Returns the device; null if the library or the device does not exist. A MIG instance does not have its own clocks,
+/// power or links, so its GPU is returned instead.
 std::optional<Asker> find(const std::string& uuid, const std::string& pci_bus, const std::string& library);
 
 }  // namespace isthmus::device::nvml

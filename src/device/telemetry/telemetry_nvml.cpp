@@ -1,4 +1,4 @@
-// What NVML reports of a device.
+// Telemetry from NVML.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 using nvml::Asker;
 
-/// nvmlProcessInfo_t of the calls that end in _v2 and _v3.
+/// nvmlProcessInfo_t, for calls whose names end in _v2 or _v3.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long memory;
@@ -27,14 +27,14 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 
-/// nullopt where NVML does not tell.
+/// Returns the active throttle reasons; nullopt if NVML does not report them.
 std::optional<std::vector<std::string>> throttle_reasons(const Asker& ask) {
   unsigned long long bits = 0;
   if (!ask.nvml().call("nvmlDeviceGetCurrentClocksEventReasons", ask.device(), &bits) &&
       !ask.nvml().call("nvmlDeviceGetCurrentClocksThrottleReasons", ask.device(), &bits)) {
     return std::nullopt;
   }
-  // Bit 0, idle, is left out: a GPU that waits for work is not held back.
+  // Bit 0, idle, is omitted, because a GPU that waits for work is not throttled.
   constexpr std::array<const char*, 11> names{nullptr,
                                               "applications_clocks_setting",
                                               "sw_power_cap",
@@ -54,13 +54,13 @@ std::optional<std::vector<std::string>> throttle_reasons(const Asker& ask) {
   return reasons;
 }
 
-/// nullopt where the library has no such function or does not tell.
+/// Returns the processes; nullopt if the library does not have the function or NVML does not answer.
 std::optional<std::vector<ProcessInfo>> list_processes(const Asker& ask, const char* name) {
   unsigned count = 0;
   const int first = ask.nvml().status(name, ask.device(), &count, static_cast<ProcessInfo*>(nullptr));
   if (first == nvml::success && count == 0) return std::vector<ProcessInfo>{};
   if (first != nvml::insufficient_size && first != nvml::success) return std::nullopt;
-  constexpr int tries = 5;  // more than there is room for may start between two calls
+  constexpr int tries = 5;  // retry, because more processes than fit may start between two calls
   for (int i = 0; i < tries; ++i) {
     count += 8;
     std::vector<ProcessInfo> processes(count);
@@ -77,7 +77,7 @@ std::optional<std::vector<ProcessInfo>> compute_processes(const Asker& ask) {
   return processes ? processes : list_processes(ask, "nvmlDeviceGetComputeRunningProcesses_v2");
 }
 
-/// nullopt where NVML does not tell.
+/// Returns the pids of other processes; nullopt if NVML does not report them.
 std::optional<std::vector<unsigned>> foreign_processes(const Asker& ask) {
   const auto processes = compute_processes(ask);
   if (!processes) return std::nullopt;
@@ -91,7 +91,8 @@ std::optional<std::vector<unsigned>> foreign_processes(const Asker& ask) {
       pids.push_back(process.pid);
     }
   }
-  // In a container the pids are those of the host and ours is not among them: one that cannot be seen from here is us.
+  // In a container, process IDs are those of the host, and ours is not among them: an ID that is not visible here is
+  // taken to be ours.
   if (!saw_ourselves) {
     const auto unseen = std::find_if(
         pids.begin(), pids.end(), [](unsigned pid) { return access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0; });
@@ -100,7 +101,8 @@ std::optional<std::vector<unsigned>> foreign_processes(const Asker& ask) {
   return pids;
 }
 
-/// The driver's critical errors, counted from the first question on: it keeps none for those who come later.
+/// Collector of critical errors that the driver reports, from the first query on; the driver does not keep errors for
+/// later subscribers.
 class XidWatch {
  public:
   explicit XidWatch(const Asker& ask) : nvml_(ask.nvml()) {
@@ -121,7 +123,7 @@ class XidWatch {
       unsigned gpu_instance, compute_instance;
     } event{};
     constexpr unsigned no_wait = 0;
-    constexpr std::size_t most = 1000;  // a chip that fails reports without end
+    constexpr std::size_t most = 1000;  // limit for a failing chip that reports errors endlessly
     constexpr int none_now = 10;        // NVML_ERROR_TIMEOUT
     while (watching_ && xids_.size() < most) {
       const int answer = nvml_.status("nvmlEventSetWait_v2", events_, static_cast<void*>(&event), no_wait);
@@ -129,7 +131,7 @@ class XidWatch {
       if (answer != nvml::success) break;
       xids_.push_back(static_cast<unsigned>(event.xid));
     }
-    // Those that were seen remain true when nothing more can be asked; none seen is then not known.
+    // Errors already seen remain valid when queries no longer work; without any errors, the answer is unknown.
     return watching_ || !xids_.empty() ? std::optional(xids_) : std::nullopt;
   }
 
@@ -165,7 +167,7 @@ void ask_what_changes(const Asker& ask, Telemetry& t) {
   t.power_w = ask.scaled(1e-3, "nvmlDeviceGetPowerUsage");
   constexpr unsigned uncorrected = 1, since_boot = 0;
   unsigned long long errors = 0;
-  t.ecc_uncorrected.reset();  // those of before are no answer
+  t.ecc_uncorrected.reset();  // the previous value must not be reported if this query fails
   if (ask.nvml().call("nvmlDeviceGetTotalEccErrors", ask.device(), uncorrected, since_boot, &errors)) {
     t.ecc_uncorrected = errors;
   }
@@ -215,7 +217,7 @@ void refresh_nvml(Telemetry& telemetry, const std::string& uuid, const std::stri
                   const std::string& library) noexcept {
   try {
     if (const auto ask = nvml::find(uuid, pci_bus, library)) ask_what_changes(*ask, telemetry);
-  } catch (...) {  // the facts of before stay
+  } catch (...) {  // keep the previous values
   }
 }
 
@@ -242,14 +244,14 @@ Occupancy occupancy_nvml(const std::string& uuid, const std::string& pci_bus, co
     if (const auto processes = compute_processes(*ask)) {
       found.processes.emplace();
       for (const auto& process : *processes) found.processes->push_back(process.pid);
-      // A GPU that draws for nobody may not report who draws.
+      // A GPU that renders for no program may not report graphics processes.
       for (const auto& process :
            list_processes(*ask, "nvmlDeviceGetGraphicsRunningProcesses_v3").value_or(std::vector<ProcessInfo>{}))
         found.processes->push_back(process.pid);
       std::erase(*found.processes, static_cast<unsigned>(getpid()));
     }
     unsigned current = 0, pending = 0;
-    constexpr int no_function = -1, not_supported = 3;  // of a library, or a chip, that knows no MIG
+    constexpr int no_function = -1, not_supported = 3;  // library without MIG functions, chip without MIG
     const int answer = ask->nvml().status("nvmlDeviceGetMigMode", ask->device(), &current, &pending);
     if (answer == nvml::success) found.mig = current != 0;
     if (answer == no_function || answer == not_supported) found.mig = false;

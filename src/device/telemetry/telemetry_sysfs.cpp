@@ -1,4 +1,4 @@
-// What the amdgpu driver and the PCI bus tell in files. All of them may be missing; none needs root.
+// Telemetry from files of the amdgpu driver and the PCI bus. Any file may be missing; none requires root.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ std::optional<std::string> read_line(const fs::path& path) {
   return line;
 }
 
-/// A number at the start of a file, such as "16.0 GT/s PCIe" or "283000000".
+/// Reads the number at the beginning of a file, such as "16.0 GT/s PCIe" or "283000000", and multiplies it by `unit`.
 std::optional<double> read_number(const fs::path& path, double unit = 1) {
   const auto line = read_line(path);
   double value = 0;
@@ -38,7 +38,7 @@ std::optional<int> read_integer(const fs::path& path) {
   return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
-/// PCIe generation from its transfer rate in GT/s.
+/// Returns the PCIe generation from its transfer rate in GT/s.
 std::optional<int> generation(const fs::path& path) {
   const auto rate = read_number(path);
   if (!rate) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<int> generation(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Clocks of a pp_dpm file, lines such as "1: 1700Mhz *"; the star marks the one in use.
+/// Clocks from a pp_dpm file, which has lines such as "1: 1700Mhz *"; the star marks the active clock.
 struct Clocks {
   std::optional<double> now, most;
 };
@@ -69,14 +69,14 @@ Clocks read_clocks(const fs::path& path) {
   return clocks;
 }
 
-/// The device's hwmon folder, whatever its number.
+/// Returns the device's hwmon folder, no matter which number it has.
 std::optional<fs::path> hardware_monitor(const fs::path& device) {
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(device / "hwmon", problem)) return entry.path();
   return std::nullopt;
 }
 
-/// The hottest sensor on the chip: the junction where there is one, else the edge.
+/// Returns the temperature of the hottest sensor on the chip: the junction if there is such a sensor, else the edge.
 std::optional<double> temperature(const fs::path& monitor) {
   std::optional<double> edge;
   for (int i = 1; i <= 8; ++i) {
@@ -88,7 +88,8 @@ std::optional<double> temperature(const fs::path& monitor) {
   return edge;
 }
 
-/// Uncorrectable errors since boot over all blocks that count them, lines such as "ue: 0".
+/// Returns the number of uncorrectable errors since boot, summed over all blocks that count them, from lines such as
+/// "ue: 0".
 std::optional<std::uint64_t> uncorrectable_errors(const fs::path& device) {
   std::optional<std::uint64_t> total;
   std::error_code problem;
@@ -103,7 +104,7 @@ std::optional<std::uint64_t> uncorrectable_errors(const fs::path& device) {
   return total;
 }
 
-/// "name value" lines of the kfd topology.
+/// Reads "name value" lines of the kfd topology.
 std::map<std::string, std::uint64_t> read_properties(const fs::path& path) {
   std::map<std::string, std::uint64_t> properties;
   std::ifstream file(path);
@@ -113,7 +114,7 @@ std::map<std::string, std::uint64_t> read_properties(const fs::path& path) {
   return properties;
 }
 
-/// "0000:c1:00.0" in parts; nullopt for anything else.
+/// Parts of a PCI address such as "0000:c1:00.0"; parse_address() returns nullopt for anything else.
 struct PciAddress {
   unsigned domain = 0, bus = 0, device = 0, function = 0;
 };
@@ -123,7 +124,7 @@ std::optional<PciAddress> parse_address(const std::string& text) {
   return a;
 }
 
-/// The kfd topology node of a PCI device.
+/// Returns the kfd topology node of a PCI device.
 std::optional<fs::path> topology_node(const fs::path& root, const std::string& pci_bus) {
   const auto address = parse_address(pci_bus);
   if (!address) return std::nullopt;
@@ -141,8 +142,8 @@ std::optional<fs::path> topology_node(const fs::path& root, const std::string& p
 }
 
 struct XgmiLink {
-  std::string node_to;  // the name of a folder of the topology
-  double rate;          // B/s, 0 where the driver does not tell
+  std::string node_to;  // name of a folder in the topology
+  double rate;          // B/s, 0 if the driver does not report it
 };
 std::vector<XgmiLink> xgmi_links(const fs::path& node) {
   constexpr std::uint64_t xgmi = 11;  // CRAT_IOLINK_TYPE_XGMI
@@ -156,7 +157,7 @@ std::vector<XgmiLink> xgmi_links(const fs::path& node) {
   return links;
 }
 
-/// Processes that hold memory on this device, ours left out; nullopt where the driver does not say.
+/// Returns the pids of other processes with memory on this device; nullopt if the driver does not report them.
 std::optional<std::vector<unsigned>> foreign_processes(const fs::path& root, const fs::path& node) {
   const auto gpu_id = read_line(node / "gpu_id");
   std::error_code problem;
@@ -204,9 +205,9 @@ Telemetry telemetry_sysfs(const std::string& pci_bus, const fs::path& root) noex
       if (!t.memory_clock_hz) t.memory_clock_hz = read_number(*monitor / "freq2_input");
     }
     t.ecc_uncorrected = uncorrectable_errors(device);
-    if (t.ecc_uncorrected) t.ecc = true;  // the driver counts only where the memory corrects
+    if (t.ecc_uncorrected) t.ecc = true;  // the driver counts errors only if the memory has ECC
     t.vbios = read_line(device / "vbios_version");
-    // How the chip is cut (SPX, CPX) and its memory (NPS1, NPS4): what a compute mode is on AMD.
+    // Partitioning of the chip (SPX, CPX) and of its memory (NPS1, NPS4), which is AMD's counterpart of a compute mode.
     if (const auto compute = read_line(device / "current_compute_partition")) {
       t.compute_mode = *compute;
       if (const auto nps = read_line(device / "current_memory_partition")) *t.compute_mode += ", " + *nps;
@@ -225,7 +226,7 @@ Telemetry telemetry_sysfs(const std::string& pci_bus, const fs::path& root) noex
 
 namespace {
 
-/// The xGMI links from a device to a peer, or to any CPU; nullopt where there are none.
+/// Returns the xGMI links from a device to a peer, or to any CPU; nullopt if there are none.
 std::optional<Link> xgmi(const fs::path& root, const std::string& pci_bus, const std::optional<std::string>& peer_bus) {
   const auto node = topology_node(root, pci_bus);
   const auto peer = peer_bus ? topology_node(root, *peer_bus) : std::nullopt;

@@ -1,4 +1,4 @@
-// A kernel whose barrier is missing, in two ways, and what the emulator makes of it. Exit code 0: both were found.
+// Kernel with two kinds of barrier errors, and the emulator's reports of them. Exit code 0 means that both were found.
 
 #include <cmath>
 #include <cstdio>
@@ -15,7 +15,7 @@ constexpr unsigned threads = 256;
 
 enum class Barrier { there, absent, in_a_branch };
 
-/// Each thread gives what its neighbour put into shared memory.
+/// Writes to each output the value that the neighbouring thread wrote to shared memory.
 template <Barrier barrier>
 __global__ void shift(const float* in, float* out) {
   auto* tile = emulator::dynamic_shared<float>();
@@ -28,7 +28,7 @@ __global__ void shift(const float* in, float* out) {
   out[threadIdx.x] = tile[(threadIdx.x + 1) % blockDim.x];
 }
 
-/// Returns how many of the values are no numbers, and prints what was found.
+/// Runs the kernel, prints the result, and returns how many of the values are NaN.
 int run(const char* what, emulator::Kernel<const float*, float*> kernel, const char* machine) {
   emulator::configure(emulator::parse(machine));
   constexpr std::size_t bytes = threads * sizeof(float);

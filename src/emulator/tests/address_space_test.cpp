@@ -1,11 +1,11 @@
-// Addresses and memory apart: reserve, create, map, give access, and back.
+// Virtual memory management: reserve, create, map, give access, and release.
 
 #include "fixture.hpp"
 
 namespace emulator {
 namespace {
 
-// for (i = 0; i < n; ++i) to[i] = value + i;
+// Computes: for (i = 0; i < n; ++i) to[i] = value + i;
 __global__ void count_up(unsigned* to, std::size_t n, unsigned value) {
   const std::size_t stride = std::size_t{blockDim.x} * gridDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
@@ -40,7 +40,7 @@ class AddressSpace : public EmulatorTest {
 TEST_F(AddressSpace, GivesMemoryWhereItIsMapped) {
   const auto before = memory_info().free;
   std::byte* range = reserve(4);
-  EXPECT_EQ(memory_info().free, before);  // addresses are no memory
+  EXPECT_EQ(memory_info().free, before);  // reserved addresses use no memory
   const auto memory = place(range + unit_, 2);
   EXPECT_EQ(memory_info().free, before - 2 * unit_);
   run_count(range + unit_, 2 * unit_, 7);
@@ -50,7 +50,7 @@ TEST_F(AddressSpace, GivesMemoryWhereItIsMapped) {
   EXPECT_EQ(info.kind, PointerKind::device);
   EXPECT_EQ(info.device, 0);
   unmap_memory(range + unit_, 2 * unit_);
-  EXPECT_EQ(memory_info().free, before - 2 * unit_);  // the handle holds it
+  EXPECT_EQ(memory_info().free, before - 2 * unit_);  // the handle keeps the memory allocated
   release_memory(memory);
   EXPECT_EQ(memory_info().free, before);
   release_addresses(range, 4 * unit_);
@@ -61,7 +61,7 @@ TEST_F(AddressSpace, MappingsThatFollowEachOtherAreOneRange) {
   for (int i = 0; i < 3; ++i) {
     const auto memory = create_memory(unit_);
     map_memory(range + i * unit_, memory);
-    release_memory(memory);  // the mapping keeps it
+    release_memory(memory);  // the mapping keeps the memory allocated
   }
   set_access(range, 3 * unit_, 0, Access::read_write);
   run_count(range, 3 * unit_, 1);
@@ -79,7 +79,7 @@ TEST_F(AddressSpace, MemoryKeepsItsContentsWhereverItIsMapped) {
   map_memory(range + 2 * unit_, memory);
   set_access(range + 2 * unit_, unit_, 0, Access::read_write);
   EXPECT_EQ(contents(range + 2 * unit_, unit_), contents(range, unit_));
-  run_count(range + 2 * unit_, unit_, 100);  // two addresses of one memory
+  run_count(range + 2 * unit_, unit_, 100);  // both addresses map the same memory
   EXPECT_EQ(contents(range, unit_).front(), 100u);
   unmap_memory(range, unit_);
   EXPECT_EQ(contents(range + 2 * unit_, unit_).front(), 100u);
@@ -120,14 +120,15 @@ TEST_F(AddressSpace, RefusesTheWrongOrder) {
   expect_mentions(error_of([&] { map_memory(range + 2 * unit_, memory); }), {"not within reserved addresses"});
   map_memory(range, memory);
   const auto second = create_memory(2 * unit_);
-  expect_mentions(error_of([&] { map_memory(range, second); }), {"mapped already"});
+  expect_mentions(error_of([&] { map_memory(range, second); }), {"already mapped"});
   expect_mentions(error_of([&] { release_addresses(range, 2 * unit_); }), {"still in the range", "unmap_memory"});
   expect_mentions(error_of([&] { release_addresses(range, unit_); }), {"as a whole"});
-  expect_mentions(error_of([&] { release_addresses(range + unit_, unit_); }), {"not where a reserved range begins"});
+  expect_mentions(error_of([&] { release_addresses(range + unit_, unit_); }),
+                  {"not the beginning of a reserved range"});
   unmap_memory(range, unit_);
   expect_mentions(error_of([&] { unmap_memory(range, unit_); }), {"whole mappings"});
   release_memory(memory);
-  expect_mentions(error_of([&] { release_memory(memory); }), {"released already"});
+  expect_mentions(error_of([&] { release_memory(memory); }), {"already released"});
   expect_mentions(error_of([&] { map_memory(range, memory); }), {"released"});
   release_memory(second);
   release_addresses(range, 2 * unit_);
@@ -138,7 +139,7 @@ TEST_F(AddressSpace, RefusesTheWrongOrder) {
 TEST_F(AddressSpace, IsNotFreedByTheCallsOfOtherMemory) {
   std::byte* range = reserve(1);
   const auto memory = place(range, 1);
-  expect_mentions(error_of([&] { free_device(range); }), {"map_memory", "belongs to that call"});
+  expect_mentions(error_of([&] { free_device(range); }), {"map_memory", "matching function"});
   expect_mentions(error_of([&] { free_managed(range); }), {"map_memory"});
   expect_mentions(error_of([&] { free_pinned(range); }), {"map_memory"});
   void* device = malloc_device(unit_);
@@ -189,9 +190,10 @@ TEST_F(AddressSpace, EndsWhereItsMemoryEnds) {
   const auto memory = place(range, 1);
   std::vector<std::byte> bytes(2 * unit_);
   expect_mentions(error_of([&] { emulator::copy(bytes.data(), range, 2 * unit_); }), {"run beyond"});
-  expect_mentions(error_of([&] { emulator::copy(bytes.data(), range + unit_, 8); }), {"in no live device allocation"});
+  expect_mentions(error_of([&] { emulator::copy(bytes.data(), range + unit_, 8); }),
+                  {"not in a live device allocation"});
   unmap_memory(range, unit_);
-  expect_mentions(error_of([&] { emulator::copy(bytes.data(), range, 8); }), {"in no live device allocation"});
+  expect_mentions(error_of([&] { emulator::copy(bytes.data(), range, 8); }), {"not in a live device allocation"});
   release_memory(memory);
   release_addresses(range, 2 * unit_);
 }

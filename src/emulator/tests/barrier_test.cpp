@@ -1,4 +1,4 @@
-// __syncthreads: what it must do, and the ways in which kernels get it wrong.
+// __syncthreads: required behaviour, and errors in kernels that use it.
 
 #include "fixture.hpp"
 
@@ -9,7 +9,7 @@ using BarrierTest = EmulatorTest;
 
 constexpr int threads = 256;
 
-// --- right -----------------------------------------------------------------------------------------
+// --- correct kernels -------------------------------------------------------------------------------
 
 __global__ void reverse_block(int* values) {
   __shared__ int s[threads];
@@ -34,7 +34,7 @@ TEST_F(BarrierTest, OrdersSharedMemoryInEveryOrder) {
   }
 }
 
-// Threads that have returned do not count.
+// Threads that have returned are not waited for.
 __global__ void some_return(int* sum) {
   __shared__ int s[threads];
   if (threadIdx.x % 3 == 0) return;
@@ -97,9 +97,9 @@ TEST_F(BarrierTest, EveryThreadOfEveryBlockRunsOnce) {
   }
 }
 
-// --- wrong -----------------------------------------------------------------------------------------
+// --- faulty kernels --------------------------------------------------------------------------------
 
-#if !defined(__SANITIZE_THREAD__)  // it would be reported as the race that it is; see sanitizer_test.cpp
+#if !defined(__SANITIZE_THREAD__)  // TSan reports this race itself; see sanitizer_test.cpp
 __global__ void barrier_missing(int* values) {
   __shared__ int s[threads];
   s[threadIdx.x] = static_cast<int>(threadIdx.x);
@@ -120,8 +120,8 @@ int wrong_values_without_barrier(std::string_view order) {
 }
 
 TEST_F(BarrierTest, MissingBarrierHidesInNaturalOrderAndShowsInOthers) {
-  // Fresh OS threads would have zeros in s; one that has run the kernel has the right values from last time.
-  // So each order runs in a process of its own: what s holds before is 0 there.
+  // On a fresh OS thread, s would be all zeros; on a thread that has already run the kernel, s contains the right
+  // values. Each order is therefore tested in a separate process, in which s is initially 0.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(std::exit(wrong_values_without_barrier("order=natural,workers=1") == 0 ? 0 : 1),
               testing::ExitedWithCode(0), "");
@@ -133,7 +133,7 @@ TEST_F(BarrierTest, MissingBarrierHidesInNaturalOrderAndShowsInOthers) {
 #endif
 
 __global__ void different_barriers() {
-  if (threadIdx.x < 5) {  // NOLINT(bugprone-branch-clone): two barriers is what this kernel is about
+  if (threadIdx.x < 5) {  // NOLINT(bugprone-branch-clone): two different barriers are intended
     __syncthreads();
   } else {
     __syncthreads();
@@ -157,7 +157,7 @@ TEST_F(BarrierTest, BarrierInDivergentBranchIsNamed) {
   Stream stream;
   launch(stream, EMULATOR_KERNEL(barrier_in_branch), {.grid = 1, .block = 32});
   const std::string error = error_of([&] { stream.synchronize(); });
-  expect_mentions(error, {"barrier_in_branch", "none can go on", "thread (0,0,0) at __syncthreads in barrier_test.cpp:",
+  expect_mentions(error, {"barrier_in_branch", "deadlock", "thread (0,0,0) at __syncthreads in barrier_test.cpp:",
                           "thread (5,0,0) at shuffle in barrier_test.cpp:"});
 }
 
@@ -165,7 +165,7 @@ __global__ void increment(int* value) {
   atomicAdd(value, 1);
 }
 
-// One case fails and the suite goes on: the fault is told once, what was queued behind it did not run.
+// After a fault, the stream works again: the fault is reported once, and work queued behind it did not run.
 TEST_F(BarrierTest, StreamWorksAgainAfterAFault) {
   DeviceArray<int> value(std::vector<int>{0});
   Stream stream;
@@ -202,7 +202,7 @@ __global__ void overflow_stack(int* out, int depth) {
   *out = frame[0];
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // both have their own way with stacks
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // both sanitizers manage stacks differently
 TEST_F(BarrierTest, StackOverflowIsAFault) {
   DeviceArray<int> out(1);
   Stream stream;

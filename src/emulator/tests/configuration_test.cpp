@@ -1,4 +1,4 @@
-// EMULATOR's syntax.
+// Syntax of the EMULATOR variable.
 
 #include "fixture.hpp"
 

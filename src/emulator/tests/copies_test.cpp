@@ -1,4 +1,4 @@
-// Asynchronous copies inside a kernel land at the wait that covers them, and not before.
+// Asynchronous copies inside a kernel are performed at the matching wait, not before.
 
 #include <cmath>
 
@@ -11,7 +11,7 @@ using CopiesTest = EmulatorTest;
 
 constexpr int tile = 64;
 
-/// Where element i of a row of tiles is found when every tile is turned round.
+/// Returns the index that element i of a row of tiles has after each tile is reversed.
 int mirrored(int i) {
   const int tile_begin = i / tile * tile;
   return tile_begin + tile - 1 - i % tile;
@@ -23,7 +23,7 @@ std::vector<float> ramp(std::size_t n) {
   return values;
 }
 
-// Two tiles in flight: while one is used the next is on its way.
+// Keeps two tiles in flight: while one is used, the next is being copied.
 __global__ void pipelined(const float* in, float* out, int tiles) {
   float* s = dynamic_shared<float>();
   const int t = static_cast<int>(threadIdx.x);
@@ -135,7 +135,7 @@ TEST_F(CopiesTest, BulkPipelineGivesEachTile) {
     stream.synchronize();
     const auto got = out.host();
     for (int i = 0; i < 3 * 7 * tile; ++i) {
-      const int within = i % (7 * tile);  // every block copies the same
+      const int within = i % (7 * tile);  // every block copies the same values
       ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<float>(mirrored(within))) << order;
     }
   }

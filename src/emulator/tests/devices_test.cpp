@@ -1,4 +1,4 @@
-// Several emulated devices: whose memory, stream and event is whose, and what one may do with another's.
+// Several emulated devices: ownership of memory, streams and events, and access to those of other devices.
 
 #include <thread>
 
@@ -205,7 +205,7 @@ __global__ void increment_inside(Inside inside) {
   ++*inside.value;
 }
 
-// No argument is a pointer here: only the access itself can tell.
+// None of the arguments is a pointer, so the error can be detected only at the access.
 TEST_F(DevicesTest, AKernelNeedsAccessToAPeersMemoryInsideAStruct) {
   DeviceArray<int> value(std::vector<int>{1});
   select(1);
@@ -255,7 +255,7 @@ TEST_F(DevicesTest, ManagedMemoryIsPrefetchedToAnyDevice) {
   free_managed(managed);
 }
 
-// --- at the same time ------------------------------------------------------------------------------
+// --- concurrency -----------------------------------------------------------------------------------
 
 __global__ void meet(unsigned* flags, int own, int other) {
   store_release(&flags[own], 1u);

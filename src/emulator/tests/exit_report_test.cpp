@@ -1,4 +1,4 @@
-// The report of the emulator as a process ends. Each case is a process of its own, whose memory and errors it is of.
+// The emulator's report at exit. Each case runs in a separate process with its own memory and errors.
 
 #include <cstdlib>
 
@@ -24,7 +24,7 @@ void lose_an_error() {
 
 class ExitReport : public EmulatorTest {
  protected:
-  // A forked child reports nothing: the test begins anew in a process that is none.
+  // A forked child prints no report, so each test starts a new process instead of forking.
   void SetUp() override {
     EmulatorTest::SetUp();
     GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -55,7 +55,7 @@ TEST_F(ExitReport, HasTheErrorOfAStreamThatWasDestroyedWithoutAWait) {
     lose_an_error();
     std::exit(0);
   };
-  EXPECT_EXIT(lose(), testing::ExitedWithCode(1), "nobody was told of an error .kernel 'write_first' was stopped");
+  EXPECT_EXIT(lose(), testing::ExitedWithCode(1), "an error was not reported .kernel 'write_first' was stopped");
 }
 
 TEST_F(ExitReport, HasTheErrorOfTheSecondOfTwoStreams) {
@@ -66,7 +66,7 @@ TEST_F(ExitReport, HasTheErrorOfTheSecondOfTwoStreams) {
     EXPECT_NE(error_of([] { synchronize(); }), "");
     std::exit(0);
   };
-  EXPECT_EXIT(lose(), testing::ExitedWithCode(1), "nobody was told of an error");
+  EXPECT_EXIT(lose(), testing::ExitedWithCode(1), "an error was not reported");
 }
 
 TEST_F(ExitReport, KeepsAnotherExitCode) {
@@ -74,7 +74,7 @@ TEST_F(ExitReport, KeepsAnotherExitCode) {
     lose_an_error();
     std::exit(7);
   };
-  EXPECT_EXIT(fail(), testing::ExitedWithCode(7), "nobody was told of an error");
+  EXPECT_EXIT(fail(), testing::ExitedWithCode(7), "an error was not reported");
 }
 
 TEST_F(ExitReport, SaysNothingOfWhatWasFreedAndThrown) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests share: a fresh machine for each, buffers, and what an error says.
+// Helpers shared by the tests: a fresh device for each test, buffers, and error messages.
 
 #include <gtest/gtest.h>
 
@@ -16,12 +16,12 @@
 
 namespace emulator {
 
-/// Each test starts with the default configuration, device 0 and no fault pending, whatever the last one left.
+/// Fixture that starts every test with the default configuration, device 0 and no pending fault.
 class EmulatorTest : public testing::Test {
  protected:
   void SetUp() override { start_over(); }
   void TearDown() override { start_over(); }
-  /// Defaults changed as the environment would.
+  /// Changes defaults as the environment variable would.
   static void configure(std::string_view specification) { emulator::configure(parse(specification)); }
 
  private:
@@ -32,7 +32,7 @@ class EmulatorTest : public testing::Test {
   }
 };
 
-/// Device memory of n elements for the length of a scope.
+/// Device memory of n elements, freed at the end of the scope.
 template <class T>
 class DeviceArray {
  public:
@@ -46,7 +46,7 @@ class DeviceArray {
   T* get() const { return data_; }
   std::vector<T> host() const {
     std::vector<T> values(bytes_ / sizeof(T));
-    emulator::copy(values.data(), data_, bytes_);  // not what std has for its own types
+    emulator::copy(values.data(), data_, bytes_);  // qualified, because std::copy would be found for types of std
     return values;
   }
 
@@ -55,7 +55,7 @@ class DeviceArray {
   T* data_;
 };
 
-/// What the Error that `action` throws says; "" when it throws none.
+/// Returns the message of the Error that `action` throws; "" if it throws none.
 inline std::string error_of(const std::function<void()>& action) {
   try {
     action();

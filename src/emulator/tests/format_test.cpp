@@ -1,4 +1,4 @@
-// Sentences with values in them.
+// Formatting of error messages.
 
 #include "emulator/format.hpp"
 

@@ -1,4 +1,4 @@
-// Graphs: what is captured, what runs, and what is left when a capture fails.
+// Graphs: captured work, its execution, and the state after a failed capture.
 
 #include <memory>
 
@@ -45,7 +45,7 @@ TEST_F(GraphTest, FillsAndStridedCopiesAreCaptured) {
     fill_async(values.get(), 0, 4, stream);
   });
   EXPECT_EQ(graph.nodes(), 2u);
-  ExecutableGraph(graph).launch(stream);  // what was launched runs, though its handle is gone
+  ExecutableGraph(graph).launch(stream);  // launched work runs even though its handle is destroyed
   stream.synchronize();
   EXPECT_EQ(every_other.host(), (std::vector<int>{1, 3}));
   EXPECT_EQ(values.host(), (std::vector<int>{0, 2, 3, 4}));

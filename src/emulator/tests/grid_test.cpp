@@ -1,4 +1,4 @@
-// Cooperative launches, waiting on flags, time-outs and lockstep.
+// Cooperative launches, waits for flags, time-outs and lockstep.
 
 #include <atomic>
 #include <chrono>
@@ -57,7 +57,7 @@ __global__ void thread_misses_grid_sync() {
   grid_sync();
 }
 __global__ void different_grid_syncs() {
-  if (blockIdx.x == 1) {  // NOLINT(bugprone-branch-clone): two barriers is what this kernel is about
+  if (blockIdx.x == 1) {  // NOLINT(bugprone-branch-clone): two different barriers are intended
     grid_sync();
   } else {
     grid_sync();
@@ -84,7 +84,7 @@ TEST_F(GridTest, GridSyncNeedsACooperativeLaunch) {
 
 // --- flags -----------------------------------------------------------------------------------------
 
-// Each block waits for the next one: with ordinary launches too, as long as they fit the device.
+// Each block waits for the next one. Ordinary launches may do this if all their blocks fit on the device.
 __global__ void chain(unsigned* flags, int* out) {
   if (threadIdx.x == 0) {
     if (blockIdx.x + 1 < gridDim.x) {
@@ -118,7 +118,7 @@ __global__ void answer(unsigned* mailbox) {
   store_release(&mailbox[1], mailbox[0] * 2);
 }
 
-// Nobody synchronises while the host talks to the kernel: the grace starts it.
+// The host communicates with the kernel without synchronising: the kernel starts after the grace time.
 TEST_F(GridTest, HostAndKernelTalkThroughMappedMemory) {
   auto* mailbox = static_cast<unsigned*>(malloc_pinned(8, {.mapped = true}));
   mailbox[0] = mailbox[1] = 0;
@@ -147,7 +147,7 @@ TEST_F(GridTest, SpinTimeOutIsNamed) {
   }
 }
 
-// No spin_wait: its fiber never hands over.
+// Does not call spin_wait, so its fiber never yields.
 __global__ void wait_without_yielding(const unsigned* flag, int* out) {
   if (threadIdx.x == 1) {
     while (load_acquire(flag) == 0) {
@@ -240,7 +240,7 @@ TEST_F(GridTest, WorkEndsAtItsDeadline) {
   const auto begin = std::chrono::steady_clock::now();
   const std::string error = error_of([&] { work(30); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  expect_mentions(error, {"meet_for", "the time for the device's work is used up"});
+  expect_mentions(error, {"meet_for", "device work exceeded its deadline"});
   EXPECT_NE(error_of([&] { work(0); }), "") << "what starts behind the deadline";
   set_work_deadline(std::numeric_limits<double>::infinity());
   EXPECT_NO_THROW(work(0));
@@ -252,14 +252,14 @@ TEST_F(GridTest, WorkThatNeverHandsOverEndsAtItsDeadlineToo) {
   Stream stream;
   set_work_deadline(0.1);
   launch(stream, EMULATOR_KERNEL(compute_for), {.grid = 4, .block = 8}, 30.0, out.get());
-  expect_mentions(error_of([&] { stream.synchronize(); }),
-                  {"compute_for", "the time for the device's work is used up"});
+  expect_mentions(error_of([&] { stream.synchronize(); }), {"compute_for", "device work exceeded its deadline"});
 }
 #endif
 
 // --- lockstep --------------------------------------------------------------------------------------
 
-// Every lane takes the lock: on hardware whose lanes go in lockstep the winner waits for the losers, who wait for it.
+// Every lane takes the lock. On hardware with lockstep lanes, the lane with the lock waits for the other lanes, which
+// wait for the lock.
 __global__ void lock_per_lane(int* lock, int* count) {
   spin_until([&] { return atomicCAS(lock, 0, 1) == 0; });
   __threadfence();
@@ -299,7 +299,7 @@ TEST_F(GridTest, LockThatDeadlocksInLockstepIsCaught) {
   }
 }
 
-// Lanes that wait for something outside their warp get through together.
+// Lanes that wait for something outside their warp continue together.
 __global__ void lanes_wait_together(unsigned* flag, int* out) {
   if (blockIdx.x == 1) {
     if (threadIdx.x == 0) store_release(flag, 1u);
@@ -319,7 +319,7 @@ TEST_F(GridTest, LockstepLetsHonestWaitsThrough) {
   EXPECT_EQ(out.host(), std::vector<int>(128, 1));
 }
 
-// --- launches that cannot be -----------------------------------------------------------------------
+// --- impossible launches ---------------------------------------------------------------------------
 
 __global__ void nothing() {}
 

@@ -1,4 +1,4 @@
-// CUDA's own names as the emulator gives them: atomics, bit counts, vector types, fences, clocks.
+// CUDA's own names in the emulator: atomics, bit counts, vector types, fences, clocks.
 
 #include <set>
 
@@ -61,7 +61,7 @@ TEST_F(KernelLanguageTest, OtherAtomics) {
   launch(stream, EMULATOR_KERNEL(other_atomics), {.grid = 16, .block = 64}, i.get(), u.get(), l.get(), f.get());
   stream.synchronize();
   EXPECT_EQ(i.host(), (std::vector<int>{-7, 1023, -1024, 0}));
-  // 1,024 steps of a counter of ten values: up from 0, down from 0.
+  // A counter with ten values takes 1,024 steps: up from 0, and down from 0.
   EXPECT_EQ(u.host(), (std::vector<unsigned>{3, ~0u, 0xffff0000u, 4, 6}));
   EXPECT_EQ(l.host(), (std::vector<unsigned long long>{1023ULL << 40, 2048}));
   EXPECT_EQ(f.host()[1], 1.0f);
@@ -119,7 +119,7 @@ TEST_F(KernelLanguageTest, ClocksGoOn) {
   EXPECT_GE(at.host()[1] - at.host()[0], 0.005);
 }
 
-// The last block to finish adds up what the others left: fence, count, fence, read.
+// The last block to finish sums the results of all other blocks: fence, count, fence, read.
 __global__ void last_block_sums(int* partial, unsigned* count, int* sum) {
   __shared__ bool last;
   if (threadIdx.x == 0) {

@@ -1,5 +1,5 @@
-// Whether ThreadSanitizer sees CUDA's memory model in the emulator: what orders is clean, what does not is reported.
-// README.md, "The memory model". Each body runs in a process of its own, which ends with 66 after a report.
+// CUDA's memory model as ThreadSanitizer sees it in the emulator: ordered accesses cause no report, unordered accesses
+// do. See README.md, "The memory model". Each body runs in a separate process, which exits with 66 after a report.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int reported = 66, clean = 0, most_repeats = 10;
 
-/// How a body ends in a process of its own; what it prints is shown where the test fails.
+/// Runs a body in a separate process and returns its exit code; the output is shown if the test fails.
 template <class Body>
 int exit_code_of(Body body) {
   std::fflush(nullptr);
@@ -36,7 +36,7 @@ int exit_code_of(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// A race may need a schedule: it is reported in one of ten runs at least.
+/// Expects a report in at least one of ten runs, because finding a race may depend on the schedule.
 template <class Body>
 void expect_reported(Body body, const char* what = "") {
   for (int i = 0; i < most_repeats; ++i) {
@@ -47,7 +47,7 @@ void expect_reported(Body body, const char* what = "") {
   ADD_FAILURE() << "no report in " << most_repeats << " runs " << what;
 }
 
-/// None of them is ever reported.
+/// Expects no report in any run.
 template <class Body>
 void expect_clean(Body body) {
   for (int i = 0; i < 3; ++i) ASSERT_EQ(exit_code_of(body), clean);
@@ -91,7 +91,7 @@ __device__ void fence_of() {
   if constexpr (fences == Fences::both || fences == (Writer ? Fences::writer : Fences::reader)) __threadfence();
 }
 
-/// From the first thread to the last one, of the same block or of another.
+/// Sends a message from the first thread to the last thread, of the same block or of another block.
 template <Flag flag, Fences fences>
 __global__ void message(int* data, unsigned* word, int* out) {
   if (gridDim.x > 1) grid_sync();
@@ -113,7 +113,7 @@ struct Message {
   DeviceArray<unsigned> word{std::vector<unsigned>(4, 0)};
 };
 
-// Blocks that one OS thread runs in turn are ordered, so those that are to race meet first.
+// Blocks that run on the same OS thread are ordered, so blocks that are meant to race must first meet at a barrier.
 constexpr LaunchShape within_block{.grid = 1, .block = 2}, across_blocks{.grid = 2, .block = 1, .cooperative = true};
 
 template <Flag flag, Fences fences>
@@ -159,9 +159,9 @@ TEST_F(MemoryModelTest, AFenceOfTheBlockOrdersWithinIt) {
   expect_reported([] { send<Flag::exchange, Fences::both_of_block>(across_blocks); });
 }
 
-// --- what a fence covers ---------------------------------------------------------------------------
+// --- coverage of fences ----------------------------------------------------------------------------
 
-/// The number is written after the fence; `Late`: after the state, too.
+/// Writes the number after the fence; with `Late`, also after the state.
 template <bool Late>
 __global__ void number_behind_the_fence(int* number, unsigned* state, int* out) {
   grid_sync();
@@ -190,7 +190,8 @@ TEST_F(MemoryModelTest, ANumberWrittenBetweenFenceAndStateIsReported) {
   });
 }
 
-/// The state goes from the first block through the second to the third by updates; only the first has fenced.
+/// Passes the state from the first block through the second to the third with updates; only the first block uses a
+/// fence.
 template <bool Store>
 __global__ void chain(int* data, unsigned* state, int* out) {
   grid_sync();
@@ -225,7 +226,7 @@ TEST_F(MemoryModelTest, AnUpdateCarriesOnWhatItReadAndAStoreDoesNot) {
   });
 }
 
-/// Fences order through the state that was read, not through another.
+/// Reads a word that was written before the fence, so reading it does not order the data.
 __global__ void another_word(int* data, unsigned* words, int* out) {
   grid_sync();
   if (blockIdx.x == 0) {
@@ -247,7 +248,7 @@ TEST_F(MemoryModelTest, AFenceBehindTheStateIsReported) {
   });
 }
 
-/// A failed compare-and-swap writes nothing that could carry a fence.
+/// Uses a fence before a compare-and-swap that fails, which writes nothing and therefore carries no fence.
 __global__ void failed_swap(int* data, unsigned* words, int* out) {
   grid_sync();
   if (blockIdx.x == 0) {
@@ -296,7 +297,7 @@ TEST_F(MemoryModelTest, ALockNeedsAFenceBeforeItIsFree) {
   });
 }
 
-/// The last block to come adds up what all wrote.
+/// Lets the last block that arrives sum the values that all blocks wrote.
 template <bool Acquire>
 __global__ void last_block(int* parts, unsigned* count, int* out) {
   grid_sync();
@@ -358,10 +359,10 @@ TEST_F(MemoryModelTest, APlainWriteBesideAtomicsIsReported) {
 
 // --- blocks ----------------------------------------------------------------------------------------
 
-/// Each block writes the same word: those that run one after the other are not ordered by that.
+/// Every block writes the same word or, with `Apart`, its own. Running blocks one after the other does not order them.
 template <bool Apart>
 __global__ void same_word(int* words) {
-  spin_wait();  // while the other OS thread takes a block, too
+  spin_wait();  // so that the other OS thread can start a block
   words[Apart ? blockIdx.x : 0] = static_cast<int>(blockIdx.x);
 }
 
@@ -376,7 +377,7 @@ TEST_F(MemoryModelTest, BlocksAreNotOrderedByTheirTurns) {
   });
 }
 
-/// Blocks that wait, and so start others, order them no more than those that do not.
+/// Increments a word in one block after the other, without fences: waiting for their turn does not order blocks.
 __global__ void handed_over(int* word, unsigned* turn) {
   grid_sync();
   spin_until([&] { return load_relaxed(turn) == blockIdx.x; });
@@ -391,7 +392,7 @@ TEST_F(MemoryModelTest, BlocksThatWaitForTheirTurnAreReported) {
   });
 }
 
-/// Two kernels of a stream, one after the other, and the host's copy.
+/// Covers two consecutive kernels of a stream and the host's copy.
 TEST_F(MemoryModelTest, AStreamsOrderIsClean) {
   expect_clean([] {
     DeviceArray<int> words(256);
@@ -407,7 +408,8 @@ TEST_F(MemoryModelTest, AStreamsOrderIsClean) {
 
 // --- barriers --------------------------------------------------------------------------------------
 
-/// A barrier hands on what one thread's fence has acquired, or is to publish.
+/// Passes data through barriers in both blocks: one thread's fence publishes what other threads of its block have
+/// written, and one thread's fence acquires it for the other threads of its block.
 template <bool Fence>
 __global__ void through_barriers(int* data, unsigned* word, int* out) {
   grid_sync();
@@ -460,7 +462,7 @@ TEST_F(MemoryModelTest, SyncWarpOrdersItsLanes) {
   });
 }
 
-/// Two rounds: the second barrier of the grid does not stand for the first one.
+/// Runs two rounds; without the second grid barrier (`Second`), a block overwrites what another block may still read.
 template <bool Second>
 __global__ void rounds(int* data, int* out) {
   data[blockIdx.x] = 1;
@@ -484,7 +486,7 @@ TEST_F(MemoryModelTest, GridSyncOrdersBlocks) {
 
 // --- the host --------------------------------------------------------------------------------------
 
-/// A question in mapped memory and its answer: the host uses its own acquire and release, the kernel fences.
+/// Answers a question in mapped memory: the host uses acquire and release, the kernel uses fences.
 template <bool Fence>
 __global__ void answer(volatile unsigned* flags, int* words) {
   while (flags[0] == 0) spin_wait();
@@ -503,7 +505,7 @@ void ask() {
     Stream stream;
     launch(stream, EMULATOR_KERNEL(answer<Fence>), {.grid = 1, .block = 1},
            static_cast<unsigned*>(device_address(flags)), static_cast<int*>(device_address(words)));
-    stream.idle();  // starts it
+    stream.idle();  // starts the kernel
     words[0] = 41;
     std::atomic_ref<unsigned>(flags[0]).store(1, std::memory_order_release);
     while (std::atomic_ref<unsigned>(flags[1]).load(std::memory_order_acquire) == 0) usleep(100);

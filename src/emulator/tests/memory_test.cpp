@@ -1,4 +1,4 @@
-// Device memory: poison, guards, wrong frees, and who may touch it.
+// Device memory: poison, guards, wrong frees, and access rights.
 
 #include <cmath>
 #include <cstdlib>
@@ -98,7 +98,7 @@ TEST_F(MemoryTest, ReadsOutsideGiveNaN) {
   EXPECT_TRUE(std::isnan(read(-1)));
 }
 
-// -1 is what integer code writes most, and it must not look like the slack.
+// Writes -1, the value that integer code writes most often; it must differ from the slack.
 __global__ void write_minus_one(int* out, int i) {
   out[i] = -1;
 }
@@ -138,7 +138,7 @@ TEST_F(MemoryTest, BytesBeforePinnedMemoryAreGuarded) {
   free_pinned(pinned);
 }
 
-// fmax takes the other operand of a NaN, and an integer NaN is negative: both swallow what they read beyond the end.
+// fmax ignores a NaN operand, and an integer with the bits of a NaN is negative: both hide a read beyond the end.
 __global__ void largest_of(const float* in, const int* integers, int n, float* out, int* out_integer) {
   float most = 0;
   int most_integer = 0;
@@ -204,10 +204,10 @@ TEST_F(MemoryTest, WrongFreesAreNamed) {
   auto* pinned = malloc_pinned(64);
   auto* managed = malloc_managed(64);
   int local = 0;
-  expect_mentions(error_of([&] { free_pinned(device); }), {"free_pinned", "given by malloc_device"});
-  expect_mentions(error_of([&] { free_device(pinned); }), {"free_device", "given by malloc_pinned"});
-  expect_mentions(error_of([&] { free_device(managed); }), {"free_device", "given by malloc_managed"});
-  expect_mentions(error_of([&] { free_managed(pinned); }), {"free_managed", "given by malloc_pinned"});
+  expect_mentions(error_of([&] { free_pinned(device); }), {"free_pinned", "allocated by malloc_device"});
+  expect_mentions(error_of([&] { free_device(pinned); }), {"free_device", "allocated by malloc_pinned"});
+  expect_mentions(error_of([&] { free_device(managed); }), {"free_device", "allocated by malloc_managed"});
+  expect_mentions(error_of([&] { free_managed(pinned); }), {"free_managed", "allocated by malloc_pinned"});
   expect_mentions(error_of([&] { free_device(static_cast<char*>(device) + 8); }), {"8 bytes inside"});
   expect_mentions(error_of([&] { free_device(&local); }), {"unknown"});
   expect_mentions(error_of([&] { unregister_host(&local); }), {"unregister_host", "unknown"});
@@ -262,7 +262,7 @@ __global__ void count_all(int** counters, int n, int round) {
   if (i < n) *counters[i] = round == 0 ? 1 : *counters[i] + 1;
 }
 
-// More than there can be mappings for, in one kernel.
+// Uses so many allocations in one kernel that their mappings would exceed a process's limit if all were open at once.
 TEST_F(MemoryTest, TensOfThousandsOfAllocationsCanLiveAndBeUsed) {
   constexpr int n = 34'000;
   const std::size_t before = mappings();
@@ -332,7 +332,7 @@ TEST_F(MemoryTest, LastPrefetch) {
   free_managed(managed);
 }
 
-// --- who may be given what -------------------------------------------------------------------------
+// --- access rights ---------------------------------------------------------------------------------
 
 TEST_F(MemoryTest, KernelArgumentsMustBeMemoryOfTheDevice) {
   Stream stream;
@@ -370,7 +370,8 @@ TEST_F(MemoryTest, CopiesAreHeldToTheirAllocations) {
   EXPECT_NE(error_of([&] { copy(device.get(), nullptr, 10); }), "");
   auto* freed = malloc_device(64);
   free_device(freed);
-  expect_mentions(error_of([&] { copy(host.data(), freed, 64); }), {"copy", "source", "no live device allocation"});
+  expect_mentions(error_of([&] { copy(host.data(), freed, 64); }),
+                  {"copy", "source", "not in a live device allocation"});
 }
 
 TEST_F(MemoryTest, CapabilitiesThatAreOffAreUnsupported) {
@@ -413,7 +414,7 @@ TEST_F(MemoryTest, PooledMemoryIsUsableFromItsPointOn) {
   EXPECT_EQ(back, host);
   expect_mentions(error_of([&] { free_pooled(pooled, stream); }), {"free_pooled", "double free"});
   auto* wrong = malloc_pooled(64, stream);
-  expect_mentions(error_of([&] { free_device(wrong); }), {"free_device", "given by malloc_pooled"});
+  expect_mentions(error_of([&] { free_device(wrong); }), {"free_device", "allocated by malloc_pooled"});
   free_pooled(wrong, stream);
 }
 

@@ -1,4 +1,4 @@
-// The density prefetcher's decisions on blocks made by hand.
+// Decisions of the density prefetcher on hand-made blocks.
 
 #include "emulator/prefetcher.hpp"
 
@@ -9,7 +9,7 @@
 namespace emulator {
 namespace {
 
-PagesOfBlock pages(std::initializer_list<std::pair<std::size_t, std::size_t>> runs) {  // first, behind the last
+PagesOfBlock pages(std::initializer_list<std::pair<std::size_t, std::size_t>> runs) {  // first page, one past the last
   PagesOfBlock all;
   for (const auto& [first, end] : runs) {
     for (std::size_t i = first; i < end; ++i) all.set(i);
@@ -28,7 +28,7 @@ TEST(Prefetcher, NoFaultBringsNothing) {
   EXPECT_EQ(prefetched_pages(pages({{0, 500}}), kNone, kWhole), kNone);
 }
 
-// Touched in order, each further fault doubles what is there: six faults bring two mebibytes.
+// If pages are touched in order, each further fault doubles the resident pages: six faults migrate 2 MiB.
 TEST(Prefetcher, SixFaultsInOrderBringABlock) {
   PagesOfBlock there;
   int faults = 0;
@@ -42,15 +42,15 @@ TEST(Prefetcher, SixFaultsInOrderBringABlock) {
   EXPECT_EQ(faults, 6);
 }
 
-// A piece must be more than 51% there: 261 of 512 pages are 50.98%, 262 are 51.2%.
+// A region must be more than 51% resident: 261 of 512 pages are 50.98%, 262 pages are 51.2%.
 TEST(Prefetcher, TheThresholdIsAbove51Percent) {
   const auto fault = pages({{256, 257}});
-  // With the 16 pages of the fault's group, 245 more make 261.
+  // The fault's group has 16 pages; with 245 more, 261 are resident.
   EXPECT_FALSE(prefetched_pages(pages({{0, 245}}), fault, kWhole)[300]);
   EXPECT_TRUE(prefetched_pages(pages({{0, 246}}), fault, kWhole)[300]);
 }
 
-// Half of every piece above 64 KiB is not enough at any level.
+// Only half of every region above 64 KiB is resident, which is not enough at any level.
 TEST(Prefetcher, AlternatingGroupsStayAlone) {
   PagesOfBlock faults;
   for (std::size_t first = 0; first < block_pages; first += 32) faults.set(first);
@@ -58,10 +58,10 @@ TEST(Prefetcher, AlternatingGroupsStayAlone) {
   for (std::size_t i = 0; i < block_pages; ++i) EXPECT_EQ(more[i], i % 32 != 0 && i % 32 < 16) << i;
 }
 
-// Dense at the top though thin below: three of four groups of the first half, all of the second.
+// Dense as a whole but sparse in small regions: all of the second half, and one of sixteen groups of the first half.
 TEST(Prefetcher, ALargePieceMayBeDenseWhereASmallOneIsNot) {
   PagesOfBlock there = pages({{256, 512}});
-  const auto fault = pages({{0, 1}});  // 256 + 16 of 512: 53%; 16 of 32: 50%
+  const auto fault = pages({{0, 1}});  // 256 + 16 of 512 pages: 53%; 16 of 32 pages: 50%
   EXPECT_EQ(prefetched_pages(there, fault, kWhole), pages({{1, 256}}));
 }
 

@@ -1,5 +1,5 @@
-// Under the sanitizers a wrong kernel ends its process with their report, and a right one does not: under
-// UndefinedBehaviorSanitizer a misaligned access, under ThreadSanitizer a missing barrier.
+// Sanitizer reports: a wrong kernel ends its process with a report, and a correct one does not.
+// UndefinedBehaviorSanitizer reports a misaligned access, ThreadSanitizer a missing barrier.
 
 #include "fixture.hpp"
 
@@ -13,7 +13,7 @@ class SanitizerTest : public EmulatorTest {
   void SetUp() override {
     EmulatorTest::SetUp();
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    configure("exit_report=0");  // a check ends its process with the test's arrays still allocated
+    configure("exit_report=0");  // each check ends its process while the test's arrays are still allocated
   }
 };
 
@@ -55,7 +55,8 @@ TEST_F(UndefinedBehaviorSanitizerTest, MisalignedVectorEndsTheProcess) {
 
 #if defined(__SANITIZE_THREAD__)
 
-// TSan sleeps for a second at the end of a process, and each check below is one.
+// By default, TSan sleeps for a second at the end of a process. This is turned off, because each check below runs in a
+// separate process.
 extern "C" const char* __tsan_default_options();
 const char* __tsan_default_options() {
   return "atexit_sleep_ms=0";
@@ -66,7 +67,7 @@ namespace {
 
 constexpr int threads = 64;
 
-// Each reads what its neighbour wrote, in natural order without a wrong value to show for it.
+// Reads the neighbour's value. In natural order, values are correct even if the barrier is missing.
 template <bool Barrier>
 __global__ void neighbour(int* values) {
   __shared__ int s[threads];
@@ -75,7 +76,7 @@ __global__ void neighbour(int* values) {
   values[threadIdx.x] = threadIdx.x == 0 ? 0 : s[threadIdx.x - 1];
 }
 
-// The second barrier is missing: the next round writes what a slow thread still reads.
+// Has no second barrier: the next round overwrites values that a slow thread still reads.
 template <bool Barrier>
 __global__ void rounds(int* values) {
   __shared__ int s[threads];
@@ -91,7 +92,7 @@ template <bool Sync>
 __global__ void lanes(int* values) {
   __shared__ int s[threads];
   s[threadIdx.x] = static_cast<int>(threadIdx.x);
-  shuffle(full_warp(), 1, 0);  // orders nothing
+  shuffle(full_warp(), 1, 0);  // a shuffle orders nothing
   if constexpr (Sync) sync_warp(full_warp());
   values[threadIdx.x] = s[threadIdx.x ^ 1];
 }
@@ -127,7 +128,7 @@ void run_and_exit(Kernel<P...> kernel, const LaunchShape& shape, A... arguments)
 
 using ThreadSanitizerTest = SanitizerTest;
 
-/// TSan's exit code when it has reported something is 66.
+/// Exit code 66 means that TSan has reported an error.
 #define EXPECT_RACE(...) EXPECT_EXIT(run_and_exit(__VA_ARGS__), testing::ExitedWithCode(66), "data race")
 #define EXPECT_NO_RACE(...) EXPECT_EXIT(run_and_exit(__VA_ARGS__), testing::ExitedWithCode(0), "")
 

@@ -1,4 +1,4 @@
-// What the emulator finds in kernels with CUDA's spellings, each beside a twin that is right.
+// Errors in kernels with CUDA's spellings, each next to a correct version of the kernel.
 
 #include "fixture.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 class EmulatedSpellingTest : public EmulatorTest {
  protected:
-  /// The fault that a launch of one block met, or "".
+  /// Launches one block and returns the launch's fault, or "".
   static std::string fault_of(Kernel<int*> kernel, const char* machine, std::vector<int>* got = nullptr) {
     configure(machine);
     DeviceArray<int> out(64);
@@ -81,7 +81,7 @@ TEST_F(EmulatedSpellingTest, AShuffleFromALaneOutsideTheMaskIsPoison) {
 
 __global__ void up_and_down(int* out) {
   const int v = static_cast<int>(threadIdx.x);
-  // On one line: what the lanes call differs all the same.
+  // Both calls are on the same line, and the emulator must still distinguish them.
   // clang-format off
   out[threadIdx.x] = v % 2 == 0 ? __shfl_up_sync(full_warp(), v, 1) : __shfl_down_sync(full_warp(), v, 1);
   // clang-format on
@@ -112,7 +112,7 @@ TEST_F(EmulatedSpellingTest, ATileWithALaneMissing) {
                   {"lane 3 of warp 0 has returned", "0xffff ", "spelling_test.cpp"});
 }
 
-// The lane ahead wrote; only a __syncwarp between the two makes it sure that it did.
+// Reads a value that the next lane has written; only a __syncwarp between the two guarantees the order.
 template <bool Sync>
 __global__ void neighbours(int* out) {
   __shared__ int values[64];
@@ -123,7 +123,7 @@ __global__ void neighbours(int* out) {
   out[threadIdx.x] = values[threadIdx.x ^ 1];
 }
 TEST_F(EmulatedSpellingTest, AMissingSyncwarpGivesAWrongValue) {
-#if !defined(__SANITIZE_THREAD__)  // which reports it
+#if !defined(__SANITIZE_THREAD__)  // TSan reports the error
   std::vector<int> got;
   EXPECT_EQ(fault_of(EMULATOR_KERNEL(neighbours<false>), "warp=32,order=reverse", &got), "");
   EXPECT_EQ(got[1], -2);

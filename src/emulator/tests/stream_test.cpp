@@ -1,4 +1,4 @@
-// Streams and events: what is ordered, and what is not.
+// Streams and events: order that is guaranteed, and order that is missing.
 
 #include <chrono>
 #include <thread>
@@ -96,8 +96,9 @@ TEST_F(StreamTest, MissingWaitBetweenStreamsShows) {
   EXPECT_EQ(*host.get(), 1);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which may report the race instead
-// The host asks for both streams at once: which goes first is then the order's to say.
+#if !defined(__SANITIZE_THREAD__)  // TSan may report the race instead
+// Returns the value that is copied if the host demands both streams at the same time, so that the order decides which
+// stream goes first.
 int value_that_a_copy_sees(bool waits) {
   DeviceArray<int> value(std::vector<int>{1});
   PinnedInt host;
@@ -113,7 +114,7 @@ int value_that_a_copy_sees(bool waits) {
 
 TEST_F(StreamTest, MissingWaitShowsInReverseOrder) {
   configure("grace=30,order=reverse");
-  // A preference and no rule: on a busy machine the other stream may be first for once.
+  // The order is a preference, not a rule: on a busy machine, the other stream may occasionally go first.
   int shown = 0;
   for (int attempt = 0; attempt < 16; ++attempt) shown += value_that_a_copy_sees(false) == 1;
   EXPECT_GT(shown, 0);

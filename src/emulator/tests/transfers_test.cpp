@@ -1,4 +1,4 @@
-// Batches of copies, prefetches and discards.
+// Batches of copies, prefetches and discards, and words that a stream writes.
 
 #include <cmath>
 #include <numeric>
@@ -39,7 +39,8 @@ TEST_F(TransfersTest, ABatchNamesTheItemThatIsWrong) {
   auto* freed = static_cast<char*>(malloc_device(64));
   free_device(freed);
   const std::vector<CopyItem> dead{{out.get(), in.get(), 50}, {out.get() + 50, freed, 8}};
-  expect_mentions(error_of([&] { copy_batch_async(dead, stream); }), {"item 1: source", "no live device allocation"});
+  expect_mentions(error_of([&] { copy_batch_async(dead, stream); }),
+                  {"item 1: source", "not in a live device allocation"});
 }
 
 TEST_F(TransfersTest, ABatchWhoseItemsDependOnEachOtherShows) {
@@ -58,7 +59,7 @@ TEST_F(TransfersTest, ABatchWhoseItemsDependOnEachOtherShows) {
 
 // --- words that a stream writes --------------------------------------------------------------------
 
-/// What was copied before the stream wrote `value`, seen by a kernel that runs meanwhile.
+/// Reads, while it runs, data that was copied before the stream wrote `value`.
 __global__ void read_behind(const std::uint32_t* word, std::uint32_t value, const int* copied, int* seen) {
   spin_until([&] { return load_relaxed(word) == value; });
   load_acquire(word);
@@ -87,7 +88,7 @@ TEST_F(TransfersTest, AWriteOfAValueNamesTheWordThatIsWrong) {
     const std::vector<ValueWrite> writes{{words.get(), 1}, {word, 1}};
     return error_of([&] { write_values_async(writes, stream); });
   };
-  expect_mentions(attempt(words.get() + 2), {"write_values_async: item 1", "in no live device allocation"});
+  expect_mentions(attempt(words.get() + 2), {"write_values_async: item 1", "not in a live device allocation"});
   expect_mentions(attempt(&plain), {"item 1", "pageable host memory"});
   expect_mentions(attempt(reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(words.get()) + 2)),
                   {"item 1", "not aligned"});
@@ -165,7 +166,7 @@ TEST_F(TransfersTest, BatchesOfRangesAreHeldToManagedMemory) {
       [&](auto ranges) { discard_and_prefetch_batch(ranges, Location::host(), stream); }};
   for (const auto& call : calls) {
     expect_mentions(error_of([&] { call(beyond); }), {"_batch: item 1: 65 bytes", "run beyond the 64 bytes"});
-    expect_mentions(error_of([&] { call(foreign); }), {"_batch: item 1: the pointer is not to managed memory"});
+    expect_mentions(error_of([&] { call(foreign); }), {"_batch: item 1: the pointer does not point to managed memory"});
   }
   stream.synchronize();
   EXPECT_EQ(managed.get()[0], 1.0f) << "a batch that is refused does nothing";

@@ -1,4 +1,4 @@
-// Warp operations at 32 and 64 lanes.
+// Warp operations with 32 and 64 lanes.
 
 #include "fixture.hpp"
 
@@ -7,7 +7,8 @@ namespace {
 
 class WarpTest : public EmulatorTest {
  protected:
-  /// Runs `kernel(out)` with one block in both warp sizes and several orders; `expected(i, warp)` is out[i].
+  /// Runs `kernel(out)` with one block, in both warp sizes and several orders; `expected(i, warp)` is the value of
+  /// out[i].
   template <class T, class Expected>
   void check(Kernel<T*> kernel, unsigned threads, Expected expected) {
     for (const int warp : {32, 64}) {
@@ -113,7 +114,7 @@ TEST_F(WarpTest, Match) {
   });
 }
 
-// Half-warps that go their own ways, each with its own mask; and one lane's mask is the lane.
+// Half-warps diverge, each with its own mask; the mask of a single lane contains only that lane.
 __global__ void halves(int* out) {
   const LaneMask low = 0xffff, own = lane() < 16 ? low : full_warp() & ~low;
   int v;
@@ -129,7 +130,7 @@ TEST_F(WarpTest, DisjointMasks) {
   check(EMULATOR_KERNEL(halves), 128, [](int i, int warp) { return 100 + (i % warp < 16 ? 3 : 17); });
 }
 
-// A block need not fill its last warp.
+// The last warp of a block need not be full.
 __global__ void partial(LaneMask* out) {
   out[threadIdx.x] = ballot(full_warp(), true);
 }
@@ -153,7 +154,7 @@ TEST_F(WarpTest, SyncWarpOrdersSharedMemory) {
   check(EMULATOR_KERNEL(exchange_in_shared), 128, [](int i, int) { return i ^ 1; });
 }
 
-// Undefined on the hardware: the source lane takes no part.
+// Undefined on hardware: the source lane does not participate.
 __global__ void from_outside(float* out) {
   out[threadIdx.x] = lane() < 4 ? shuffle(0xf, 1.0f, 9) : 0.0f;
 }
@@ -166,9 +167,9 @@ TEST_F(WarpTest, ShuffleFromOutsideTheMaskGivesPoison) {
   EXPECT_EQ(out.host()[4], 0.0f);
 }
 
-// --- wrong -----------------------------------------------------------------------------------------
+// --- faulty kernels --------------------------------------------------------------------------------
 
-// Right for 32 lanes; with 64, lanes 32 and up never reach the sum of lane 0.
+// Correct for 32 lanes; with 64 lanes, the values of lanes 32 and above are never added to the sum of lane 0.
 __global__ void sums_32_lanes(int* sum) {
   int v = 1;
   for (int delta = 16; delta > 0; delta /= 2) v += shuffle_down(full_warp(), v, delta);

@@ -14,12 +14,13 @@ namespace {
 
 using memory::Placement;
 
-/// For the error of a value such as `threads=2`, or `4KiB threads=2`, of axis bytes: how two axes are set; else "".
+/// Returns how to set two axes, for the error message about a value that contains a second setting; returns "" for
+/// other values. Such a value is `threads=2`, or `4KiB threads=2` for axis `bytes`.
 std::string how_to_set_two(const std::string& axis, const std::string& text) {
   const auto equals = text.find('=');
-  const auto begin = text.find_last_of(" ;", equals) + 1;  // 0 where there is none
+  const auto begin = text.find_last_of(" ;", equals) + 1;  // 0 if there is no separator
   if (equals == std::string::npos || begin == equals) return "";
-  return "; settings are given apart, as --set " + axis + "=… --set " + text.substr(begin);
+  return "; pass each setting separately, as --set " + axis + "=… --set " + text.substr(begin);
 }
 
 AxisValue parse_value(const Workload& workload, const Axis& axis, const std::string& text) {
@@ -27,7 +28,7 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
   const bool wants_number = axis.choices.empty() ? std::holds_alternative<std::int64_t>(axis.default_value)
                                                  : std::holds_alternative<std::int64_t>(axis.choices.front());
   AxisValue value = text;
-  // 1.5 is no number of bytes, 1.5GiB is one: only what ends with a unit is read as such.
+  // 1.5 is not a number of bytes, but 1.5GiB is: only text that ends with a unit is parsed as bytes.
   const auto bytes = axis.bytes && text.ends_with('B') ? memory::parse_bytes(text) : std::nullopt;
   if (wants_number && bytes) {
     value = static_cast<std::int64_t>(*bytes);
@@ -46,11 +47,11 @@ AxisValue parse_value(const Workload& workload, const Axis& axis, const std::str
     throw InputError("'" + text + "' is out of range for " + where + ": it is at least " +
                      std::to_string(axis.minimum));
   const auto hint = how_to_set_two(axis.name, text);
-  throw InputError("'" + text + "' is no value of " + where +
+  throw InputError("'" + text + "' is not a value of " + where +
                    (hint.empty() ? "; choose one of " + join(mapped(axis.choices, to_text), ", ") : hint));
 }
 
-/// The values of a setting in the order given; `all` stands for the axis's own list.
+/// Returns the values of a setting in the given order; `all` stands for all values that the axis lists.
 std::vector<AxisValue> parse_range(const Workload& workload, const Axis& axis, const std::vector<std::string>& texts) {
   const AxisValue all = std::string("all");
   if (texts.size() == 1 && AxisValue(texts.front()) == all && !contains(axis.choices, all)) {
@@ -59,7 +60,8 @@ std::vector<AxisValue> parse_range(const Workload& workload, const Axis& axis, c
                                                   : axis.size_sweep;
     if (list.empty())
       throw InputError("axis " + axis.name + " of " + workload.name() +
-                       " takes any number, so 'all' names none; list the values, as --set " + axis.name + "=v1,v2");
+                       " accepts any number, so 'all' has no meaning; list the values, as --set " + axis.name +
+                       "=v1,v2");
     return list;
   }
   std::vector<AxisValue> values;
@@ -84,11 +86,11 @@ std::vector<PlacementAxes> placement_axes(const Workload& workload) {
   std::vector<PlacementAxes> found;
   const auto add = [&](std::string_view placement, const std::vector<Axis>& axes, auto is_such) {
     if (!std::ranges::any_of(description.placements, is_such)) return;
-    PlacementAxes beside{placement, {}};
+    PlacementAxes added{placement, {}};
     for (const auto& axis : axes) {
-      if (description.find_axis(axis.name) == nullptr) beside.axes.push_back(&axis);
+      if (description.find_axis(axis.name) == nullptr) added.axes.push_back(&axis);
     }
-    if (!beside.axes.empty()) found.push_back(std::move(beside));
+    if (!added.axes.empty()) found.push_back(std::move(added));
   };
   add("managed", managed, [](Placement placement) { return placement->managed(); });
   add("paged", paged, [](Placement placement) { return placement->paged; });
@@ -98,7 +100,7 @@ std::vector<PlacementAxes> placement_axes(const Workload& workload) {
 std::vector<const Axis*> axes_of(const Workload& workload) {
   std::vector<const Axis*> axes;
   for (const auto& axis : workload.description().axes) axes.push_back(&axis);
-  for (const auto& beside : placement_axes(workload)) axes.insert(axes.end(), beside.axes.begin(), beside.axes.end());
+  for (const auto& added : placement_axes(workload)) axes.insert(axes.end(), added.axes.begin(), added.axes.end());
   return axes;
 }
 

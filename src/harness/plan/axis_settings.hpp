@@ -1,6 +1,6 @@
 #pragma once
 
-// Axes of a workload, and the values that --set, --size-sweep, presets and defaults give them.
+// Axes of a workload, and the values that --set, --size-sweep, presets and defaults assign to them.
 
 #include <string>
 #include <string_view>
@@ -10,26 +10,26 @@
 
 namespace isthmus::harness {
 
-/// Axes that workloads have beside their own for one kind of placement. They are in a case's settings only where they
-/// change something, so that cases without them are the same as ever.
+/// Axes that one kind of placement adds to those of a workload. A case's settings include such an axis only if it has
+/// an effect on the case, so that the settings of all other cases stay as they were before these axes existed.
 struct PlacementAxes {
   std::string_view placement;
   std::vector<const Axis*> axes;
 };
 
 std::vector<PlacementAxes> placement_axes(const Workload& workload);
-/// The workload's own axes, and those of its placements.
+/// Returns the axes of the workload and of its placements.
 std::vector<const Axis*> axes_of(const Workload& workload);
 
-/// Splits each "axis=value,value". Throws InputError for what is no setting.
+/// Splits each "axis=value,value". Throws InputError for text that is not a setting.
 std::vector<Setting> parse_settings(const std::vector<std::string>& texts);
-/// Values of the settings whose axes the workload has. Throws InputError for one that its axis does not take.
+/// Returns the values of the settings whose axes the workload has. Throws InputError for a value that its axis rejects.
 std::vector<AxisRange> parse_values(const Workload& workload, const std::vector<Setting>& settings);
 
-/// Whether the preset says what the axis is.
+/// Returns whether the preset fixes or sweeps the axis.
 bool settles(const Preset* preset, std::string_view axis);
-/// The preset's sweep, and what runs on the axes that no size or preset settles: what is `set`, else a sweep. A size
-/// that nobody named gives way to default sweeps.
+/// Returns the preset's sweep, followed by the values of every axis that is `set` or swept. A default sweep applies
+/// only to an axis that neither the preset nor `named_size` fixes. If the user named no size, `named_size` is nullptr.
 std::vector<AxisRange> ranges_of(const Workload& workload, const Size* named_size, const Preset* preset,
                                  const std::vector<AxisRange>& set, bool size_sweep);
 

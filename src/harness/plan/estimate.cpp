@@ -11,15 +11,15 @@ namespace isthmus::harness {
 
 namespace {
 
-// Per case: asking for the device's state, streams, writing the record. Page-locking takes 0.4 s a GiB where it was
-// measured, or as long as one thread takes to write fresh memory where that is longer.
+// Fixed cost of a case: querying the device's state, creating streams, writing the record. Page-locking took 0.4 s per
+// GiB when it was measured; the time in which one thread writes fresh memory replaces it if that is longer.
 constexpr double kCaseSeconds = 0.1;
 constexpr double kPageLockingSeconds = 0.4 / 0x1p30;
 double allocation_seconds(const SamplingOptions& sampling) {
   return std::max(kPageLockingSeconds, 1 / sampling.touch_rate);
 }
-constexpr double kEmulatedWork = 50e6;  // bytes and operations of kernels that an emulated device does in a second
-constexpr int kUsualSamples = 15;       // the adaptive rule ends between 6 and 30
+constexpr double kEmulatedWork = 50e6;  // bytes and operations of kernels per second on an emulated device
+constexpr int kUsualSamples = 15;       // the adaptive rule takes 6 to 30
 
 int usual_samples(double seconds, const SamplingOptions& sampling) {
   if (sampling.samples) return *sampling.samples;
@@ -27,7 +27,7 @@ int usual_samples(double seconds, const SamplingOptions& sampling) {
                                                           : kUsualSamples;
 }
 
-/// The sizes that the axes name: of some buffer on the host, where a workload says no more.
+/// Returns the sum of all axes in bytes, as a guess at the host memory of a workload whose footprint is unknown.
 double bytes_on_axes(const CaseSpec& spec) {
   double bytes = 0;
   for (const auto& axis : spec.workload->description().axes) {
@@ -43,7 +43,7 @@ double own_readings(const CaseSpec& spec, const SamplingOptions& sampling,
   const int operations = (emulated ? sampling.samples.value_or(1) : usual_samples(once, sampling)) +
                          sampling.warmups.value_or(emulated ? 0 : 2);
   const double host = footprint ? static_cast<double>(footprint->host_bytes) : bytes_on_axes(spec);
-  // An emulated device's memory is the host's, and poisoned.
+  // The memory of an emulated device is host memory, which takes time to poison.
   const double device = emulated && footprint ? static_cast<double>(footprint->device_bytes) : 0;
   return kCaseSeconds + (host + device) * allocation_seconds(sampling) + operations * once;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// How long cases take, before they run. A rough guess from rates of ordinary hardware: it tells seconds from minutes
-// from hours, no more.
+// Duration of cases, estimated before they run. It is a rough guess from rates of ordinary hardware, which only
+// distinguishes seconds, minutes and hours.
 
 #include <optional>
 #include <string>
@@ -10,32 +10,33 @@
 
 namespace isthmus::harness {
 
-/// What a case would take, from its declarations alone.
+/// Memory and traffic of a case, derived from its declarations alone.
 struct CaseFootprint {
   std::size_t host_bytes = 0, device_bytes = 0;
   Traffic traffic;
-  std::optional<std::string> skipped;  ///< why it would not run
-  std::optional<std::string> failed;   ///< what would go wrong before it runs
+  std::optional<std::string> skipped;  ///< reason why the case would not run
+  std::optional<std::string> failed;   ///< error that would occur before the case runs
 };
 
-/// Seconds of one case, none of one that will not run; nullopt where unknown. Without a footprint only a
-/// workload's own estimate() says how long it takes: finding the footprint runs the workload's declarations, which may
-/// take a while by itself.
+/// Returns the seconds that one case takes: 0 if it will not run, nullopt if unknown. Without a footprint, only a
+/// workload's own estimate() yields a duration, because computing the footprint runs the workload's declarations, which
+/// may take a while.
 std::optional<double> estimate_seconds(const CaseSpec& spec, const SamplingOptions& sampling,
                                        const std::optional<CaseFootprint>& footprint = std::nullopt);
 
-/// The sum over cases, and for how many of them nothing is known.
+/// Sum of the estimates of several cases, and the number of cases of unknown duration.
 struct Estimate {
   double seconds = 0;
   std::size_t cases = 0, unknown = 0;
 
-  /// A case that runs so many times.
+  /// Adds a case that runs `times` times.
   void add(std::optional<double> case_seconds, int times = 1);
-  /// "120 cases, about 3 min".
+  /// Returns a text such as "120 cases, about 3 min".
   std::string sentence() const;
 };
 
-/// "less than 1 s", "about 45 s", "about 5 min", "about 1.5 h": as many digits as a guess is worth.
+/// Returns a text such as "less than 1 s", "about 45 s", "about 5 min" or "about 1.5 h", with only as many digits as a
+/// guess justifies.
 std::string about(double seconds);
 
 }  // namespace isthmus::harness

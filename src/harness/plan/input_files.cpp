@@ -17,12 +17,12 @@ bool reads_file(const CaseSpec& spec) {
 }
 
 InputFile open_input_file(const CaseSpec& spec) {
-  if (!reads_file(spec)) throw std::logic_error(spec.label() + " reads no file: see Workload::with_file()");
+  if (!reads_file(spec)) throw std::logic_error(spec.label() + " reads no file; see Workload::with_file()");
   const auto& rule = *spec.workload->description().file;
   const char* path = std::getenv(rule.variable.c_str());
   if (path == nullptr || *path == '\0')
     throw Skip(
-        fmt::format("{}=file reads a file, and none is named: set {} to {}", rule.axis, rule.variable, rule.kind),
+        fmt::format("{}=file reads a file, but none is named; set {} to {}", rule.axis, rule.variable, rule.kind),
         SkipKind::not_applicable);
   return {path, rule.most_bytes};
 }
@@ -31,7 +31,7 @@ std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec, const std::
   if (!reads_file(spec)) return std::nullopt;
   try {
     return facts_of(open_input_file(spec), stop);
-  } catch (const std::runtime_error&) {  // a Skip is one, too: the workload will meet it
+  } catch (const std::runtime_error&) {  // includes Skip; the workload will report the error
     return std::nullopt;
   }
 }

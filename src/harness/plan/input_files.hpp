@@ -1,6 +1,6 @@
 #pragma once
 
-// The files that cases read.
+// Input files of cases.
 
 #include <cstddef>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace isthmus::harness {
 
-/// What a record says of a file.
+/// Facts about an input file, for the record of its case.
 struct InputFileFacts {
   std::string name;
   std::size_t bytes = 0;
@@ -21,14 +21,15 @@ struct InputFileFacts {
   std::string axis_value() const { return sha256.substr(0, 12); }
 };
 
-/// `stop`: as of InputFile::sha256().
+/// Returns the facts of `file`. `stop` is passed to InputFile::sha256().
 InputFileFacts facts_of(const InputFile& file, const std::function<bool()>& stop = {});
 
-/// Whether the case reads a file.
+/// Returns whether the case reads a file.
 bool reads_file(const CaseSpec& spec);
-/// The file that the case reads. Throws Skip where none is named, and what InputFile throws.
+/// Opens the file that the case reads. Throws Skip if no file is named, and whatever InputFile throws.
 InputFile open_input_file(const CaseSpec& spec);
-/// Facts of that file; nullopt where the case reads none, it cannot be read, or `stop` ended that.
+/// Returns the facts of the file that the case reads; nullopt if the case reads none, if the file cannot be read, or if
+/// `stop` ended the reading.
 std::optional<InputFileFacts> input_file_facts(const CaseSpec& spec, const std::function<bool()>& stop);
 
 }  // namespace isthmus::harness

@@ -1,6 +1,6 @@
 #pragma once
 
-// The names that requests and records share: modes, stagings, sizes, and the metrics of measure().
+// Names that requests and records share: modes, stagings, sizes, and the metrics of measure().
 
 #include <array>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace isthmus::harness {
 
-/// An alias of placement × staging, as the pipelining paper calls it.
+/// Named pair of placement and staging. The names are those of the pipelining paper.
 struct Mode {
   std::string_view name;
   std::string_view placement;
@@ -18,15 +18,16 @@ struct Mode {
   bool operator==(const Mode&) const = default;
 };
 std::span<const Mode> all_modes() noexcept;
-/// The alias of this pair, or nullptr.
+/// Returns the mode of this pair; nullptr if there is none.
 const Mode* find_mode(memory::Placement placement, Staging staging) noexcept;
 
 std::span<const Staging> all_stagings() noexcept;
 
-/// The named sizes, smallest first.
+/// Named sizes, smallest first.
 inline constexpr std::array<std::string_view, 6> kSizes = {"tiny", "small", "medium", "large", "super", "mega"};
 
-/// What every workload that calls Case::measure() reports where the placement has it, in the order of the record.
+/// Returns the metrics of Case::measure(), in the order of the record. A workload that calls it reports those that
+/// apply to its placement.
 std::span<const std::string_view> measured_metrics() noexcept;
 
 }  // namespace isthmus::harness

@@ -8,7 +8,8 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Letters that are added, left out, replaced or, side by side, exchanged; `isthmus` counts the same (spelling.py).
+/// Returns the minimum number of letters to add, remove, replace or, if adjacent, exchange in order to turn `a` into
+/// `b`. `isthmus` counts in the same way (spelling.py).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

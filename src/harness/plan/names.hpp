@@ -11,19 +11,19 @@
 
 namespace isthmus::harness {
 
-/// `*` matches any text, `?` one character.
+/// Returns whether `text` matches `pattern`, in which `*` stands for any text and `?` for one character.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// The candidate with the smallest edit distance to `name`; nullopt where there are no candidates.
+/// Returns the candidate with the smallest edit distance to `name`; nullopt if there are no candidates.
 std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// "did you mean 'x'?" for a name that is close to a candidate, else "choose one of a, b, c" (shortened when long).
+/// Returns "did you mean 'x'?" for a name close to a candidate, else "choose one of a, b, c" (shortened when long).
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
-/// The text with its control characters written out, as \n, so that a sentence stays one line.
+/// Returns the text with its control characters escaped, such as \n, so that a sentence stays one line.
 std::string printable(std::string_view text);
 
-/// `of` each of them.
+/// Applies `of` to each element and returns the results.
 template <class Range, class Of>
 auto mapped(const Range& range, Of of) {
   std::vector<std::decay_t<decltype(of(*std::begin(range)))>> list;

@@ -15,7 +15,7 @@ namespace isthmus::harness {
 
 namespace {
 
-/// The axes that the workload has where its placement is paged.
+/// Returns the axes that the workload has in a paged placement.
 std::vector<const Axis*> page_axes_of(const Workload& workload) {
   for (const auto& [placement, axes] : placement_axes(workload)) {
     if (placement == "paged") return axes;
@@ -23,7 +23,7 @@ std::vector<const Axis*> page_axes_of(const Workload& workload) {
   return {};
 }
 
-/// The product of the ranges; the last axis varies fastest.
+/// Returns the Cartesian product of the ranges; the last axis varies fastest.
 std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges) {
   std::vector<AxisSettings> points{{}};
   for (const auto& range : ranges) {
@@ -39,7 +39,7 @@ std::vector<AxisSettings> points_of(const std::vector<AxisRange>& ranges) {
   return points;
 }
 
-/// False where the axis is not among them.
+/// Sets an axis; returns false if it is not among `axes`.
 bool assign(AxisSettings& axes, std::string_view name, const AxisValue& value) {
   const auto found = std::ranges::find(axes, name, &AxisSettings::value_type::first);
   if (found == axes.end()) return false;
@@ -47,8 +47,9 @@ bool assign(AxisSettings& axes, std::string_view name, const AxisValue& value) {
   return true;
 }
 
-/// Axis values of one case: default, then size, preset, and last this point of the ranges. `beside_paged`: the axes of
-/// pages mean another placement of the same request, so that this case runs without them.
+/// Sets the axis values of one case: the defaults, overridden by the size, then by the preset, and finally by this
+/// point of the ranges. `beside_paged`: the request also has a paged placement, to which page axes apply, so cases of
+/// other placements run without these axes.
 void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const AxisSettings& point, bool beside_paged) {
   const auto add = [&](const Axis& axis) { spec.axes.emplace_back(axis.name, axis.default_value); };
   std::ranges::for_each(spec.workload->description().axes, add);
@@ -65,15 +66,15 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
     if (assign(spec.axes, axis, value) || value == AxisValue(std::string(kDriverPrefetchDefault))) continue;
     if (std::ranges::find(pages, axis, &Axis::name) != pages.end()) {
       if (!beside_paged && !spec.not_applicable)
-        spec.not_applicable = fmt::format("axis {} is for placement paged, which is not among those asked for", axis);
+        spec.not_applicable = fmt::format("axis {} is for placement paged, which was not requested", axis);
       continue;
     }
     spec.axes.emplace_back(axis, value);
     if (spec.placement && !(*spec.placement)->managed() && !spec.not_applicable)
-      spec.not_applicable = fmt::format("axis {} is for managed memory, of which placement {} has none", axis,
+      spec.not_applicable = fmt::format("axis {} is for managed memory, which placement {} does not use", axis,
                                         memory::name(*spec.placement));
   }
-  // A shape that is not the size's own must not carry its name.
+  // A case whose settings differ from those of the size must not have the size's name.
   if (size != nullptr) {
     for (const auto& setting : size->settings) {
       if (*spec.find(setting.first) != setting.second) spec.size.reset();
@@ -81,7 +82,7 @@ void settle_axes(CaseSpec& spec, const Size* size, const Preset* preset, const A
   }
 }
 
-/// All that tells a case from others of its workload.
+/// Returns a key that distinguishes a case from other cases of its workload.
 std::string key_of(const CaseSpec& spec) {
   auto key = spec.label() + " " + spec.not_applicable.value_or("");
   for (const auto& [axis, value] : spec.axes) key += " " + axis + "=" + to_text(value);
@@ -99,7 +100,7 @@ std::vector<CaseSpec> cases_of(const WorkloadRequest& request) {
     for (const auto& range : size.ranges) {
       if (range.values.size() > 1 && !contains(varied, range.axis)) varied.push_back(range.axis);
     }
-    // Placements innermost: cases with the same inputs follow one another, and those are made once.
+    // Placements vary fastest, so that cases with the same inputs follow one another and the inputs are made once.
     for (const auto& point : points_of(size.ranges)) {
       for (const auto& combination : combinations) {
         CaseSpec spec = combination;
@@ -107,7 +108,7 @@ std::vector<CaseSpec> cases_of(const WorkloadRequest& request) {
         spec.varied = varied;
         if (size.not_applicable) spec.not_applicable = size.not_applicable;
         settle_axes(spec, size.size, preset, point, beside_paged);
-        // Two sizes, or two points of a preset, are one case where a setting makes them the same.
+        // Two sizes, or two points of a preset, yield the same case if a setting makes them equal.
         if (keys.insert(key_of(spec)).second) cases.push_back(std::move(spec));
       }
     }

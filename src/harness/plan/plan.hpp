@@ -6,7 +6,7 @@
 
 namespace isthmus::harness {
 
-/// The cases that a request asks for, in the order in which they run.
+/// Returns the cases that a request selects, in the order in which they run.
 std::vector<CaseSpec> plan(const Request& request);
 
 }  // namespace isthmus::harness

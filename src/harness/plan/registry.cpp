@@ -17,10 +17,11 @@ namespace isthmus::harness {
 
 namespace {
 
-/// GPUs are worth a case each only up to here; a pattern that names more matches nothing.
+/// Exclusive upper limit of GPU and node numbers in patterns. For more GPUs, one case per GPU would not be useful. A
+/// pattern with a larger number matches nothing.
 constexpr int kMostNamed = 64;
 
-/// Numbers that follow `word` in the text: "gpu" in "copy/gpu0-gpu12" gives 0 and 12.
+/// Returns the numbers that follow `word` in the text: "gpu" in "copy/gpu0-gpu12" gives 0 and 12.
 std::vector<int> numbers_after(std::string_view word, std::string_view text) {
   std::vector<int> numbers;
   for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
@@ -32,7 +33,8 @@ std::vector<int> numbers_after(std::string_view word, std::string_view text) {
   return numbers;
 }
 
-/// Asked once: a driver takes a while to wake up. A broken one must not break `list`, but is said.
+/// Returns this machine. It is queried once, because waking a driver takes a while. A broken driver is reported but
+/// must not break `list`.
 const Machine& this_machine() {
   static const Machine machine = [] {
     Machine found;
@@ -40,7 +42,7 @@ const Machine& this_machine() {
       found.gpus = std::max(1, device::count());
     } catch (const device::Error& error) {
       found.gpus = 1;
-      say("the number of GPUs is not known, so workloads of one GPU only are made: " + sentence_of(error));
+      say("the number of GPUs is unknown, so only workloads of one GPU are listed: " + sentence_of(error));
     }
     if (auto nodes = memory::usable_numa_nodes(); !nodes.empty()) found.memory_nodes = std::move(nodes);
     return found;
@@ -48,7 +50,8 @@ const Machine& this_machine() {
   return machine;
 }
 
-/// What the family makes for `machine`, in its order. A name that was made before stays what it was.
+/// Returns the workloads that the family makes for `machine`, in the family's order. A workload that was made earlier
+/// under the same name is kept.
 std::vector<const Workload*> members(const std::string& prefix, RegisteredFamily& family, const Machine& machine) {
   std::vector<const Workload*> list;
   std::set<std::string_view> names;
@@ -67,7 +70,8 @@ std::vector<const Workload*> members(const std::string& prefix, RegisteredFamily
   return list;
 }
 
-/// Whether the glob can match a text that begins with `prefix`: asking the driver is put off until it must be.
+/// Returns whether the glob can match a text that begins with `prefix`. The driver need not be queried for a family
+/// that the glob cannot match.
 bool may_match_below(std::string_view pattern, std::string_view prefix) noexcept {
   const auto literal = pattern.substr(0, pattern.find_first_of("*?"));
   return literal.starts_with(prefix) || (literal.size() < pattern.size() && prefix.starts_with(literal));
@@ -79,7 +83,8 @@ void check_modes(const Workload& workload) {
   for (const auto& preset : workload.description().presets) {
     for (const auto& mode : preset.modes) {
       if (std::ranges::find(all_modes(), mode, &Mode::name) == all_modes().end())
-        throw std::logic_error(workload.name() + " has preset " + preset.name + " of mode " + mode + ", which is none");
+        throw std::logic_error(workload.name() + " has preset " + preset.name + " of mode " + mode +
+                               ", which does not exist");
     }
   }
 }
@@ -97,12 +102,13 @@ Machine machine_for(std::string_view pattern) {
 
 namespace {
 
-/// The expansion of all families that `pattern` may reach into, matching or not.
+/// Returns all members of every family with names that `pattern` may match, including members that it does not match.
+/// With `everywhere`, returns the members of all families.
 std::vector<const Workload*> expand(std::string_view pattern, bool everywhere = false) {
   std::vector<const Workload*> list;
   for (auto& [prefix, family] : registered_families()) {
     if (!everywhere && !may_match_below(pattern, prefix)) continue;
-    // This machine comes first, so that a name it has is never one that was made for a larger machine.
+    // Members are made for this machine first, so that a name that exists here is never made for a larger machine.
     const auto machine = machine_for(pattern);
     auto own = members(prefix, family, this_machine());
     if (machine != this_machine()) own = members(prefix, family, machine);

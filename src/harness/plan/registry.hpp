@@ -8,21 +8,22 @@
 
 namespace isthmus::harness {
 
-/// All registered workloads by name, then what each family makes of this machine, in the family's order.
+/// Returns all registered workloads, sorted by name, followed by the workloads that each family makes for this machine,
+/// in the family's order.
 std::vector<const Workload*> all_workloads();
-/// Those whose name matches; the pattern is a glob or a name. Families are expanded for as many GPUs and nodes as this
-/// machine has or the pattern names. Pointers are valid as long as the process lives.
+/// Returns the workloads whose names match the pattern (a glob or a name). Families are expanded for as many GPUs and
+/// nodes as this machine has or the pattern names. Pointers stay valid until the process ends.
 std::vector<const Workload*> find_workloads(std::string_view pattern);
-/// Names that `pattern` could have matched.
+/// Returns the names that `pattern` could have matched.
 std::vector<std::string> workload_names(std::string_view pattern = "*");
 
-/// Throws std::logic_error where a preset is of a mode that there is not.
+/// Throws std::logic_error if a preset names an unknown mode.
 void check_modes(const Workload& workload);
 
-/// Prefix of the family that made it; empty for a registered workload.
+/// Returns the prefix of the family that made the workload; empty for a registered workload.
 std::string_view family_of(const Workload& workload);
 
-/// This machine, as far as a pattern's text does not ask for more ("gpu3": four GPUs; "node1": that node too).
+/// Returns this machine, enlarged by what the pattern names ("gpu3": at least four GPUs; "node1": also that node).
 Machine machine_for(std::string_view pattern);
 
 }  // namespace isthmus::harness

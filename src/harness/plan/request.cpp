@@ -19,9 +19,9 @@ namespace {
 
 using memory::Placement;
 
-constexpr double kMostCases = 100'000;  // a plan has all of them in memory
+constexpr double kMostCases = 100'000;  // a plan keeps all of them in memory
 
-/// Values named by the user; `all`: whatever else a workload has, too.
+/// Values that the user named; `all` adds every other value that a workload has.
 template <class T>
 struct Named {
   std::vector<T> values;
@@ -59,7 +59,7 @@ Named<Mode> parse_modes(const std::vector<std::string>& texts) {
   return parse_named(texts, "mode", all_modes(), [](const Mode& mode) { return mode.name; });
 }
 
-/// Refuses names that there are not, whether a workload uses them or not.
+/// Parses all names. Refuses unknown names, even if no workload would use them.
 Names parse_names(const RequestTexts& texts, const std::vector<WorkloadRequest>& workloads) {
   std::vector<std::string> sizes(kSizes.begin(), kSizes.end());
   for (const auto& each : workloads) {
@@ -74,7 +74,7 @@ Names parse_names(const RequestTexts& texts, const std::vector<WorkloadRequest>&
           parse_named(texts.sizes, "size", sizes, [](std::string_view each) { return each; })};
 }
 
-/// A request that is being made of its texts.
+/// Unfinished request, and the texts from which it is made.
 struct Draft {
   const RequestTexts& texts;
   Names names{};
@@ -85,11 +85,12 @@ struct Draft {
   }
 };
 
-/// Workloads that lack something that was asked for. A glob may pick them up beside others that have it.
+/// Workloads that lack something that was requested. This is an error if all selected workloads lack it, or if one that
+/// was selected by its exact name does; a glob may select some that lack it.
 struct Lack {
   std::vector<const Workload*> workloads;
-  std::size_t of;                   ///< workloads in all
-  const Workload* named = nullptr;  ///< one that was selected by its name
+  std::size_t of;                   ///< total number of workloads
+  const Workload* named = nullptr;  ///< one of them that was selected by its exact name
 
   bool everywhere() const { return workloads.size() == of; }
   bool refused() const { return everywhere() || named != nullptr; }
@@ -106,18 +107,17 @@ Lack lack_of(const Draft& draft, Has has) {
   return lack;
 }
 
-/// A mode, placement or staging that was named is for workloads that offer any.
+/// Checks that the selected workloads offer a choice of placement or staging if the user named one, or a mode.
 void check_offers(Draft& draft) {
   const auto check = [&](std::string_view option, const auto& named, auto has_any) {
-    if (named.all || named.values.empty()) return;  // "all" is whatever there is
+    if (named.all || named.values.empty()) return;  // "all" also fits workloads without a choice
     const auto lack = lack_of(draft, has_any);
     if (lack.refused())
-      throw InputError(fmt::format("--{} has no effect on {}, which has none to choose from; leave it out", option,
+      throw InputError(fmt::format("--{} has no effect on {}, which offers no choice; omit it", option,
                                    lack.named != nullptr ? lack.named->name() : "any of the selected workloads"));
     if (!lack.workloads.empty())
-      draft.request.notices.push_back(fmt::format(
-          "--{} chooses where there is something to choose: {} of {} workloads have nothing and run as they are",
-          option, lack.workloads.size(), lack.of));
+      draft.request.notices.push_back(fmt::format("--{} has no effect on {} of {} workloads, which offer no choice",
+                                                  option, lack.workloads.size(), lack.of));
   };
   const auto is_placed = [](const auto& each) { return !each.workload->description().placements.empty(); };
   const auto is_staged = [](const auto& each) { return !each.workload->description().stagings.empty(); };
@@ -143,7 +143,7 @@ void check_size_sweep(const Draft& draft) {
     throw InputError("none of the selected workloads has a list of sizes to sweep; choose with --size or --set");
 }
 
-/// Leaves the workloads out that lack the preset.
+/// Removes the workloads that lack the preset.
 void choose_preset(const std::string& preset, Draft& draft) {
   auto& workloads = draft.request.workloads;
   std::vector<std::string> known;
@@ -158,15 +158,14 @@ void choose_preset(const std::string& preset, Draft& draft) {
   if (lack.everywhere())
     throw InputError("none of the selected workloads has a preset '" + preset + "'; " + suggestion(preset, known));
   if (lack.named != nullptr)
-    throw InputError(fmt::format("{} has no preset '{}', so it would be left out; leave it or the preset out",
-                                 lack.named->name(), preset));
+    throw InputError(fmt::format("{} has no preset '{}'; omit the workload or the preset", lack.named->name(), preset));
   std::erase_if(workloads, [](const auto& each) { return each.preset == nullptr; });
   if (!lack.workloads.empty())
-    draft.request.notices.push_back(fmt::format("preset {} is of {} of {} workloads, and the others are left out",
+    draft.request.notices.push_back(fmt::format("preset {} exists in {} of {} workloads; the others are left out",
                                                 preset, workloads.size(), lack.of));
 }
 
-/// Notes where --set, or the preset, says all that the sizes of a workload say, so that a size that was asked for
+/// Adds a notice if --set or the preset fixes everything that the sizes of a workload fix, so that a requested size
 /// changes nothing.
 void note_overruled_sizes(Draft& draft) {
   if (!draft.names.sizes.any()) return;
@@ -182,7 +181,7 @@ void note_overruled_sizes(Draft& draft) {
   const auto overruled = std::ranges::find_if(draft.request.workloads, is_overruled);
   if (overruled != draft.request.workloads.end())
     draft.request.notices.push_back(
-        fmt::format("--size has no effect on {}, since {} says all that its sizes say; leave one of them out",
+        fmt::format("--size has no effect on {}, because {} sets everything that its sizes set; omit one of them",
                     overruled->workload->name(), draft.request.settings.empty() ? "the preset" : "--set"));
 }
 
@@ -203,13 +202,12 @@ void check_axis(const std::string& axis, Draft& draft) {
                                  suggestion(axis, known)));
   }
   if (!lack.workloads.empty())
-    draft.request.notices.push_back(
-        fmt::format("axis {} is set where there is one: {} of {} workloads have none and run as they are", axis,
-                    lack.workloads.size(), lack.of));
+    draft.request.notices.push_back(fmt::format("axis {} has no effect on {} of {} workloads, which do not have it",
+                                                axis, lack.workloads.size(), lack.of));
 }
 
-/// Returns the values that a workload runs with: those that were named, else `preferred` where it is offered, else the
-/// first.
+/// Returns the values that a workload runs with: the named ones; otherwise `preferred` if it is offered; otherwise the
+/// first one offered.
 template <class T>
 std::vector<std::optional<T>> chosen(const std::vector<T>& offered, const Named<T>& named, T preferred) {
   if (offered.empty()) return {std::nullopt};
@@ -222,7 +220,8 @@ std::vector<std::optional<T>> chosen(const std::vector<T>& offered, const Named<
   return list;
 }
 
-/// Empty where all modes are asked for, and the workload has none of them.
+/// Returns the combinations of placement and staging that a workload runs with; empty if all modes were requested and
+/// the workload has none of them.
 std::vector<CaseSpec> combinations(const Workload& workload, const std::optional<std::string>& preset,
                                    const Names& names) {
   const auto& placements = workload.description().placements;
@@ -264,10 +263,10 @@ std::vector<SizeChoice> sizes_of(const Workload& workload, const Named<std::stri
   });
 }
 
-/// Says what the workload runs with.
+/// Sets the combinations, sizes and ranges that the workload runs with.
 void settle(WorkloadRequest& own, const Draft& draft) {
   auto names = draft.names;
-  if (own.preset != nullptr) {  // it says what nobody named
+  if (own.preset != nullptr) {  // the preset supplies whatever the user did not name
     if (!names.modes.any() && !names.placements.any() && !names.stagings.any())
       names.modes = parse_modes(own.preset->modes);
     if (!names.sizes.any()) names.sizes.values = own.preset->sizes;
@@ -280,14 +279,14 @@ void settle(WorkloadRequest& own, const Draft& draft) {
         ranges_of(*own.workload, names.sizes.any() ? size.size : nullptr, own.preset, set, draft.texts.size_sweep);
 }
 
-/// Leaves the workloads out that have none of the choices of `--mode all`.
+/// Removes the workloads that `--mode all` leaves without cases.
 void keep_with_cases(Draft& draft) {
   const auto has_cases = [](const WorkloadRequest& each) { return !each.combinations.empty(); };
   const auto lack = lack_of(draft, has_cases);
   if (lack.refused())
     throw InputError(fmt::format("this selection leaves no case{} to run; widen --mode, --placement or --size{}",
                                  lack.named != nullptr ? " of " + lack.named->name() : "",
-                                 lack.named != nullptr ? ", or leave the workload out" : ""));
+                                 lack.named != nullptr ? ", or omit the workload" : ""));
   std::erase_if(draft.request.workloads, std::not_fn(has_cases));
   if (!lack.workloads.empty())
     draft.request.notices.push_back(
@@ -322,7 +321,7 @@ double most_cases(const WorkloadRequest& request) {
 
 Request parse_request(const RequestTexts& texts) {
   if (!texts.modes.empty() && (!texts.placements.empty() || !texts.stagings.empty()))
-    throw InputError("--mode names a placement and a staging already; give either it or --placement and --staging");
+    throw InputError("--mode already names a placement and a staging; give either --mode or --placement and --staging");
   Draft draft{texts};
   auto& [workloads, settings, names_sizes, notices] = draft.request;
   for (const auto* workload : select_workloads(texts.patterns)) workloads.push_back({.workload = workload});

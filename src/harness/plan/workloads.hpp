@@ -1,6 +1,6 @@
 #pragma once
 
-// Workloads as the harness sees them, by their names without a namespace.
+// Makes names of namespace workload available to the harness without qualification.
 
 #include "workload/description.hpp"
 

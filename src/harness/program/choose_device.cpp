@@ -42,8 +42,8 @@ int choose_numa_node(const std::optional<int>& asked, const std::optional<device
     const int highest = memory::highest_numa_node();
     if (highest < 0)
       throw InputError(
-          "--numa names a node, and the kernel does not say which there are; leave it out, or show "
-          "/sys/devices/system/node to this process");
+          "--numa names a node, but the kernel does not list nodes; omit it, or make /sys/devices/system/node visible "
+          "to this process");
     if (!memory::numa_node_usable(*asked))
       throw InputError(fmt::format("there is no usable NUMA node {}; the highest is {}", *asked, highest));
     if (!memory::bind_thread(*asked))

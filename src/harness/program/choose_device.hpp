@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run measures on.
+// Device and NUMA node that a run measures on.
 
 #include <optional>
 #include <string>
@@ -9,18 +9,19 @@
 
 namespace isthmus::harness {
 
-/// How many there are, which makes no context on any. Throws device::Error where there is none.
+/// Returns the number of devices without creating a context on any. Throws device::Error if there is none.
 int require_device();
 
-/// What was asked for, else a GPU for each rank of the node: the one that the scheduler shows it, or its own of all.
-/// nullopt where there is none and none is `needed`. `asked`: an index or a UUID. Throws InputError, device::Error.
+/// Returns the requested device: `asked` is an index or a UUID. If it is nullopt, visible devices are assigned to the
+/// ranks of the node in turn; a rank to which the scheduler shows only one device gets that one. Returns nullopt if
+/// there is no device and none is `needed`. Throws InputError and device::Error.
 std::optional<device::DeviceInfo> choose_device(const std::optional<std::string>& asked, bool needed, int local_rank);
 
-/// Host memory goes where the user says, else to the device's own node where the machine has several.
-/// -1: anywhere. Throws InputError.
+/// Returns the NUMA node of host memory: the node that the user named; otherwise the device's node if the machine has
+/// several nodes; otherwise -1, which means any node. Throws InputError.
 int choose_numa_node(const std::optional<int>& asked, const std::optional<device::DeviceInfo>& device);
 
-/// Why a GPU build finds nothing to measure on.
+/// Returns a sentence that says why there is no device to measure on.
 std::string no_device_sentence();
 
 }  // namespace isthmus::harness

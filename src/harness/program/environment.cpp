@@ -21,8 +21,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "ISTHMUS_";
 
-// Behind ISTHMUS_, those that anything in this project reads; analysis/isthmus/variables.py has the same, and
-// tests/python/test_variables.py compares both with the tree.
+// Names, without the prefix ISTHMUS_, of all variables that anything in this project reads.
+// analysis/isthmus/variables.py has the same list, and tests/python/test_variables.py compares both lists with the
+// tree.
 constexpr std::string_view kNames =
     "ACCOUNT BACKEND BENCH BUILDS CHILD_PROCESS CUPTI CUPTI_OUTPUT DATA DWT2D EMULATOR FRESH_PROCESS GIT "
     "GRAPH HOST_MEMORY HOTSPOT INJECT JOB_SHARING LIBRARIES LOG_LINES MUTANT NETWORK NN NVML OWN_PYTHON "
@@ -30,7 +31,7 @@ constexpr std::string_view kNames =
     "STRESS_SECONDS SYSTEM TEST_BENCH TIDY_CACHE TRIALS UVM UVM_LIBRARY UVM_PARENT UVM_TRACE WATCHDOG "
     "WHERE WRONG_RANK";
 
-/// Set by environment modules of Spack, Lmod and EasyBuild for any package.
+/// Names that environment modules of Spack, Lmod and EasyBuild set for any package.
 constexpr std::string_view kOfModules = "BASE BIN DIR DOC HOME INC INCLUDE LIB PATH PREFIX ROOT VERSION";
 
 std::vector<std::string> known_variables() {
@@ -48,7 +49,7 @@ std::string upper(std::string_view text) {
   return changed;
 }
 
-/// Whether the part up to the first _ is ISTHMUS or nearly so.
+/// Returns whether the part before the first _ is ISTHMUS or similar to it.
 bool looks_like_ours(const std::string& name) {
   const auto end = name.find('_');
   if (end == std::string::npos) return false;
@@ -91,7 +92,7 @@ bool is_set(const std::string& name) {
   return value != nullptr && *value != '\0';
 }
 
-/// The workloads that read a file, by the variable that names it.
+/// Returns the workloads that read a file, keyed by the variable that names the file.
 std::map<std::string, std::vector<const Workload*>> readers_of_files() {
   std::map<std::string, std::vector<const Workload*>> readers;
   for (const auto* workload : all_workloads()) {
@@ -106,11 +107,11 @@ std::string unused_file(const std::string& variable, const std::vector<const Wor
     if (!contains(readers, spec.workload)) continue;
     const auto& axis = spec.workload->description().file->axis;
     return fmt::format(
-        "{} is set, and no case of this run has {}=file, so that file is not read; add --set {}=file, or "
-        "unset the variable",
+        "{} is set, but no case of this run has {}=file, so the file is not read; add --set {}=file, or unset the "
+        "variable",
         variable, axis, axis);
   }
-  return fmt::format("{} is set, and this run has no workload that reads it (as {} does); unset it", variable,
+  return fmt::format("{} is set, but this run has no workload that reads it (as {} does); unset it", variable,
                      readers.front()->name());
 }
 
@@ -125,7 +126,7 @@ std::vector<std::string> unused_variables(const std::vector<CaseSpec>& cases, co
   }
   if (is_set("ISTHMUS_UVM") && options.observers.empty())
     sentences.push_back(
-        "ISTHMUS_UVM is set, and nothing watches page faults in this run; add --observe uvm, or unset it");
+        "ISTHMUS_UVM is set, but nothing observes page faults in this run; add --observe uvm, or unset it");
   return sentences;
 }
 

@@ -34,7 +34,7 @@ json values_json(const std::vector<AxisValue>& values) {
   return mapped(values, value_json);
 }
 
-/// The names of placements or stagings.
+/// Returns the names of placements or stagings.
 auto names_of(const auto& list) {
   using memory::name, workload::name;
   return mapped(list, [](auto each) { return std::string(name(each)); });
@@ -100,7 +100,8 @@ std::string value_text(const Axis& axis, const AxisValue& value) {
   return axis.bytes && number != nullptr ? memory::exact_bytes(*number) : to_text(value);
 }
 
-/// "threads=64", "bytes=4KiB,64MiB" where these run by default; with the range of --size-sweep.
+/// Formats an axis as "threads=64", or as "bytes=4KiB,64MiB" if several values run by default; adds the range of
+/// --size-sweep.
 std::string axis_text(const Axis& axis) {
   std::vector<std::string> values;
   for (const auto& value : axis.default_sweep) values.push_back(value_text(axis, value));
@@ -114,7 +115,7 @@ std::string axis_text(const Axis& axis) {
 
 constexpr std::size_t kColumns = 80;
 
-/// Words after a label, in as many lines as they need. A word that is longer than a line is cut after commas.
+/// Formats words after a label, on as many lines as needed. A word longer than a line is broken after commas.
 std::string words_text(std::string_view label, const std::vector<std::string>& words) {
   std::string text;
   std::string line(label);
@@ -140,7 +141,7 @@ std::string words_text(std::string_view label, const std::vector<std::string>& w
   return text + line + "\n";
 }
 
-/// A workload with all that can be varied.
+/// Formats a workload with everything that can be varied.
 std::string details_text(const Workload& workload) {
   const auto& description = workload.description();
   std::string text = workload.name() + "\n" + words_text("    ", split(description.summary, ' '));
@@ -159,7 +160,7 @@ std::string details_text(const Workload& workload) {
   return text;
 }
 
-/// A family's members, one line each: there may be hundreds.
+/// Formats a family's members, one line each, because there may be hundreds.
 std::string family_text(std::string_view family, const std::vector<const Workload*>& members) {
   std::size_t width = 0;
   for (const auto* workload : members) width = std::max(width, workload->name().size());
@@ -212,7 +213,7 @@ std::string list_json(const std::string& pattern) {
 
 namespace {
 
-/// "1 core", "2 NUMA nodes", "an unknown number of cores".
+/// Formats a count: "1 core", "2 NUMA nodes", "an unknown number of cores".
 std::string counted(const json& count, std::string_view what) {
   if (count.is_null()) return fmt::format("an unknown number of {}s", what);
   return fmt::format("{} {}{}", count.get<int>(), what, count == 1 ? "" : "s");

@@ -1,16 +1,16 @@
 #pragma once
 
-// The commands that measure nothing.
+// Commands that measure nothing: `list` and `info`.
 
 #include <string>
 
 namespace isthmus::harness {
 
-/// The workloads that match, as text of at most 80 columns or as JSON. Throws InputError where none does.
+/// Returns the workloads that match, as text of at most 80 columns or as JSON. Throws InputError if none matches.
 std::string list_text(const std::string& pattern);
 std::string list_json(const std::string& pattern);
 
-/// Devices, host and build; `problem` is why nothing can be measured here, or empty.
+/// Devices, host and build. `problem` is the reason why nothing can be measured here; empty if there is none.
 struct Info {
   std::string text, json, problem;
 };

@@ -24,11 +24,11 @@ namespace {
 
 constexpr double kMostRatio = 4;
 constexpr std::size_t kBlock = std::size_t{2} << 20;
-constexpr double kHostShare = 1.1;                         // the checks have lists of pages, the host has other work
-constexpr std::size_t kHostMargin = std::size_t{2} << 30;  // of the system
+constexpr double kHostShare = 1.1;                         // leaves room for page lists of the checks and other work
+constexpr std::size_t kHostMargin = std::size_t{2} << 30;  // reserved for the system
 constexpr double kGi = 1 << 30;
-constexpr double kLeastHangLimit = 120, kHangSecondsPerGi = 20;  // a page fault takes 20 µs, an eviction more
-constexpr double kLeastHangAfter = 1;                            // signs of life come ten times a second at most
+constexpr double kLeastHangLimit = 120, kHangSecondsPerGi = 20;  // a page fault takes 20 µs, an eviction longer
+constexpr double kLeastHangAfter = 1;                            // progress is reported at most ten times per second
 
 constexpr RefusedDriver kRefusedDrivers[] = {
     {595,
@@ -40,7 +40,7 @@ std::string text(double bytes) {
   return memory::format_bytes(bytes);
 }
 
-/// The axis that is its managed bytes; nullptr where it cannot have more than the device has.
+/// Returns the axis that sets the case's managed bytes; nullptr if they cannot exceed the device's memory.
 const std::string* bytes_axis_of(const CaseSpec& spec) {
   const auto& axis = spec.workload->description().oversubscribed;
   return axis ? &*axis : nullptr;
@@ -53,23 +53,25 @@ void check_case(const CaseSpec& spec) {
     for (const auto* workload : all_workloads()) {
       if (workload->description().oversubscribed) able.push_back(workload->name());
     }
-    throw InputError(fmt::format("{} takes no --oversubscribe; choose from {}", spec.workload->name(),
-                                 able.empty() ? "nothing: this program has no such workload" : join(able, ", ")));
+    throw InputError(
+        fmt::format("{} does not support --oversubscribe; choose from {}", spec.workload->name(),
+                    able.empty() ? "nothing, because this program has no such workload" : join(able, ", ")));
   }
   if (const auto* memory = spec.find("memory"); memory != nullptr && *memory != AxisValue("managed"))
-    throw InputError(fmt::format("--oversubscribe is for managed memory, and {} has memory={}; set memory=managed",
+    throw InputError(fmt::format("--oversubscribe is for managed memory, but {} has memory={}; set memory=managed",
                                  spec.workload->name(), to_text(*memory)));
 }
 
-/// Empty where the driver is not refused.
+/// Returns why the driver is refused; empty if it is not.
 std::string refused_driver(const DeviceState& state) {
   if (state.backend == device::Backend::emulator) return "";
   if (state.backend == device::Backend::hip)
-    return "--oversubscribe is for NVIDIA GPUs: what AMD's driver does when memory is short has not been checked";
+    return "--oversubscribe is for NVIDIA GPUs only, because AMD's driver has not been tested with more managed memory "
+           "than the GPU has";
   const auto version = trace::uvm::parse_driver_version(state.driver);
   if (!version)
     return fmt::format(
-        "--oversubscribe is refused, since the driver does not report its version ('{}') and some versions hang the "
+        "--oversubscribe is refused, because the driver does not report its version ('{}') and some versions hang the "
         "machine",
         state.driver);
   for (const auto& [branch, reason] : kRefusedDrivers) {
@@ -90,49 +92,43 @@ double parse_ratio(const std::string& words) {
   if (words.empty() || *end != '\0' || !std::isfinite(ratio))
     throw InputError(fmt::format("--oversubscribe takes a ratio such as 1.25, not '{}'", words));
   if (!(ratio > 1) || ratio > kMostRatio)
-    throw InputError(
-        fmt::format("--oversubscribe is {}, which is out of range: it must be above 1, where all fits, and at most "
-                    "{:g}",
-                    words, kMostRatio));
+    throw InputError(fmt::format("--oversubscribe is {}, which is out of range: it must be above 1 and at most {:g}",
+                                 words, kMostRatio));
   return ratio;
 }
 
 void check_oversubscription(const Oversubscription& asked, const Request& request, const std::vector<CaseSpec>& cases,
                             int processes, int ranks) {
   if (!asked.ratio) {
-    if (asked.allowed) throw InputError("--allow-oversubscription allows nothing without --oversubscribe RATIO");
-    if (asked.hang_after)
-      throw InputError("--hang-after is for runs that may hang a GPU, and this has no --oversubscribe RATIO");
+    if (asked.allowed) throw InputError("--allow-oversubscription has no effect without --oversubscribe RATIO");
+    if (asked.hang_after) throw InputError("--hang-after has no effect without --oversubscribe RATIO");
     return;
   }
   if (!asked.allowed)
     throw InputError(
-        "--oversubscribe is refused: a driver that evicts can hang the GPU and the host and disturb all who use them, "
-        "so "
-        "it is never for shared hosts; where nobody else uses this host, say so by --allow-oversubscription");
+        "--oversubscribe is refused, because a driver that evicts pages can hang the GPU and the host for all of their "
+        "users; if nobody else uses this host, add --allow-oversubscription");
   if (ranks > 1)
     throw InputError(
-        fmt::format("--oversubscribe is for one process, and {} ranks were started: together they would want {} times "
+        fmt::format("--oversubscribe is for one process, but {} ranks were started, which together would need {} times "
                     "the memory; start one",
                     ranks, ranks));
   if (asked.hang_after && *asked.hang_after < kLeastHangAfter)
     throw InputError(
-        fmt::format("--hang-after {:g} would end any run; take {:g} s or more", *asked.hang_after, kLeastHangAfter));
+        fmt::format("--hang-after {:g} would end any run; choose {:g} s or more", *asked.hang_after, kLeastHangAfter));
   if (getpid() == 1)
     throw InputError(
-        "--oversubscribe is refused in a container's first process, since nothing in it can end that one; start the "
-        "container with an init");
-  if (processes > 1)
-    throw InputError("--oversubscribe is for one process that is watched by another; leave --processes out");
+        "--oversubscribe is refused in a container's first process, because nothing in the container can end it; start "
+        "the container with an init");
+  if (processes > 1) throw InputError("--oversubscribe runs in one process that another one watches; omit --processes");
   if (const auto* preset = request.workloads.front().preset)
-    throw InputError(
-        fmt::format("--oversubscribe says how many bytes, and so does preset {}; leave one of them out", preset->name));
+    throw InputError(fmt::format("--oversubscribe and preset {} both set the bytes; omit one of them", preset->name));
   for (const auto& spec : cases) check_case(spec);
   const auto sets_bytes = [&](const CaseSpec& spec) {
     return std::ranges::find(request.settings, *bytes_axis_of(spec), &Setting::axis) != request.settings.end();
   };
   if (request.names_sizes || std::ranges::any_of(cases, sets_bytes))
-    throw InputError("--oversubscribe says how many bytes; leave --size, --size-sweep and --set of the bytes out");
+    throw InputError("--oversubscribe sets the bytes; omit --size, --size-sweep and --set of the bytes");
 }
 
 std::span<const RefusedDriver> refused_drivers() {
@@ -143,15 +139,16 @@ std::string refused_on(const DeviceState& state) {
   const auto& [processes, mig] = state.occupancy;
   if (auto refused = refused_driver(state); !refused.empty()) return refused;
   if (!mig)
-    return "--oversubscribe is refused, since NVML does not report whether the GPU is split (MIG); check the NVML "
+    return "--oversubscribe is refused, because NVML does not report whether the GPU is split (MIG); check the NVML "
            "library";
   if (*mig)
-    return "--oversubscribe is refused on a GPU in MIG mode: whoever has the other instances would hang with it";
+    return "--oversubscribe is refused on a GPU in MIG mode, because it could hang the users of the other instances";
   if (!processes)
-    return "--oversubscribe is refused, since NVML does not report who uses the GPU; check the NVML library";
+    return "--oversubscribe is refused, because NVML does not report who uses the GPU; check the NVML library";
   if (!processes->empty())
-    return fmt::format("--oversubscribe is refused, since other processes use the GPU ({}); wait until they have ended",
-                       fmt::join(*processes, ", "));
+    return fmt::format(
+        "--oversubscribe is refused, because other processes use the GPU ({}); wait until they have ended",
+        fmt::join(*processes, ", "));
   return "";
 }
 
@@ -170,20 +167,19 @@ void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free
   const double bytes = static_cast<double>(footprint), wanted = kHostShare * bytes + kHostMargin;
   if (!available)
     throw InputError(
-        "--oversubscribe is refused, since the amount of available host memory is unknown; set "
-        "ISTHMUS_HOST_MEMORY");
+        "--oversubscribe is refused, because the amount of available host memory is unknown; set ISTHMUS_HOST_MEMORY");
   if (wanted > static_cast<double>(*available))
     throw InputError(
-        fmt::format("--oversubscribe {:g} wants {} of host memory for {} and what goes with it, and {} are "
-                    "available; choose a smaller ratio",
+        fmt::format("--oversubscribe {:g} needs {} of host memory for {} and its overhead, but {} are available; "
+                    "choose a smaller ratio",
                     ratio, text(wanted), text(bytes), text(static_cast<double>(*available))));
   for (auto& spec : cases) {
     if (const auto* value = spec.find(workload::kDriverPrefetch)) {
       const auto name = to_text(*value);
       if (const auto most = workload::most_driver_prefetch_bytes(name); footprint > most)
         throw InputError(
-            fmt::format("driver_prefetch={} is for {} of managed memory at most, and --oversubscribe {:g} is "
-                        "{}: each piece is a range of its own to the driver; leave it out",
+            fmt::format("driver_prefetch={} supports at most {} of managed memory, but --oversubscribe {:g} is {}: the "
+                        "driver keeps a range for each piece; omit it",
                         name, text(static_cast<double>(most)), ratio, text(bytes)));
     }
     for (auto& [axis, value] : spec.axes) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// `--oversubscribe RATIO`: workloads whose managed memory is more than the device has free. A driver that has to evict
-// can hang the GPU, and with it everybody's work, so this is refused unless all that can be known beforehand is well.
+// `--oversubscribe RATIO`: workloads whose managed memory is larger than the device's free memory. A driver that has to
+// evict pages can hang the GPU, and with it the work of all its users, so a run is refused unless it passes all checks
+// that can be made beforehand.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,54 +19,57 @@
 
 namespace isthmus::harness {
 
-/// What was asked for.
+/// Oversubscription that the user requested.
 struct Oversubscription {
-  std::optional<double> ratio;       ///< of the footprint to the memory that is free
-  bool allowed = false;              ///< the operator says that nobody else uses this host
-  std::optional<double> hang_after;  ///< seconds; else hang_limit()
+  std::optional<double> ratio;       ///< footprint divided by free memory
+  bool allowed = false;              ///< the operator confirms that nobody else uses this host
+  std::optional<double> hang_after;  ///< seconds without progress until the run is ended; nullopt for hang_limit()
 };
 
-/// Above 1 and at most 4. Throws InputError.
+/// Parses a ratio above 1 and at most 4. Throws InputError.
 double parse_ratio(const std::string& text);
 
-/// Throws InputError for what must not run, whatever the device is. Before any device is touched.
+/// Throws InputError for a request that must not run on any device. Called before any device is touched.
 void check_oversubscription(const Oversubscription& asked, const Request& request, const std::vector<CaseSpec>& cases,
                             int processes, int ranks);
 
-/// What is known of a device before a case of this process uses it.
+/// State of a device before a case of this process uses it.
 struct DeviceState {
   device::Backend backend = device::Backend::cuda;
   std::string driver;
   device::Occupancy occupancy;
 };
-/// Why this device may not be oversubscribed; empty where it may. An emulated device has no driver to refuse.
+/// Returns why this device must not be oversubscribed; empty if it may be. The driver of an emulated device is not
+/// checked.
 std::string refused_on(const DeviceState& state);
 
-/// A driver branch under which nothing is oversubscribed.
+/// Driver branch with which oversubscription is refused.
 struct RefusedDriver {
   int branch;
   const char* reason;
 };
 std::span<const RefusedDriver> refused_drivers();
 
-/// Whole blocks of 2 MiB, at least `ratio` times what is free.
+/// Returns `ratio` times `free`, rounded up to whole blocks of 2 MiB.
 std::size_t oversubscribed_bytes(double ratio, std::size_t free);
-/// Seconds without progress that a run may have: the host writes all of it between two signs of life.
+/// Returns the seconds without progress after which a run is ended. They grow with the footprint, because the host
+/// writes all of it between two reports of progress.
 double hang_limit(std::size_t footprint);
-/// Gives each case its footprint. Throws InputError where the host has no room for it, or where a case's setting of the
-/// driver's prefetcher is not for so much. `available`: host memory; nullopt where unknown.
+/// Sets the footprint of each case. Throws InputError if the host has no room for it, or if a case's setting of the
+/// driver's prefetcher does not support so many bytes. `available`: bytes of host memory; nullopt if unknown.
 void set_footprints(std::vector<CaseSpec>& cases, double ratio, std::size_t free, std::optional<std::size_t> available);
 
-/// The driver's events of the case that runs, in their file as they come, so that they are there however the process
-/// ends. Told what comes, it shows the watchdog progress.
+/// File that receives the driver's events of the running case. Events are written as they arrive, so that the file
+/// contains them however the process ends. Each arrival is reported to the watchdog as progress.
 class EventFile {
  public:
   explicit EventFile(Watchdog& watchdog) : watchdog_(watchdog) {}
   void begin(const std::string& path, const std::string& label);
-  /// The case has ended; its events stay where it failed, else its record has what they say.
+  /// Ends the file of the case. If the case `failed`, the file stays; otherwise it is removed, because the record has
+  /// the events' figures.
   void end(bool failed);
   void keep(std::span<const trace::uvm::Entry> entries, std::uint64_t dropped) noexcept;
-  /// Why the file has not all of them; empty where it has.
+  /// Returns why the file lacks some of the events; empty if it has all.
   std::string problem() const;
 
  private:

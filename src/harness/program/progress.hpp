@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run says while it goes on.
+// Progress output of a run.
 
 #include <cstddef>
 #include <optional>
@@ -10,40 +10,42 @@
 
 namespace isthmus::harness {
 
-/// Guesses from what was done how long the rest takes.
+/// Estimate of the remaining time, from the cases done so far.
 class TimeLeft {
  public:
-  /// Seconds of each case, as far as they are known beforehand.
+  /// Starts before the first case. `estimates`: expected seconds of each case; nullopt where unknown.
   explicit TimeLeft(std::vector<std::optional<double>> estimates) : estimates_(std::move(estimates)) {}
-  /// What comes before `next` is over.
+  /// Marks all cases before `next` as done.
   void begin(std::size_t next) { next_ = next; }
-  /// The current case was measured, and took so long.
+  /// Adds the measured duration of the current case.
   void measured(double seconds);
-  /// Seconds from the current case on: estimates by as much longer or shorter as those so far, and what nobody could
-  /// estimate as long as cases were on average. nullopt as long as there is neither.
+  /// Returns the expected seconds of the current and all later cases. Estimates are multiplied by the ratio of actual
+  /// to estimated time of the cases so far; a case without an estimate counts as an average case. Returns nullopt while
+  /// a case has no estimate and none was measured.
   std::optional<double> seconds() const;
   std::size_t cases() const { return estimates_.size(); }
 
  private:
   std::vector<std::optional<double>> estimates_;
   std::size_t next_ = 0, count_ = 0;
-  double all_ = 0;                   ///< what was measured took
-  double taken_ = 0, expected_ = 0;  ///< of cases that had an estimate
+  double all_ = 0;                   ///< seconds spent on all measured cases
+  double taken_ = 0, expected_ = 0;  ///< actual and estimated seconds of the cases that had an estimate
 };
 
-/// On a terminal a line of stderr that is written over; elsewhere, such as in the log of a job, a line now and then.
+/// Progress display: on a terminal, a line of stderr that is overwritten; elsewhere, such as in a job's log, an
+/// occasional line.
 class Progress {
  public:
-  /// `every`: seconds between two lines of a log. Says nothing unless `wanted`.
+  /// Creates a display that prints nothing unless `wanted`. `every`: minimum seconds between two lines of a log.
   Progress(bool wanted, std::vector<std::optional<double>> estimates, double every = 60);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Case `index` begins.
+  /// Starts case `index`.
   void begin(std::size_t index, std::string_view label);
   void measured(double seconds) { left_.measured(seconds); }
-  /// Makes room for other output.
+  /// Clears the line, for other output.
   void clear() const;
 
  private:

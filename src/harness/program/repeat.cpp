@@ -26,22 +26,23 @@ using nlohmann::json;
 
 namespace {
 
-/// How one of --processes N knows which it is: "3:<run id>:<record>", set by the process that started it.
+/// Environment variable that tells a process of --processes N its role: "3:<run id>:<record>". The process that starts
+/// it sets the variable.
 constexpr const char* kChildVariable = "ISTHMUS_CHILD_PROCESS";
 
-/// How many records of a run each of its processes left in the file.
+/// Returns the number of records of a run in the file, keyed by process.
 std::map<int, std::size_t> records_of_processes(const std::string& path, const std::string& run_id) {
   std::map<int, std::size_t> counts;
   for (const auto& record : records_of_run(path, run_id)) ++counts[record.at("run").at("process").get<int>()];
   return counts;
 }
 
-/// Notices whether records of processes that have ended are still in the file.
+/// Check that records of finished processes are still in the file.
 class RecordsKept {
  public:
   RecordsKept(const std::string& path, const std::string& run_id) : path_(path), run_id_(run_id) {}
 
-  /// How many are lost since the last look.
+  /// Returns the number of records lost since the last call.
   std::size_t lost() {
     auto now = records_of_processes(path_, run_id_);
     std::size_t count = 0;
@@ -77,14 +78,14 @@ int run_processes(int count, const std::string& run_id, const std::string& recor
     const int status = wait_for(start_again(kChildVariable, role), true);
     progress.measured(now() - begin);
     if (const auto lost = kept.lost(); lost > 0) {
-      say(fmt::format(
-          "{} records of earlier processes are no longer in {}, which was removed, moved or cut while the run "
-          "went on; run it again",
-          lost, record));
+      say(
+          fmt::format("{} records of earlier processes are no longer in {}, which was removed, moved or truncated "
+                      "during the run; run it again",
+                      lost, record));
       code = std::max(code, exit_code::failed);
     }
     if (WIFSIGNALED(status)) {
-      say(fmt::format("process {} of {} was ended by signal {}; what it measured before is in {}", process, count,
+      say(fmt::format("process {} of {} was ended by signal {}; earlier results are in {}", process, count,
                       WTERMSIG(status), record));
       code = std::max(code, exit_code::failed);
       continue;
@@ -103,7 +104,7 @@ std::vector<json> records_of_run(const std::string& path, const std::string& run
       if (record.at("run").at("id") == run_id) records.push_back(record);
     });
   } catch (const RecordError& error) {
-    throw RecordLost(error.what());  // processes have measured: it is no bad input
+    throw RecordLost(error.what());  // processes have measured already, so this is not bad input
   }
   return records;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// --processes N: the same run in fresh processes, one after the other, into one file.
+// --processes N: the same run in N fresh processes, one after the other, with one record file.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace isthmus::harness {
 
-/// One of them.
+/// Role of a process in a run with --processes.
 struct Child {
   int process = 1;
   std::string run_id, record;
 };
 
-/// Which of them this process is; nullopt where it is none.
+/// Returns the role of this process; nullopt if it was not started by a run with --processes.
 std::optional<Child> child_role();
 
-/// Runs this program anew as often as asked, and says now and then how far it is unless `quiet`; gives the exit code of
-/// all of them.
+/// Runs this program `count` times in fresh processes and returns the exit code for all of them. Reports progress now
+/// and then unless `quiet`.
 int run_processes(int count, const std::string& run_id, const std::string& record, bool quiet);
 
 std::vector<nlohmann::json> records_of_run(const std::string& path, const std::string& run_id);
 
-/// "6 passed, 0 skipped, 0 failed in 3 processes", or in how many of `count` where the run ended early.
+/// Returns "6 passed, 0 skipped, 0 failed in 3 processes", or "in 2 of 3 processes" if the run ended early.
 std::string summary(const std::vector<nlohmann::json>& records, int count);
 
 }  // namespace isthmus::harness

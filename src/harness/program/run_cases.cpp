@@ -24,7 +24,8 @@ using nlohmann::json;
 
 namespace {
 
-/// Writes one record; one that breaks the schema goes to FILE.invalid, since a reader of FILE must never meet it.
+/// Writes one record. If it violates the schema, it goes to FILE.invalid, so that readers of FILE never see it, and the
+/// function returns false.
 bool keep(RecordFile& file, const json& record, const std::string& label) {
   const auto violations = record_schema_check().violations(record);
   const std::string line = record.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -33,12 +34,13 @@ bool keep(RecordFile& file, const json& record, const std::string& label) {
     return true;
   }
   RecordFile(file.path() + ".invalid").append(line);
-  say(fmt::format("{}: its record violates the schema ({}), which is a bug in this program; it was put into {}.invalid",
-                  label, violations.front(), file.path()));
+  say(fmt::format(
+      "{}: its record violates the schema ({}), which is a bug in this program; it was written to {}.invalid", label,
+      violations.front(), file.path()));
   return false;
 }
 
-/// Says what happened to a case that did not pass.
+/// Reports a case that did not pass.
 void tell(const CaseResult& result, bool quiet) {
   const std::string label = result.spec.label();
   if (result.error) {
@@ -50,12 +52,12 @@ void tell(const CaseResult& result, bool quiet) {
   }
 }
 
-/// Says what others did to the record file.
+/// Reports changes that other programs made to the record file.
 void tell_notices(RecordFile& file) {
   for (const auto& notice : file.take_notices()) say(notice);
 }
 
-/// All that the run wrote is still there at its end. Throws RecordLost.
+/// Checks at the end of a run that everything that it wrote still exists. Throws RecordLost.
 void settle(RecordFile& file, const std::vector<std::filesystem::path>& tables) {
   file.settle();
   tell_notices(file);
@@ -63,22 +65,22 @@ void settle(RecordFile& file, const std::vector<std::filesystem::path>& tables) 
   const auto lost =
       std::ranges::count_if(tables, [&](const auto& path) { return !std::filesystem::exists(path, ignored); });
   if (lost > 0)
-    throw RecordLost(
-        fmt::format("{} of {} tables that records in {} name were removed while the run went on, as {}; run "
-                    "their cases again",
-                    lost, tables.size(), file.path(), tables.front().parent_path().string()));
+    throw RecordLost(fmt::format(
+        "{} of {} tables named by records in {} were removed during the run, such as {}; run their cases again", lost,
+        tables.size(), file.path(), tables.front().parent_path().string()));
 }
 
 enum class Next : char { run = 'r', leave_out = 'l', end = 'e' };
 
-/// What all ranks do with the next case: what rank 0 says, unless any was asked to end.
+/// Returns what all ranks do with the next case: the decision of rank 0, or to end if any rank was told to end.
 Next agree(Ranks& ranks, Next own) {
   const auto all = ranks.gather(std::string(1, static_cast<char>(own)));
   const bool end = std::any_of(all.begin(), all.end(), [](const auto& each) { return each.at(0) == 'e'; });
   return end ? Next::end : static_cast<Next>(all.front().at(0));
 }
 
-/// The record says which table cannot be written: what was measured is kept.
+/// Writes the tables. If one cannot be written, that becomes the error of the result, so that the other results are
+/// kept.
 std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, const std::string& stem) {
   std::vector<TableFile> written;
   for (const auto& table : result.tables) {
@@ -92,7 +94,7 @@ std::vector<TableFile> write_tables(CaseResult& result, const RecordFile& file, 
   return written;
 }
 
-/// Writes the case's tables and its record, and counts it. False where it did not end as it should.
+/// Writes the case's tables and its record, and counts the case. Returns false if it failed or was interrupted.
 bool write_case(CaseResult& result, const RunIdentity& identity, RecordFile& file, const std::string& stem,
                 std::vector<std::filesystem::path>& table_paths, Tally& tally) {
   const auto tables = write_tables(result, file, stem);
@@ -105,17 +107,17 @@ bool write_case(CaseResult& result, const RunIdentity& identity, RecordFile& fil
   return !failed && !result.interrupted;
 }
 
-/// Gives the watchdog what it says where it ends this run.
+/// Starts the event file of a case, and passes the watchdog the texts that it prints if it ends this run.
 void begin_watched(Watchdog& watchdog, EventFile* events, const RecordFile& file, const std::string& stem,
                    const CaseSpec& spec) {
   const auto path = fmt::format("{}.{}.uvm", file.path(), stem);
   if (events != nullptr) events->begin(path, spec.label());
   watchdog.doing(spec.label());
-  watchdog.kept(fmt::format("the records of the cases before are in {}{}", file.path(),
-                            events != nullptr ? " and the driver's events of this one so far in " + path : ""));
+  watchdog.kept(fmt::format("records of earlier cases are in {}{}", file.path(),
+                            events != nullptr ? " and the driver's events of this case so far in " + path : ""));
 }
 
-/// What the records in the file left where all placements must leave the same.
+/// Registers the recorded checksums of results that must be the same in all placements.
 void remember_results(const std::string& path) {
   for_each_valid_record(path, "\"checksums\"", [&](const json& record) {
     const auto& verify = record.at("verify");
@@ -126,30 +128,28 @@ void remember_results(const std::string& path) {
   });
 }
 
-/// Says which settings were given in vain, once a run has ended as it should: one that ends early may have had need of
-/// them later.
+/// Reports settings without effect if the run ended normally; if it ended early, later cases might have used them.
 void tell_unused(const UnusedSettings& settings, const Tally& tally, bool quiet) {
   if (tally.passed == 0 || tally.failed > 0 || tally.resumed > 0 || tally.ended_early) return;
   if (const auto missed = device::unreached_injections(); !missed.empty())
-    say(
-        fmt::format("ISTHMUS_INJECT asks for {}, and this process made fewer such calls, so nothing failed by it; ask "
-                    "for an earlier one",
-                    join(missed, ",")));
+    say(fmt::format(
+        "ISTHMUS_INJECT requests {}, but this process made fewer such calls, so nothing failed; request an earlier one",
+        join(missed, ",")));
   if (quiet) return;
   for (const auto& sentence : settings.sentences()) say(sentence);
 }
 
-/// Cases that --resume leaves out.
+/// Cases that --resume omits, because the file already has their records.
 class DoneBefore {
  public:
-  /// `path`: the records of before; empty where nothing is left out.
+  /// Reads the earlier records from the file `path`; if it is empty, no case is omitted.
   DoneBefore(const RunIdentity& identity, const std::string& path)
       : identity_(identity), words_(sampling_words(identity.command)) {
     if (!path.empty()) settled_ = settled_cases(path);
   }
 
   bool has(const CaseSpec& spec, const RunContext& context) {
-    if (settled_.empty()) return false;  // else a file that the case reads would be hashed for nothing
+    if (settled_.empty()) return false;  // otherwise an input file would be hashed in vain
     const auto device = device_of(*spec.workload, context.device);
     const auto found = settled_.find(case_identity(identity_, spec, device, context.sampling.chunks));
     if (found == settled_.end()) return false;
@@ -159,29 +159,28 @@ class DoneBefore {
     return true;
   }
 
-  /// Says whose records stand for cases that are measured otherwise now, or elsewhere.
+  /// Reports earlier records that were measured with other options, or elsewhere.
   void tell() const {
     const auto text = [](const auto& words) { return words.empty() ? "none of these options" : join(words, " "); };
-    tell(otherwise_, fmt::format("otherwise than asked now ({}, now {})", text(their_words_), text(words_)), "anew");
-    tell(elsewhere_, fmt::format("elsewhere, or with other software ({})", differences_), "here");
+    tell(otherwise_, fmt::format("with other options ({}, now {})", text(their_words_), text(words_)), "again");
+    tell(elsewhere_, fmt::format("elsewhere or with other software ({})", differences_), "here");
   }
 
  private:
   static void tell(int number, const std::string& how, const char* where) {
     if (number == 0) return;
     const bool one = number == 1;
-    say(fmt::format("{} of the cases done before {} measured {}; {}, so name another file to measure {} {}", number,
-                    one ? "was" : "were", how, one ? "it stays as it is" : "they stay as they are", one ? "it" : "them",
-                    where));
+    say(fmt::format("{} of the cases in the record {} measured {}, and {}; name another file to measure {} {}", number,
+                    one ? "was" : "were", how, one ? "it is kept" : "they are kept", one ? "it" : "them", where));
   }
 
   const RunIdentity& identity_;
   std::vector<std::string> words_, their_words_;
   std::map<std::string, SettledCase> settled_;
-  std::string differences_;  ///< of the first that was measured elsewhere
+  std::string differences_;  ///< differences of the first case that was measured elsewhere
   int otherwise_ = 0, elsewhere_ = 0;
 
-  /// "node a, here b; driver none, here 580": what two origins do not have in common.
+  /// Returns "node a, here b; driver none, here 580": the facts in which two origins differ.
   static std::string differences(const std::map<std::string, std::string>& theirs,
                                  const std::map<std::string, std::string>& here) {
     std::vector<std::string> texts;
@@ -251,8 +250,8 @@ Tally run_cases(const std::vector<CaseSpec>& cases, const std::vector<Setting>& 
     }
     if (result.device_lost || result.interrupted) {
       tally.ended_early = true;
-      say(result.device_lost ? "the device is lost, so the run ends here; what was measured is in " + file->path()
-                             : "interrupted; what was measured is in " + file->path());
+      say(result.device_lost ? "the device is lost, so the run ends here; results so far are in " + file->path()
+                             : "interrupted; results so far are in " + file->path());
       break;
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The cases of a run, one after the other, and a record of each.
+// Loop that runs the cases of a run one after the other and records each.
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -15,7 +15,7 @@ namespace isthmus::harness {
 struct Tally {
   int passed = 0, skipped = 0, failed = 0, interrupted = 0, resumed = 0;
   bool ended_early = false;
-  std::vector<nlohmann::json> records;  ///< that were written
+  std::vector<nlohmann::json> records;  ///< records that were written
 
   std::string text() const;  ///< "3 passed, 1 skipped, 0 failed"
   int code() const {
@@ -24,8 +24,9 @@ struct Tally {
   }
 };
 
-/// `settings`: those of --set, for what had no effect. `file` is nullptr on the ranks that write none. `process_begin`
-/// is when this process began to work; `events` gets the driver's events of each case.
+/// Runs the cases and writes a record of each. `settings`: settings of --set; those without effect are reported.
+/// `file`: nullptr on ranks that write no records. `process_begin`: time at which this process began to work. `events`
+/// receives the driver's events of each case.
 Tally run_cases(const std::vector<CaseSpec>& cases, const std::vector<Setting>& settings, const RunContext& context,
                 const RunIdentity& identity, RecordFile* file, const SessionOptions& options, double process_begin,
                 EventFile* events = nullptr);

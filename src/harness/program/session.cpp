@@ -32,7 +32,7 @@ int exit_code_of(const std::exception& failure) noexcept {
   const bool input =
       dynamic_cast<const InputError*>(&failure) != nullptr ||
       (dynamic_cast<const RecordError*>(&failure) != nullptr && dynamic_cast<const RecordLost*>(&failure) == nullptr) ||
-      dynamic_cast<const std::invalid_argument*>(&failure) != nullptr;  // a setting in the environment
+      dynamic_cast<const std::invalid_argument*>(&failure) != nullptr;  // a bad setting in the environment
   return input ? exit_code::bad_input : exit_code::failed;
 }
 
@@ -52,32 +52,33 @@ void report_records(const SessionOptions& options, const std::vector<json>& reco
   report(options, fmt::format("{}; records in {}", outcome, path));
 }
 
-/// What is known before any work.
+/// Facts about a run that are known before any work.
 struct Prepared {
   std::optional<Child> child;
   Request request;
   std::vector<CaseSpec> cases;
   std::vector<std::string> notices;
   int processes = 1;
-  bool starts_others = false;  ///< fresh processes, which measure; this one does not
+  bool starts_others = false;  ///< this process only starts fresh processes, which measure
   RunContext context;
-  std::string path;                    ///< of the record, on the rank that writes it
-  std::shared_ptr<Watchdog> watchdog;  ///< where a GPU may hang
+  std::string path;                    ///< path of the record file, on the rank that writes it
+  std::shared_ptr<Watchdog> watchdog;  ///< set if a GPU may hang
 };
 
 void check_for_ranks(const std::vector<CaseSpec>& cases, const SessionOptions& options, int ranks) {
   if (options.processes.value_or(1) > 1)
-    throw InputError(
-        fmt::format("--processes is for one process, and {} ranks were started; start them anew instead", ranks));
+    throw InputError(fmt::format(
+        "--processes is for one process, but {} ranks were started; start the ranks several times instead", ranks));
   for (const auto& spec : cases) {
-    // Each would write its own figures, taken while the others disturb it, as if it were alone.
+    // Each rank would record its figures as if it ran alone, although the other ranks disturb them.
     if (!spec.workload->description().several_ranks)
-      throw InputError(fmt::format("{} is measured by one process, and {} ranks were started; start one",
+      throw InputError(fmt::format("{} is measured by one process, but {} ranks were started; start one",
                                    spec.workload->name(), ranks));
   }
 }
 
-/// As many as were asked for, else as many as a preset wants; ranks are what they are.
+/// Returns the requested number of processes; otherwise the largest number that a preset requests, or 1. Returns 1 with
+/// several ranks.
 int process_count(const SessionOptions& options, const std::vector<CaseSpec>& cases, const Ranks* ranks) {
   if (ranks != nullptr) return 1;
   if (options.processes) return *options.processes;
@@ -97,17 +98,17 @@ void check_observers(const SessionOptions& options, bool any_device, const Ranks
     if (!contains(known, name))
       throw InputError(fmt::format("there is no observer '{}'; {}", name, suggestion(name, known)));
     if ((name == kUvmBatches || name == kUvmBrief) && options.observers.size() > 1)
-      throw InputError(fmt::format("--observe {} is uvm without {}; ask for one of the two", name,
-                                   name == kUvmBatches ? "what moved" : "the table of moves"));
+      throw InputError(fmt::format("--observe {} is uvm without {}; choose one of the two", name,
+                                   name == kUvmBatches ? "migrations" : "the table of migrations"));
     if (ranks != nullptr)
       throw InputError(
-          fmt::format("--observe {} watches one process, and several ranks were started; start one", name));
+          fmt::format("--observe {} observes one process, but several ranks were started; start one", name));
     if (!any_device)
-      throw InputError(fmt::format("--observe {} watches a device, and no case of this run uses one", name));
+      throw InputError(fmt::format("--observe {} observes a device, but no case of this run uses one", name));
   }
 }
 
-/// What was asked to watch each case. Throws device::Error where it cannot, before any work.
+/// Returns the requested observers. Throws device::Error before any work if one cannot observe.
 std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace::uvm::Keep keep) {
   if (options.observers.empty()) return {};
   try {
@@ -120,22 +121,22 @@ std::vector<AskedObserver> asked_observers(const SessionOptions& options, trace:
     return {{kUvm, [=] { return std::make_unique<UvmObserver>(*source, watched); }}};
   } catch (const trace::uvm::Unavailable& reason) {
     throw device::Error(device::ErrorKind::failure, "--observe uvm", reason.what(),
-                        "leave the option out to measure without it");
+                        "omit the option to measure without it");
   }
 }
 
-/// The device is touched only once it is watched, and a run that must not be watched is not.
+/// Starts the watchdog before the device is touched, and refuses a run that must not be oversubscribed.
 void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ranks) {
   const auto& asked = options.oversubscription;
   if (asked.ratio && options.resume)
     throw InputError(
-        "--oversubscribe takes another number of bytes each time, so --resume cannot tell its cases; leave it out");
+        "--oversubscribe uses another number of bytes each time, so --resume cannot recognise its cases; omit it");
   check_oversubscription(asked, prepared.request, prepared.cases, prepared.processes,
                          ranks != nullptr ? ranks->size() : 1);
   if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));
 }
 
-/// Throws InputError where all cases are of other devices, which their names say; adds a notice where some are.
+/// Throws InputError if the names of all cases select devices other than the chosen one; adds a notice if some do.
 void check_is_used(const device::DeviceInfo& chosen, const std::vector<CaseSpec>& cases,
                    std::vector<std::string>& notices) {
   const auto is_of_others = [&](const CaseSpec& spec) {
@@ -147,14 +148,15 @@ void check_is_used(const device::DeviceInfo& chosen, const std::vector<CaseSpec>
   const auto& first = *std::ranges::find_if(cases, is_of_others);
   if (others == cases.size())
     throw InputError(
-        fmt::format("--device chooses {}, and the name of {} says which GPUs it uses; choose the workload "
-                    "of that GPU, or leave the option out",
+        fmt::format("--device chooses {}, but the name of {} determines its GPUs; choose the workload of that GPU, or "
+                    "omit the option",
                     chosen.index, first.workload->name()));
-  notices.push_back(fmt::format("--device has no effect on {} of {} cases, as {}, whose names say which GPUs they use",
-                                others, cases.size(), first.workload->name()));
+  notices.push_back(
+      fmt::format("--device has no effect on {} of {} cases, such as {}, whose names determine their GPUs", others,
+                  cases.size(), first.workload->name()));
 }
 
-/// Once the device is chosen, and before anything is allocated there.
+/// Throws InputError if the device must not be oversubscribed. Called before anything is allocated on it.
 void check_device(const device::DeviceInfo& device) {
   const auto refused = refused_on({device::backend(), device.driver, device::occupancy(device.index)});
   if (!refused.empty()) throw InputError(refused);
@@ -178,10 +180,10 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   if (ranks != nullptr) check_for_ranks(cases, options, ranks->size());
   if (const auto in_chunks = [](const CaseSpec& each) { return each.placement && (*each.placement)->chunked; };
       contains(options.given, "--chunks") && std::ranges::none_of(cases, in_chunks))
-    throw InputError("--chunks is for placement streamed, which no case has; ask for that, or leave the option out");
-  if (options.resume && !options.record)
     throw InputError(
-        "--resume goes on in the file that --record names, and none is named; name the one of the run that ended");
+        "--chunks is for placement streamed, which no case has; choose that placement, or omit the option");
+  if (options.resume && !options.record)
+    throw InputError("--resume continues the file of --record, but none is named; name the record of the earlier run");
   prepared.processes = process_count(options, cases, ranks);
   prepared.starts_others = prepared.processes > 1 && !prepared.child && !options.dry_run;
   try {
@@ -196,16 +198,17 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   start_watchdog(options, prepared, ranks);
 
   auto& context = prepared.context;
-  // To ask a device what it is makes a context on it. A process that only starts others would hold memory there while
-  // they measure, and they would take it for a foreign one.
+  // Querying a device creates a context on it. A process that only starts others would then occupy memory there while
+  // they measure, and they would report it as a foreign process.
   if (!prepared.starts_others)
     context.device = choose_device(options.device, needs_device, ranks != nullptr ? ranks->local_rank() : 0);
   else if (needs_device || options.device)
     require_device();
   if (options.device && context.device) check_is_used(*context.device, cases, prepared.notices);
-  // Host memory goes to the device's node, where there are several and none was named.
+  // Without a GPU case, --device still matters on a host with several NUMA nodes if the user named none: it determines
+  // the node of host memory.
   if (options.device && !needs_device && (options.numa_node || memory::highest_numa_node() <= 0))
-    prepared.notices.push_back("--device has no effect, since no case of this run uses a GPU; leave it out");
+    prepared.notices.push_back("--device has no effect, because no case of this run uses a GPU; omit it");
   if (prepared.watchdog) {
     check_device(context.device.value());
     context.watchdog = prepared.watchdog.get();
@@ -229,8 +232,8 @@ Prepared prepare(const SessionOptions& options, Ranks* ranks) {
   return prepared;
 }
 
-/// Several ranks prepare together: what is wrong on one of them ends them all. Rank 0 says it before any of them
-/// leaves, since launchers kill the others when one ends badly. Returns the exit code where that is the end.
+/// Prepares all ranks together: an error on one of them ends them all. Rank 0 reports it before any rank exits, because
+/// launchers kill the other ranks when one fails. Returns the exit code in that case.
 std::variant<Prepared, int> prepare_together(const SessionOptions& options, Ranks& ranks) {
   std::optional<Prepared> prepared;
   int code = exit_code::passed;
@@ -265,7 +268,7 @@ std::vector<RankFacts> rank_facts(Ranks& ranks, const std::optional<device::Devi
   return list;
 }
 
-/// In how many of its processes each case of a run is still to be measured.
+/// Count of the processes in which each case of a run must still be measured.
 class Remaining {
  public:
   Remaining(const SessionOptions& options, const std::string& record, const RunContext& context, int processes,
@@ -277,7 +280,7 @@ class Remaining {
   }
 
   int processes_of(const CaseSpec& spec) {
-    if (settled_.empty()) return processes_;  // else a file that the case reads would be hashed for nothing
+    if (settled_.empty()) return processes_;  // otherwise an input file would be hashed in vain
     int left = 0;
     for (identity_.process = 1; identity_.process <= processes_; ++identity_.process) {
       const auto device = device_of(*spec.workload, context_.device);
@@ -286,7 +289,7 @@ class Remaining {
     done_ += processes_ - left;
     return left;
   }
-  /// ", 3 done before", where there are some.
+  /// Returns a text such as ", 3 done before"; empty if no case was done before.
   std::string done_before() const { return done_ > 0 ? fmt::format(", {} done before", done_) : ""; }
 
  private:
@@ -296,7 +299,7 @@ class Remaining {
   std::map<std::string, SettledCase> settled_;
 };
 
-/// "120 cases, about 3 min", as far as that is known beforehand.
+/// Returns the estimate for a run, such as "120 cases, about 3 min", as far as it is known beforehand.
 std::string outlook(const std::vector<CaseSpec>& cases, const SamplingOptions& sampling, Remaining remaining) {
   Estimate all;
   for (const auto& spec : cases) all.add(estimate_seconds(spec, sampling), remaining.processes_of(spec));
@@ -304,7 +307,7 @@ std::string outlook(const std::vector<CaseSpec>& cases, const SamplingOptions& s
          (all.unknown == all.cases && all.cases > 0 ? "; --dry-run estimates how long they take" : "");
 }
 
-/// Says what each case would need and how long it would take, without doing any of it. Returns the exit code.
+/// Reports what each case would need and how long it would take, without running any. Returns the exit code.
 int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, Remaining remaining) {
   Estimate all;
   std::size_t failures = 0;
@@ -328,7 +331,7 @@ int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, Remai
     print(fmt::format("{}: host {}, device {}, {}\n", spec.label(),
                       memory::format_bytes(static_cast<double>(found.host_bytes)),
                       memory::format_bytes(static_cast<double>(found.device_bytes)),
-                      seconds ? about(*seconds * times) : "for an unknown time"));
+                      seconds ? about(*seconds * times) : "unknown time"));
   }
   print(fmt::format("{} in all{}\n", all.sentence(), remaining.done_before()));
   if (failures == 0) return exit_code::passed;
@@ -336,19 +339,19 @@ int dry_run(const std::vector<CaseSpec>& cases, const RunContext& context, Remai
   return exit_code::failed;
 }
 
-/// Names what an earlier run left half in the file, and takes it away where that is safe.
+/// Reports an incomplete record that an earlier run left in the file, and removes it if that is safe.
 void mend(RecordFile& file, bool resume, bool speaks) {
-  const auto taken = file.take_back_half_a_record();
+  const auto taken = file.discard_half_record();
   if (!speaks) return;
   if (taken > 0)
-    say(fmt::format(
-        "the record {} ended with half of a line ({} bytes), which a full disk or a killed run left; it was "
-        "taken away, and --resume measures its case again",
-        file.path(), taken));
+    say(
+        fmt::format("the record {} ended with an incomplete line ({} bytes), left by a full disk or a killed run; it "
+                    "was removed, and --resume measures its case again",
+                    file.path(), taken));
   if (const auto line = resume ? broken_line(file.path()) : 0; line > 0)
     say(
-        fmt::format("line {} of the record {} is no whole record, so its case is measured again; delete that line, or "
-                    "no reader takes the file",
+        fmt::format("line {} of the record {} is not a complete record, so its case is measured again; delete that "
+                    "line, because readers reject the file",
                     line, file.path()));
 }
 
@@ -376,7 +379,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (!starts_others) watched.observers = asked_observers(options, std::move(keep));
   catch_interrupts();
   if (child) interrupt_with_parent();
-  std::optional<RecordFile> file;  // the others make one where they have something to write
+  std::optional<RecordFile> file;  // fresh processes create a missing file when they have something to write
   if (writes && (!starts_others || std::filesystem::exists(path))) file.emplace(path);
   if (speaks && file) mend(*file, options.resume, !options.quiet);
   const int ranks = context.ranks != nullptr ? context.ranks->size() : 1;
@@ -385,12 +388,12 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   if (starts_others) {
     const int code = run_processes(processes, identity.id, path, options.quiet);
     if (code == exit_code::bad_input) return code;
-    if (options.quiet && !options.table) return code;  // the file may be long
+    if (options.quiet && !options.table) return code;  // the file may be long, so it is not read in vain
     const auto records = records_of_run(path, identity.id);
     report_records(options, records, summary(records, processes), path);
     return code;
   }
-  if (writes) host_speed();  // before anything is at work in the process that measures
+  if (writes) host_speed();  // measured before anything else runs in the process that measures
   if (context.ranks != nullptr) {
     identity.ranks = rank_facts(*context.ranks, context.device);
     identity.ranks_library = context.ranks->library();
@@ -399,7 +402,7 @@ int measure(const SessionOptions& options, const Prepared& prepared, double proc
   const auto tally = run_cases(cases, request.settings, watched, identity, file ? &*file : nullptr, options,
                                process_begin, events.get());
   if (watchdog && watchdog->lost())
-    say("the process that watches this run was killed, so the run ended too; what was measured is in " + path);
+    say("the process that watches this run was killed, so the run ended; results so far are in " + path);
   if (speaks) report_records(options, tally.records, tally.text(), path);
   return tally.code();
 }
@@ -410,10 +413,10 @@ int measure_together(const SessionOptions& options, Ranks& ranks, double process
   try {
     const int code = measure(options, std::get<Prepared>(prepared), process_begin);
     return std::stoi(ranks.gather(std::to_string(code)).front());
-  } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait for ever
+  } catch (const std::exception& error) {  // such as a full disk on rank 0: the other ranks would wait forever
     say(fmt::format("rank {}: {}", ranks.rank(), sentence_of(error)));
     ranks.abort(exit_code::failed);
-    return exit_code::failed;  // it does not return, but a virtual function's attribute is lost on GCC
+    return exit_code::failed;  // not reached: abort() does not return, but GCC cannot tell for a virtual function
   }
 }
 

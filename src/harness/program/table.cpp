@@ -44,12 +44,13 @@ std::string outcome_of(const json& record) {
 
 std::string format_quantity(double value, const std::string& unit) {
   if (unit == "1") return fmt::format("{:.3g}", value);
-  constexpr double kRoundsUp = 0.9995;  // of a prefix: what three digits would show as the next one counts as that
+  constexpr double kRoundsUp = 0.9995;  // values from this share of a prefix round up to it
   constexpr std::pair<double, const char*> kPrefixes[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"},  {1e6, "M"},
                                                           {1e3, "k"},  {1, ""},     {1e-3, "m"}, {1e-6, "µ"},
                                                           {1e-9, "n"}, {1e-12, "p"}};
   const auto prefix = std::ranges::find_if(kPrefixes, [&](const auto& each) {
-    // 12000 s, not 12 ks; and 0.4 /s, not 400 m/s, which are metres per second.
+    // Seconds have no larger prefix (12000 s, not 12 ks), and 1/s no smaller one (0.4 /s, not 400 m/s, which are metres
+    // per second).
     const bool has_none = (unit == "s" && each.first > 1) || (unit == "1/s" && each.first < 1);
     return !has_none && std::abs(value) >= each.first * kRoundsUp;
   });
@@ -77,7 +78,7 @@ std::string share_of(const json& metric) {
 
 constexpr std::size_t kWidth = 80;
 
-/// Columns that a text takes on a screen: bytes but those that continue a character.
+/// Returns the columns that a text occupies on a screen: its bytes except those that continue a character.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
@@ -87,7 +88,7 @@ std::string padded(const std::string& text, std::size_t width, bool right) {
   return right ? blanks + text : text + blanks;
 }
 
-/// Lines of at most kWidth columns; those behind the first are indented by two more.
+/// Breaks a text into lines of at most kWidth columns; lines after the first are indented by two more columns.
 std::string folded(const std::string& text, std::size_t indent) {
   std::string lines, line(indent, ' ');
   bool is_empty = true;
@@ -110,10 +111,10 @@ struct Column {
 
 struct Row {
   std::vector<std::string> cells;
-  std::string doubts;  ///< of its figures: behind the row where there is room, else below it
+  std::string doubts;  ///< doubts on its figures; printed after the row if there is room, else below it
 };
 
-/// A table of which the first `names` columns say which case a row is, and the others what was measured.
+/// Table in which the first `names` columns identify the case of a row, and the other columns show its figures.
 struct Layout {
   std::vector<Column> columns;
   std::size_t names = 0;
@@ -143,13 +144,13 @@ std::string Layout::line(const std::vector<std::string>& cells, std::size_t firs
   std::string text(indent, ' ');
   for (std::size_t i = first; i < columns.size(); ++i) {
     const auto width = widths[i - first];
-    if (width > 0) text += padded(cells[i], width, columns[i].right) + " ";  // a column without a value is none
+    if (width > 0) text += padded(cells[i], width, columns[i].right) + " ";  // a column without values is not shown
   }
   while (text.ends_with(' ')) text.pop_back();
   return text;
 }
 
-/// A row, and what casts doubt on it.
+/// Formats a row and the doubts on it.
 std::string with_doubts(const std::string& line, const std::string& doubts, std::size_t indent) {
   if (doubts.empty()) return line + "\n";
   if (width_of(line) + 2 + width_of(doubts) <= kWidth) return line + "  " + doubts + "\n";
@@ -168,7 +169,8 @@ std::string Layout::text() const {
   return text;
 }
 
-/// Where the names have no room beside the figures, they stand above them, each axis with its name.
+/// Formats a table that is too wide for one line per row: the names of a case, including those of its axes, are on
+/// lines above its figures.
 std::string Layout::with_headings() const {
   const auto own = widths(names);
   std::vector<std::string> heads;
@@ -188,7 +190,7 @@ std::string Layout::with_headings() const {
 
 // --- cases ---
 
-/// The axes in which the records of each workload differ, by its name.
+/// Axes in which the records of each workload differ, keyed by the workload's name.
 using Varied = std::map<std::string, std::set<std::string>>;
 Varied varied_axes(const std::vector<const json*>& records) {
   Varied varied;
@@ -212,7 +214,7 @@ std::string axis_text(const json& record, const std::string& axis) {
   return axis == "bytes" ? memory::exact_bytes(value.get<std::int64_t>()) : value.dump();
 }
 
-/// Cells for name_columns(), which tell a case from the others of its workload.
+/// Returns cells for name_columns(), which distinguish a case from other cases of its workload.
 std::vector<std::string> name_cells(const json& record, const std::set<std::string>& axes, bool by_mode) {
   std::vector<std::string> cells{record.at("workload").get<std::string>()};
   const auto placement = text_of(record.at("placement")), staging = text_of(record.at("staging"));
@@ -238,7 +240,7 @@ Layout layout(const std::set<std::string>& axes, const std::vector<Column>& figu
   return result;
 }
 
-/// Doubts on the figures of a row; figures of one doubt are named together.
+/// Returns the doubts on the figures of a row; figures with the same doubt are named together.
 std::string doubts_of(const json& record, const std::vector<const char*>& metrics) {
   std::vector<std::pair<std::string, std::vector<std::string>>> found;
   std::size_t there = 0;
@@ -258,7 +260,7 @@ std::string doubts_of(const json& record, const std::vector<const char*>& metric
   return join(mapped(found, [](const auto& each) { return join(each.second, ", ") + ": " + each.first; }), "; ");
 }
 
-/// Cases with phases: one row each.
+/// Formats cases with phases: one row each.
 std::string phases_text(const std::vector<const json*>& records, const std::set<std::string>& axes, bool by_mode) {
   static const std::vector<const char*> kPhases{"in", "kernel", "out"};
   auto result = layout(axes, {{"in", true}, {"kernel", true}, {"out", true}, {""}});
@@ -271,7 +273,7 @@ std::string phases_text(const std::vector<const json*>& records, const std::set<
   return result.text();
 }
 
-/// Cases that measure in a way of their own: one row per metric, with its share of the limit.
+/// Formats cases without phases: one row per metric, with its share of the limit.
 std::string readings_text(const std::vector<const json*>& records, const std::set<std::string>& axes, bool by_mode) {
   auto result = layout(axes, {{"metric"}, {"median", true}, {"share", true}, {""}});
   for (const json* record : records) {
@@ -297,7 +299,7 @@ std::string table(const std::vector<json>& records, bool by_mode) {
     emulated |= record.at("emulated").get<bool>();
     all.push_back(&record);
   }
-  // Cases whose workloads vary in the same axes are one table, with a column for each of these.
+  // Cases whose workloads vary in the same axes form one table, with a column for each axis.
   const auto varied = varied_axes(all);
   std::vector<std::pair<std::pair<bool, std::set<std::string>>, std::vector<const json*>>> groups;
   for (const json* record : all) {
@@ -314,7 +316,7 @@ std::string table(const std::vector<json>& records, bool by_mode) {
                                               : phases_text(group.second, axes, by_mode);
                           }),
                    "\n");
-  if (emulated) text += "Device times are emulated: they say nothing about any hardware.\n";
+  if (emulated) text += "Device times are emulated: they tell nothing about any hardware.\n";
   return text;
 }
 

@@ -6,18 +6,18 @@
 
 namespace isthmus::harness {
 
-/// "12.3 ms", "55.4 GB/s", "5.00 M/s", "0.42": three digits, for people, as `isthmus` spells them
-/// (tests/quantities.csv).
+/// Formats a value with three digits, as `isthmus` does (tests/quantities.csv): "12.3 ms", "55.4 GB/s", "5.00 M/s",
+/// "0.42".
 std::string format_quantity(double value, const std::string& unit);
 
-/// The outcome of a record's case: "pass", "ok", "skipped", "interrupted", "WRONG" or "FAILED".
+/// Returns the outcome of a record's case: "pass", "ok", "skipped", "interrupted", "WRONG" or "FAILED".
 std::string outcome_of(const nlohmann::json& record);
 
-/// Medians of the records as text of 80 columns; what casts doubt on a figure stands next to it. `by_mode`: modes were
-/// asked for, so cases are named by them.
+/// Returns the medians of the records as text of 80 columns, each figure with its doubts next to it. `by_mode`: cases
+/// are named by their modes, because the user requested modes.
 std::string table(const std::vector<nlohmann::json>& records, bool by_mode = false);
 
-/// How many cases have figures in doubt, and why; empty where none has.
+/// Returns a sentence on how many cases have figures in doubt, and why; empty if none has.
 std::string doubts_sentence(const std::vector<nlohmann::json>& records);
 
 }  // namespace isthmus::harness

@@ -10,17 +10,17 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Options that a case notes when it reads them, and what is so where none has.
+/// Options that a case notes when it reads them, each with the reason to report if no case read it.
 constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
-    {"--seed", "no case that ran draws from it"},
+    {"--seed", "no case that ran uses it"},
     {"--samples", "no case that ran takes samples"},
     {"--warmups", "no case that ran has warm-up passes"},
-    {"--min-time", "no case that ran goes on sampling for a time"},
-    {"--no-latch", "no case that ran holds its stream"},
-    {"--latch-timeout", "no case that ran holds its stream"},
+    {"--min-time", "no case that ran samples adaptively"},
+    {"--no-latch", "no case that ran uses the latch"},
+    {"--latch-timeout", "no case that ran uses the latch"},
 };
 
-/// Whether a case need not read the axis: it has one value only, or the harness reads it when it plans.
+/// Returns whether a case need not read the axis, because it has only one value or the harness reads it while planning.
 bool is_no_cases(const Workload& workload, const Axis& axis) {
   const auto& description = workload.description();
   return axis.choices.size() == 1 || (description.file && description.file->axis == axis.name) ||
@@ -51,17 +51,16 @@ std::vector<std::string> UnusedSettings::sentences() const {
   std::vector<std::string> list;
   for (const auto& [option, reason] : kReasons) {
     if (contains(given_, std::string(option)) && !consulted_.contains(option))
-      list.push_back(fmt::format("{} had no effect, since {}; leave it out", option, reason));
+      list.push_back(fmt::format("{} had no effect, because {}; omit it", option, reason));
   }
   for (const auto& [axis, values] : settings_) {
     if (axes_.contains(axis) && !consulted_.contains(axis))
       list.push_back(
-          fmt::format("--set {}={} had no effect, since no case that ran reads that axis with the others "
-                      "as they are; leave it out",
+          fmt::format("--set {}={} had no effect, because no case that ran uses that axis with these settings; omit it",
                       axis, join(values, ",")));
   }
   if (contains(given_, "--size") && !any_size_ && !ignored_sizes_.empty())
-    list.push_back(fmt::format("--size had no effect, since the size of {} comes from elsewhere; leave it out",
+    list.push_back(fmt::format("--size had no effect, because other settings determine the size of {}; omit it",
                                *ignored_sizes_.begin()));
   return list;
 }

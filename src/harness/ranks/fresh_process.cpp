@@ -30,10 +30,11 @@ using namespace harness;
 
 namespace {
 
-/// "driver/context:0": whose work, and its argument.
+/// Environment variable with the name of the work and its argument: "driver/context:0".
 constexpr const char* kVariable = "ISTHMUS_FRESH_PROCESS";
 
-// The report is one line: a word, then a sentence, or how many values there are and those.
+// First words of a report. A report is one line: such a word, followed by a sentence, or by the number of values and
+// the values.
 constexpr std::string_view kDone = "done", kUnsupported = "unsupported", kFailed = "failed";
 
 std::map<std::string, FreshProcess::Body>& bodies() {
@@ -74,7 +75,7 @@ std::string read_all(std::FILE* from) {
   }
 }
 
-/// The values of a report that is whole; nullopt of another one.
+/// Returns the values of a complete report; nullopt if it is incomplete.
 std::optional<std::vector<double>> values_of(const std::string& report) {
   std::istringstream words(report);
   std::size_t count = 0;
@@ -82,7 +83,7 @@ std::optional<std::vector<double>> values_of(const std::string& report) {
   std::vector<double> values;
   for (std::string word; words >> word;) {
     char* end = nullptr;
-    values.push_back(std::strtod(word.c_str(), &end));  // reads nan and inf, too
+    values.push_back(std::strtod(word.c_str(), &end));  // reads nan and inf as well
     if (*end != '\0') return std::nullopt;
   }
   return values.size() == count ? std::optional(std::move(values)) : std::nullopt;
@@ -95,17 +96,16 @@ FreshProcess::FreshProcess(std::string name, Body body) : name_(std::move(name))
 }
 
 std::vector<double> FreshProcess::run(int argument) const {
-  if (std::getenv(kVariable) != nullptr) throw std::logic_error("a fresh process starts no other");
+  if (std::getenv(kVariable) != nullptr) throw std::logic_error("a fresh process cannot start another");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::runtime_error(
-        fmt::format("a pipe to a fresh process could not be made ({}); look at the limit of "
-                    "open files (ulimit -n)",
+        fmt::format("a pipe to a fresh process could not be created ({}); check the limit on open files (ulimit -n)",
                     std::strerror(errno)));
   const auto from = open_end(ends[0], "r");
   auto to = open_end(ends[1], "w");
   const pid_t process = start_again(kVariable, fmt::format("{}:{}", name_, argument), ends[1]);
-  to.reset();  // else the report never ends
+  to.reset();  // otherwise reading would never end
   const std::string report = read_all(from.get());
   const int status = wait_for(process, false);
   if (WIFSIGNALED(status))
@@ -117,19 +117,20 @@ std::vector<double> FreshProcess::run(int argument) const {
   if (word == kUnsupported) throw Skip(rest);
   if (word == kFailed) throw std::runtime_error("in a fresh process: " + rest);
   if (word != kDone)
-    throw std::runtime_error(
-        fmt::format("a fresh process ended with exit code {} and no report; run the case again", WEXITSTATUS(status)));
+    throw std::runtime_error(fmt::format(
+        "a fresh process ended with exit code {} and without a report; run the case again", WEXITSTATUS(status)));
   const auto values = values_of(rest);
   if (!values || status != 0)
     throw std::runtime_error(fmt::format(
-        "a fresh process ended with exit code {} and part of a report; run the case again", WEXITSTATUS(status)));
+        "a fresh process ended with exit code {} and an incomplete report; run the case again", WEXITSTATUS(status)));
   return *values;
 }
 
 std::optional<int> run_as_fresh_process() {
   const char* text = std::getenv(kVariable);
   if (text == nullptr) return std::nullopt;
-  // The process that waits ends after the current sample, which this is; it takes this one with it when it is killed.
+  // The parent, which waits for this process, ends after the current sample, which this process is measuring. So this
+  // process ignores the signals; but if the parent is killed, this process is killed, too.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string role = text;

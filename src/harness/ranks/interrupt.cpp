@@ -12,11 +12,11 @@ namespace isthmus::harness {
 
 namespace {
 
-// Set by a handler and read by any thread.
+// Flag set by a signal handler and read by any thread.
 std::atomic<bool> requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-/// A signal and when it first came, in nanoseconds of the monotonic clock; 0: not yet.
+/// Signal and the time of its first arrival, in nanoseconds of the monotonic clock; 0 before it arrives.
 struct Caught {
   int number;
   std::atomic<std::int64_t> first = 0;
@@ -24,7 +24,7 @@ struct Caught {
 Caught caught[] = {{SIGTERM}, {SIGINT}, {SIGHUP}};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// Signals that come together mean one request: timeout(1) sends one to its child, and one to the whole group.
+/// Nanoseconds within which signals count as one request: timeout(1) sends one to its child and one to the whole group.
 constexpr std::int64_t kTogether = 500'000'000;
 
 void on_signal(int number) {
@@ -52,7 +52,7 @@ void catch_interrupts() {
   sigemptyset(&action.sa_mask);
   for (const auto& each : caught) {
     struct sigaction before{};
-    // Whoever started this program with a signal ignored, as nohup and a shell's & do, meant it.
+    // A signal that is ignored at the start stays ignored: nohup and a shell's & do that on purpose.
     if (sigaction(each.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(each.number, &action, nullptr);
   }

@@ -2,13 +2,13 @@
 
 namespace isthmus::harness {
 
-/// From now on SIGTERM and SIGINT ask for an end after the current sample; a second one ends at once. One that is
-/// ignored stays so.
+/// Makes SIGTERM, SIGINT and SIGHUP request an end after the current sample; a second signal ends the process at once.
+/// A signal that is ignored stays ignored.
 void catch_interrupts();
-/// The end of the process that started this one asks for an end, too: nobody is left to start the next one.
+/// Requests an end when the process that started this one ends, because nobody would start the next process.
 void interrupt_with_parent() noexcept;
 bool interrupted() noexcept;
-/// What a signal does, for tests.
+/// Simulates a signal, for tests.
 void request_interrupt() noexcept;
 void clear_interrupt() noexcept;
 

@@ -20,7 +20,7 @@ namespace isthmus::harness {
 
 namespace {
 
-/// As execve() and its like want them.
+/// Returns pointers to the words in the form that execve() and similar functions need.
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> list;
   for (auto& word : words) list.push_back(word.data());
@@ -54,27 +54,28 @@ struct FileActions {
 }  // namespace
 
 pid_t start_again(const std::string& variable, const std::string& value, std::optional<int> report) {
-  // Where a shell or a daemon left it ignored, the kernel keeps no exit code of a child that ends early.
+  // If a shell or a daemon left SIGCHLD ignored, the kernel does not keep the exit code of a child that ends early.
   if (struct sigaction child{}; sigaction(SIGCHLD, nullptr, &child) == 0 && child.sa_handler == SIG_IGN)
     static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
   auto arguments = own_arguments(), environment = environment_with(variable, value);
   FileActions actions;
   if (report) posix_spawn_file_actions_adddup2(&actions.handle, *report, kReportDescriptor);
   pid_t process = 0;
-  // Not by fork(): this process may have threads, and gigabytes of page tables to copy.
+  // posix_spawn() is used rather than fork(), because this process may have threads, and gigabytes of page tables to
+  // copy.
   const int failure = posix_spawn(&process, "/proc/self/exe", &actions.handle, nullptr, pointers(arguments).data(),
                                   pointers(environment).data());
   if (failure != 0)
     throw std::runtime_error(
-        fmt::format("this program could not be started anew ({}); look at the limit of processes (ulimit -u)",
+        fmt::format("this program could not start itself again ({}); check the limit on processes (ulimit -u)",
                     std::strerror(failure)));
   return process;
 }
 
 namespace {
 
-/// Signals that end a wait. While this lasts they are delivered only in suspend(), so that none comes between a look
-/// and the wait that follows it.
+/// Scope in which signals that end a wait are delivered only in suspend(), so that none arrives between a check and the
+/// following wait.
 class WakingSignals {
  public:
   WakingSignals() {
@@ -83,7 +84,7 @@ class WakingSignals {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&blocked, signal);
     pthread_sigmask(SIG_BLOCK, &blocked, &mask_);
     struct sigaction wake{};
-    wake.sa_handler = [](int) {};  // what is ignored by default would wake nobody
+    wake.sa_handler = [](int) {};  // SIGCHLD is ignored by default and would not end the wait
     sigemptyset(&wake.sa_mask);
     sigaction(SIGCHLD, &wake, &child_);
   }
@@ -94,7 +95,7 @@ class WakingSignals {
   WakingSignals(const WakingSignals&) = delete;
   WakingSignals& operator=(const WakingSignals&) = delete;
 
-  /// Waits for a signal, or a second: another thread may have taken the signal.
+  /// Waits for a signal, but at most one second, because another thread may have received the signal.
   void suspend() const {
     constexpr timespec limit{1, 0};
     ppoll(nullptr, 0, &limit, &mask_);
@@ -116,8 +117,8 @@ int wait_for(pid_t process, bool pass_interrupts) {
     if (ended == process) return status;
     if (ended < 0 && errno != EINTR)
       throw std::runtime_error(
-          fmt::format("how process {} ended is unknown ({}), so what it did does not count; run it again", process,
-                      std::strerror(errno)));
+          fmt::format("the exit status of process {} is unknown ({}), so its results do not count; run it again",
+                      process, std::strerror(errno)));
     if (pass_interrupts && interrupted() && !std::exchange(passed_on, true)) kill(process, SIGTERM);
     signals.suspend();
   }

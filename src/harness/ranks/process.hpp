@@ -1,6 +1,6 @@
 #pragma once
 
-// This program started anew, with the arguments that it was given.
+// Fresh processes of this program, started with the arguments of this process.
 
 #include <sys/types.h>
 
@@ -9,13 +9,13 @@
 
 namespace isthmus::harness {
 
-/// Starts it with one environment variable more. `report`, a descriptor of this process, becomes kReportDescriptor in
-/// the new one. Throws std::runtime_error.
+/// Starts the program with one additional environment variable. `report`, a descriptor of this process, becomes
+/// kReportDescriptor in the new one. Throws std::runtime_error.
 pid_t start_again(const std::string& variable, const std::string& value, std::optional<int> report = std::nullopt);
 inline constexpr int kReportDescriptor = 3;
 
-/// Its status, as waitpid() gives it. A request to end that reaches this process meanwhile is passed on where
-/// `pass_interrupts`: a scheduler may signal us alone.
+/// Waits for the process and returns its status as waitpid() does. If `pass_interrupts`, a request to end that reaches
+/// this process during the wait is passed on, because a scheduler may signal this process alone.
 int wait_for(pid_t process, bool pass_interrupts);
 
 }  // namespace isthmus::harness

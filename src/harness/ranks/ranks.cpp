@@ -41,7 +41,7 @@ class Alone final : public Ranks {
   [[noreturn]] void abort(int exit_code) noexcept override { std::_Exit(exit_code); }
 
  private:
-  [[noreturn]] static void no_partner() { throw std::logic_error("a process by itself has no partner to send to"); }
+  [[noreturn]] static void no_partner() { throw std::logic_error("a single process has no partner to send to"); }
 };
 
 std::unique_ptr<Ranks> (*&library())() {
@@ -55,7 +55,8 @@ Launched launched() {
   struct Names {
     const char *rank, *size;
   };
-  // Slurm's come last: under srun each launcher above it has set its own, and mpirun starts its daemons by srun.
+  // Slurm's variables come last: a launcher that runs under srun sets its own variables in addition, and mpirun starts
+  // its daemons with srun.
   constexpr Names kLaunchers[] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
       {"PMI_RANK", "PMI_SIZE"},                          // MPICH, Intel MPI, Cray MPICH, srun --mpi=pmi2
@@ -88,15 +89,15 @@ std::unique_ptr<Ranks> join_ranks() {
   const int started = launched().size;
   if (started == 1) return nullptr;
   if (!has_ranks_library())
-    throw InputError(fmt::format(
-        "{} ranks were started of a build without MPI, and each would write the same records; start one, or "
-        "configure with -DISTHMUS_MPI=ON",
-        started));
+    throw InputError(
+        fmt::format("{} ranks of a build without MPI were started, which would all write the same records; start one, "
+                    "or configure with -DISTHMUS_MPI=ON",
+                    started));
   auto ranks = library()();
   if (ranks->size() != started)
     throw InputError(
-        fmt::format("the launcher started {} ranks and {} finds {} of them; start it by the launcher of that library "
-                    "(mpirun, srun --mpi=pmix)",
+        fmt::format("the launcher started {} ranks, but {} finds {} of them; use the launcher of that library (mpirun, "
+                    "srun --mpi=pmix)",
                     started, ranks->library(), ranks->size()));
   return ranks;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The processes that were started together. The harness knows them by this interface alone; ranks/mpi implements it in
-// builds that have MPI.
+// Processes that were started together. The harness uses them only through this interface, which ranks/mpi implements
+// in builds with MPI.
 
 #include <memory>
 
@@ -11,24 +11,26 @@ namespace isthmus::harness {
 
 using workload::Message, workload::OtherRankEnded, workload::Ranks, workload::Team;
 
-/// What the launcher (mpirun, srun, …) that started this process says of it; rank 0 of 1 where none did.
+/// Rank that the launcher (mpirun, srun, …) assigned to this process; rank 0 of 1 without a launcher.
 struct Launched {
   int rank = 0, size = 1;
 };
 Launched launched();
 
-/// A process by itself: rank 0 of 1.
+/// Returns the ranks of a process that runs alone: it is rank 0 of 1.
 Ranks& alone();
 
-/// How this program joins the ranks that were started with it: a namespace-scope constant in ranks/mpi/library.cpp.
+/// Registration of the function that joins ranks that were started together. ranks/mpi/library.cpp defines one at
+/// namespace scope.
 class RanksLibrary {
  public:
   explicit RanksLibrary(std::unique_ptr<Ranks> (*join)());
 };
 bool has_ranks_library();
 
-/// Joins the other ranks where a launcher started several, at most once a process; nullptr where this process is alone.
-/// Throws InputError where several were started that do not find each other: each would write the same records.
+/// Joins the other ranks if a launcher started several, at most once per process; returns nullptr if this process is
+/// alone. Throws InputError if several processes were started that do not find each other, because each would write the
+/// same records.
 std::unique_ptr<Ranks> join_ranks();
 
 }  // namespace isthmus::harness

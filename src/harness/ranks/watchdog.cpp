@@ -26,38 +26,38 @@ using workload::now;
 
 namespace {
 
-/// "4711:120": the run to watch, and its limit in seconds.
+/// Environment variable with the process ID of the run to watch and its limit in seconds: "4711:120".
 constexpr const char* kVariable = "ISTHMUS_WATCHDOG";
 
-// A message is a letter, its text and the end of the line.
+// First letters of messages. A message is such a letter, its text and a line end.
 constexpr char kReady = 'r', kProgress = 'p', kLimit = 'l', kDoing = 'd', kKept = 'k';
 
-constexpr double kToStart = 20;         // seconds: the program is loaded anew
-constexpr double kProgressEvery = 0.1;  // messages are not for every event
-constexpr double kLook = 0.2;           // how often the run is looked for
-constexpr double kStopped = 2;          // a look that takes longer was not one
+constexpr double kToStart = 20;         // seconds within which a started process must answer, after loading the program
+constexpr double kProgressEvery = 0.1;  // minimum seconds between messages, so that not every event sends a message
+constexpr double kLook = 0.2;           // seconds between checks that the run exists
+constexpr double kStopped = 2;          // seconds; a check that takes longer means that this process was stopped
 
 void close_in_run(int& descriptor) {
   if (descriptor >= 0) close(descriptor);
   descriptor = -1;
 }
 
-/// Waits for a process that was killed; how it ended means nothing.
+/// Waits for a killed process. How it ended does not matter.
 void reap(pid_t process) noexcept {
   try {
     wait_for(process, false);
-  } catch (const std::exception&) {  // it is no longer there
+  } catch (const std::exception&) {  // the process no longer exists
   }
 }
 
-/// Whether something can be read, or the other end is gone, within so many seconds.
+/// Returns whether, within `seconds`, something can be read or the other end has been closed.
 bool is_readable(int descriptor, double seconds) {
   pollfd wanted{descriptor, POLLIN, 0};
   const int milliseconds = static_cast<int>(std::ceil(1e3 * std::clamp(seconds, 0.0, 1e6)));
   return poll(&wanted, 1, milliseconds) > 0;
 }
 
-/// The watching side.
+/// Watching side, which runs in the process of the watchdog.
 class Watch {
  public:
   Watch(int channel, pid_t run, double limit) : channel_(channel), run_(run), limit_(limit), since_(now()) {}
@@ -68,7 +68,7 @@ class Watch {
       if (is_readable(channel_, std::clamp(limit_ - (looked - since_), 0.0, kLook))) {
         if (!listen()) return EXIT_SUCCESS;
       } else if (now() - looked > kStopped) {
-        since_ = now();  // this process was stopped, and the run with it
+        since_ = now();  // this process was stopped, and the run probably with it
       } else if (now() - since_ >= limit_) {
         return end_it();
       }
@@ -77,10 +77,10 @@ class Watch {
   }
 
  private:
-  /// A process whose parent has ended is another's child.
+  /// Returns whether the run exists. When a process ends, its children get another parent.
   bool is_there() const { return getppid() == run_; }
 
-  /// false: the run has ended, or has no more need of this.
+  /// Reads messages. Returns false if the run has ended or no longer needs watching.
   bool listen() {
     char part[4096];
     const auto got = recv(channel_, part, sizeof part, MSG_DONTWAIT);
@@ -104,14 +104,14 @@ class Watch {
   int end_it() {
     const double grace = std::clamp(limit_ / 4, 1.0, 30.0);
     say(
-        fmt::format("{} showed no progress for {:g} s, so the run is ended (SIGTERM, and SIGKILL after {:g} s){}; look "
-                    "whether the GPU still answers (nvidia-smi) before anybody uses it",
+        fmt::format("{} made no progress for {:g} s, so the run is ended (SIGTERM, and SIGKILL after {:g} s){}; check "
+                    "that the GPU still answers (nvidia-smi) before anybody uses it",
                     doing_.empty() ? "the run" : doing_, limit_, grace, kept_.empty() ? "" : "; " + kept_));
     for (const int signal : {SIGTERM, SIGKILL}) {
       if (is_there()) kill(run_, signal);
       if (is_gone_within(grace)) return EXIT_SUCCESS;
     }
-    say(fmt::format("process {} does not end by SIGKILL, so the driver holds it: this host has to be restarted", run_));
+    say(fmt::format("process {} does not end on SIGKILL, because the driver blocks it; restart this host", run_));
     return EXIT_FAILURE;
   }
 
@@ -131,8 +131,8 @@ class Watch {
 Watchdog::Watchdog(double limit) {
   const auto refuse = [](const std::string& why) {
     throw std::runtime_error(
-        fmt::format("the process that would end a run that hangs could not be started ({}), and nothing runs without "
-                    "it; look at the limits of processes and open files (ulimit -u, ulimit -n)",
+        fmt::format("the process that ends a hanging run could not be started ({}), so nothing runs; check the limits "
+                    "on processes and open files (ulimit -u, ulimit -n)",
                     why));
   };
   int ends[2];
@@ -158,7 +158,7 @@ Watchdog::Watchdog(double limit) {
 }
 
 Watchdog::~Watchdog() {
-  kill(process_, SIGKILL);  // it may be ending this run, or be stopped
+  kill(process_, SIGKILL);  // the watchdog may be ending this run, or may be stopped
   close_in_run(channel_);
   reap(process_);
 }
@@ -168,11 +168,11 @@ void Watchdog::tell(char what, std::string_view text) noexcept {
     std::string line = what + std::string(text);
     std::replace(line.begin(), line.end(), '\n', ' ');
     line += '\n';
-    // One that was stopped reads nothing: better a message less than a run that waits for it.
+    // A stopped watchdog reads nothing. Losing a message is better than making the run wait for it.
     const auto sent = send(channel_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0 || errno == EAGAIN || errno == EINTR || lost_.exchange(true)) return;
     request_interrupt();
-  } catch (const std::bad_alloc&) {  // the next one tells it
+  } catch (const std::bad_alloc&) {  // the next message will report progress
   }
 }
 
@@ -202,7 +202,8 @@ void Watchdog::kept(std::string_view where) noexcept {
 std::optional<int> run_as_watchdog() {
   const char* text = std::getenv(kVariable);
   if (text == nullptr) return std::nullopt;
-  // A scheduler signals all processes of a job, and a terminal its group: the run may hang all the same.
+  // Signals are ignored: a scheduler sends them to all processes of a job, and a terminal to its whole group, but the
+  // run may hang nevertheless.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) static_cast<void>(std::signal(signal, SIG_IGN));
   const pid_t run = std::atoi(text);
   const char* limit = std::strchr(text, ':');

@@ -1,7 +1,7 @@
 #pragma once
 
-// A process beside a run that may hang a GPU: where the run shows no progress for too long, it ends it. A driver that
-// hangs keeps every thread of the run from doing so itself.
+// Process next to a run that may hang a GPU. It ends the run if the run makes no progress for too long. The run cannot
+// end itself, because a driver that hangs blocks all threads of the run.
 
 #include <sys/types.h>
 
@@ -15,21 +15,23 @@ namespace isthmus::harness {
 class Watchdog {
  public:
   /// Starts the process, and returns once it watches. `limit`: seconds without progress after which the run is ended.
-  /// Throws std::runtime_error in a sentence where it cannot be started.
+  /// Throws std::runtime_error with one sentence if the process cannot be started.
   explicit Watchdog(double limit);
-  /// The process has ended too.
+  /// Waits until the process has ended.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // From any thread; each is progress, too. Where the watchdog is gone, the run is asked to end after its sample.
+  // The following functions may be called from any thread, and each call counts as progress. If the watchdog is gone,
+  // they request that the run ends after its current sample.
   void progress() noexcept;
   void set_limit(double seconds) noexcept;
-  /// What the run does now, and where what it has measured is: for the sentence that tells of its end.
+  /// Sets what the run is doing; kept() sets where its results are. Both texts are part of the sentence that reports
+  /// the end of the run.
   void doing(std::string_view what) noexcept;
   void kept(std::string_view where) noexcept;
 
-  /// It ended before the run did.
+  /// Returns whether the watchdog ended before the run did.
   bool lost() const noexcept { return lost_; }
 
  private:
@@ -42,7 +44,8 @@ class Watchdog {
   std::atomic<bool> lost_ = false;
 };
 
-/// In a process that a Watchdog started: watches until the run has ended, and gives the exit code. nullopt in others.
+/// Watches until the run has ended and returns the exit code, in a process that a Watchdog started. Returns nullopt in
+/// other processes.
 std::optional<int> run_as_watchdog();
 
 }  // namespace isthmus::harness

@@ -1,4 +1,4 @@
-# Run at every build (cmake -P): writes build_info.hpp when what it says has changed.
+# Script that runs at every build (cmake -P): writes build_info.hpp when its content has changed.
 # Needs SOURCE, OUTPUT, VERSION, COMPILER, FLAGS, TYPE, CODE and PACKAGE.
 execute_process(COMMAND git -C ${SOURCE}/src rev-parse HEAD OUTPUT_VARIABLE git OUTPUT_STRIP_TRAILING_WHITESPACE
                 ERROR_QUIET RESULT_VARIABLE failed)
@@ -8,7 +8,7 @@ if(failed)
 else()
   execute_process(COMMAND git -C ${SOURCE}/src status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET
                   RESULT_VARIABLE failed)
-  if(failed) # an index that cannot be read, say: not known
+  if(failed) # unknown, for example because the index cannot be read
   elseif(changes STREQUAL "")
     set(dirty "false")
   else()

@@ -16,7 +16,7 @@ namespace isthmus::harness {
 
 namespace {
 
-using json = nlohmann::ordered_json;  // codes are said in the order of the list
+using json = nlohmann::ordered_json;  // ordered: codes are reported in the order of the list
 using Record = nlohmann::json;
 
 const json& known() {
@@ -64,7 +64,7 @@ std::size_t valid_samples(const Record& metric) {
 
 // --- codes ---
 
-/// Whether a warning speaks of this metric; an unknown code, of a newer program, speaks of all.
+/// Returns whether a warning concerns this metric. An unknown code, from a newer program, concerns all metrics.
 bool speaks_of(const Record& warning, const Record& metric) {
   const auto* entry = entry_of(warning.at("code"));
   const json of = entry != nullptr ? entry->at("of") : json("all");
@@ -79,7 +79,7 @@ bool is_stolen(const Record& record) {
   return number(record.at("run"), "stolen_share") > known().at("most_stolen").get<double>();
 }
 
-/// Whether a rule ended the sampling of a metric, or of the time that a rate comes from.
+/// Returns whether a stopping rule ended the sampling of a metric, or of the time from which a rate is derived.
 bool is_sampled(const Record& record, const Record& metric) {
   const std::string stop = metric.at("stop"), name = metric.at("name");
   if (stop == "derived") return name.ends_with("_rate") && !record.at("emulated").get<bool>();
@@ -103,7 +103,7 @@ std::set<std::string> derived_codes(const Record& record, const Record& metric) 
   return found;
 }
 
-/// What casts doubt on a figure, in the order in which it is said.
+/// Returns the codes of all doubts on a figure, in the order in which they are reported.
 std::vector<std::string> codes_of(const Record& record, const Record& metric) {
   auto found = derived_codes(record, metric);
   for (const auto& warning : record.at("warnings")) {
@@ -121,7 +121,7 @@ std::vector<std::string> codes_of(const Record& record, const Record& metric) {
 
 // --- low figures ---
 
-/// What a limit is of, without the numbers of this machine: PCIe, NVLink, xGMI, peak device memory bandwidth.
+/// Returns the kind of a limit without the numbers of this machine: PCIe, NVLink, xGMI, peak device memory bandwidth.
 std::string limit_kind(const std::string& source) {
   const auto digits = source.find_first_not_of("0123456789");
   const auto rest =
@@ -132,7 +132,7 @@ std::string limit_kind(const std::string& source) {
   return source;
 }
 
-/// Generation and lanes of "PCIe 5 x16", wherever it stands.
+/// Returns the generation and number of lanes from a text that contains, for example, "PCIe 5 x16".
 std::optional<std::pair<int, int>> trained_link(const std::string& source) {
   const auto begin = source.find("PCIe ");
   if (begin == std::string::npos) return std::nullopt;
@@ -145,7 +145,8 @@ std::optional<std::pair<int, int>> trained_link(const std::string& source) {
   return width.ec == std::errc() ? std::optional(link) : std::nullopt;
 }
 
-/// What the link is trained to, of what device and slot support: a record's limit is of the link as it is trained.
+/// Returns the rate of the trained link as a share of the best rate that device and slot support, because a record's
+/// limit is that of the trained link.
 double part_of_best_link(const Record& record, const std::string& source) {
   const auto now = trained_link(source);
   if (!now) return 1;
@@ -164,7 +165,7 @@ double moved(const Record& record, const Record& metric) {
   return bytes > 0 ? bytes : number(record.at("axes"), "bytes");
 }
 
-/// Share of the limit that kept records of this path reach.
+/// Returns the share of the limit that stored records of this path reach.
 std::optional<double> usual_share(const Record& record, const Record& metric, const std::string& limit) {
   const std::string workload = record.at("workload"), placement = word(record, "placement"), name = metric.at("name");
   for (const auto& path : usual_paths()) {
@@ -178,7 +179,7 @@ std::optional<double> usual_share(const Record& record, const Record& metric, co
   return std::nullopt;
 }
 
-/// "low, 53% of the usual 87% of PCIe"; empty where the figure is not.
+/// Returns a text such as "low, 53% of the usual 87% of PCIe"; empty if the figure is not low.
 std::string low_text(const Record& record, const Record& metric) {
   if (record.at("emulated").get<bool>() || !has(metric, "limit") || !has(metric, "share") || !has(metric, "median"))
     return "";
@@ -189,7 +190,7 @@ std::string low_text(const Record& record, const Record& metric) {
   return fmt::format("low, {:.0f}% of the usual {:.0f}% of {}", 100 * (share / *usual), 100 * *usual, kind);
 }
 
-/// What may have made a figure low that no code explains.
+/// Returns the probable cause of a low figure that no code explains.
 std::string cause_of(const Record& record) {
   const auto& low = known().at("low");
   const double node = number(record.at("host"), "numa_node", -1);

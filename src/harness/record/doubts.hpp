@@ -1,7 +1,7 @@
 #pragma once
 
-// What casts doubt on a figure of a record, in the few words that stand next to it on a screen, and whether it is low.
-// schema/doubts.json and schema/usual_shares.json say which; `isthmus` reads the same files (tests/doubts.jsonl).
+// Doubts on a record's figure, in the few words that are shown next to it, and whether the figure is low. The rules are
+// in schema/doubts.json and schema/usual_shares.json, which `isthmus` reads as well (tests/doubts.jsonl).
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -11,13 +11,15 @@
 
 namespace isthmus::harness {
 
-/// What stands next to a figure: "low, 53% of the usual 87% of PCIe: others on the GPU"; empty where nothing does.
+/// Returns the text next to a figure, such as "low, 53% of the usual 87% of PCIe: others on the GPU"; empty if there
+/// are no doubts.
 std::string doubts_text(const nlohmann::json& record, const nlohmann::json& metric);
 
-/// Words of what casts doubt on any figure of these records, with the number of cases; "low" for low figures.
+/// Returns the number of cases with each doubt on any of their figures, keyed by the doubt's words, or by "low" for low
+/// figures.
 std::map<std::string, int> doubts_by_case(const std::vector<nlohmann::json>& records);
 
-/// schema/usual_shares.json as it was when this binary was built.
+/// Returns schema/usual_shares.json as it was when this binary was built.
 std::string_view usual_share_list() noexcept;
 
 }  // namespace isthmus::harness

@@ -88,7 +88,7 @@ json device_json(const device::DeviceInfo& info, const std::optional<device::Tel
   capability(info.cooperative, "cooperative");
   capability(info.async_shared_copy, "async_shared_copy");
   capability(info.bulk_shared_copy, "bulk_shared_copy");
-  // The link's state after the case is the one it had while busy; an idle link sleeps at a low generation.
+  // The state after the case shows the link while it was busy; an idle link sleeps at a low generation.
   const auto& busy = after ? after : before;
   return {{"backend", device::name(device::backend())},
           {"index", info.index},

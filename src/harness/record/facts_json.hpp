@@ -1,6 +1,6 @@
 #pragma once
 
-// The parts of a record that `info` shows too.
+// Parts of a record that `info` shows as well.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,10 +12,10 @@ namespace isthmus::harness {
 
 nlohmann::json device_json(const device::DeviceInfo& info, const std::optional<device::Telemetry>& before,
                            const std::optional<device::Telemetry>& after);
-/// `numa_node`: where host memory is put; -1 leaves it out.
+/// Returns the host part. `numa_node`: node of host memory; omitted if -1.
 nlohmann::json host_json(int numa_node = -1);
 nlohmann::json build_json();
-/// "0.1.0, commit …, changed", as far as it is known.
+/// Returns "0.1.0, commit …, changed", as far as known.
 std::string version_text();
 
 }  // namespace isthmus::harness

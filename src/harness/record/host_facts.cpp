@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file's first line, or the first bytes of a longer one.
+/// Returns a file's first line, or the first bytes of a longer one.
 std::optional<std::string> first_line(const std::string& path) {
   std::ifstream stream(path);
   std::array<char, 1 << 14> line{};
@@ -30,7 +30,7 @@ std::optional<std::string> first_line(const std::string& path) {
   return line.data();
 }
 
-/// "madvise" of "always [madvise] never".
+/// Returns the word in brackets: "madvise" for "always [madvise] never".
 std::optional<std::string> bracketed(const std::optional<std::string>& line) {
   if (!line) return std::nullopt;
   const auto open = line->find('['), close = line->find(']');
@@ -49,7 +49,8 @@ std::optional<std::string> os_name() {
   return std::nullopt;
 }
 
-/// Whether translation is on, and the kernel's options for it; nullopt where one of the two is unknown.
+/// Returns "on" or "off" for address translation, followed by the kernel's options for it; nullopt if one of the two is
+/// unknown.
 std::optional<std::string> iommu_state() {
   std::error_code unreadable;
   const bool off = fs::is_empty("/sys/kernel/iommu_groups", unreadable);
@@ -63,7 +64,7 @@ std::optional<std::string> iommu_state() {
   return state;
 }
 
-/// Model name from hwloc, else from /proc/cpuinfo, else the machine type.
+/// Returns the model name from hwloc, else from /proc/cpuinfo, else the machine type.
 std::string cpu_model(hwloc_topology_t topology, const std::string& machine) {
   if (hwloc_obj_t package = topology != nullptr ? hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0) : nullptr) {
     const char* model = hwloc_obj_get_info_by_name(package, "CPUModel");
@@ -77,7 +78,8 @@ std::string cpu_model(hwloc_topology_t topology, const std::string& machine) {
   return machine;
 }
 
-/// By level and size; cores of several kinds have caches of several sizes.
+/// Returns the kinds of caches, sorted by level. There may be several kinds per level, because cores of different kinds
+/// have caches of different sizes.
 std::vector<CacheFacts> caches_of(hwloc_topology_t topology) {
   std::vector<CacheFacts> found;
   for (int depth = 0; depth < hwloc_topology_get_depth(topology); ++depth) {
@@ -106,7 +108,7 @@ std::vector<CacheFacts> caches_of(hwloc_topology_t topology) {
   return found;
 }
 
-/// nullopt where the topology has none of them, as in some containers.
+/// Returns the number of objects of this type; nullopt if the topology has none, as in some containers.
 std::optional<int> count_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
   const int count = hwloc_get_nbobjs_by_type(topology, type);
   return count > 0 ? std::optional(count) : std::nullopt;

@@ -22,11 +22,11 @@ double rate_of(double amount, double begin, double end) {
   return end > begin ? amount / (end - begin) : 0;
 }
 
-// The best of several goes: others' work only makes a rate smaller.
+// Each rate is the best of several attempts, because other work on the host only makes a rate smaller.
 
 double integer_rate() {
   constexpr int steps = 1 << 18, operations = 6, goes = 8;
-  volatile std::uint64_t state = 88172645463325252;  // so that no compiler knows the result
+  volatile std::uint64_t state = 88172645463325252;  // prevents the compiler from computing the result
   double best = 0;
   for (int go = 0; go < goes; ++go) {
     const double begin = now();
@@ -60,13 +60,14 @@ double copy_rate(std::byte* from, std::byte* to) {
     memory::flush_host_caches(to, block_bytes);
     const double begin = now();
     std::memcpy(to, from, block_bytes);
-    asm volatile("" : : "r"(to) : "memory");  // or a compiler sees that nobody reads it
+    asm volatile("" : : "r"(to) : "memory");  // keeps the compiler from removing a copy that nobody reads
     best = std::max(best, rate_of(static_cast<double>(block_bytes), begin, now()));
   }
   return best;
 }
 
-/// Not of malloc(), whose thresholds a large block that is freed moves: workloads measure it.
+/// Measures the rates that concern memory. The memory is from mmap() rather than malloc(), because freeing a large
+/// block changes malloc()'s thresholds, which workloads measure.
 void probe_memory(HostSpeed& speed) {
   void* mapped = mmap(nullptr, 2 * block_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return;

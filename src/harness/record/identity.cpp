@@ -23,7 +23,7 @@ json axes_json(const CaseSpec& spec, std::optional<std::size_t> chunks, const st
   return axes;
 }
 
-/// `of_case`: case_json(), or a record, which has its fields.
+/// Returns the identity as text. `of_case`: case_json(), or a record, which has the same fields.
 std::string identity_text(const json& of_case, const json& process, const json& device, std::size_t ranks) {
   json identity{process, device, ranks};
   for (const char* field :
@@ -65,7 +65,8 @@ std::string case_identity(const RunIdentity& run, const CaseSpec& spec, const st
 }
 
 std::vector<std::string> sampling_words(const std::vector<std::string>& command) {
-  // Options that say how a case is measured, which is no part of what it is. The last of each counts.
+  // Options that determine how a case is measured, which is not part of its identity. If an option is repeated, its
+  // last occurrence counts.
   static const std::map<std::string, bool> takes_value{
       {"--samples", true}, {"--min-time", true},  {"--warmups", true},       {"--budget", true},
       {"--numa", true},    {"--no-latch", false}, {"--latch-timeout", true}, {"--observe", true}};

@@ -27,7 +27,8 @@ json number_of(const char* name) {
   return failure == std::errc{} && stop == text.data() + text.size() && number >= 0 ? json(number) : json(nullptr);
 }
 
-/// OverSubscribe of scontrol show job: NO is a job that has its nodes to itself; OK, YES, USER and MCS share.
+/// Returns whether the job has its nodes to itself: `scontrol show job` prints OverSubscribe=NO. Its other values (OK,
+/// YES, USER and MCS) allow sharing. Returns null if the value is unknown.
 json exclusive() {
   const auto sharing = text_of("ISTHMUS_JOB_SHARING");
   return sharing.is_null() ? json(nullptr) : json(sharing == "NO");

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the scheduler granted the job that this process runs in.
+// Resources that the scheduler granted the job of this process.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace isthmus::harness {
 
-/// Slurm's word from the environment of a job: account, partition, QoS, reservation, nodes, CPUs and GPUs of this node.
-/// Null outside a job of Slurm. `exclusive` is what the job script asked scontrol (ISTHMUS_JOB_SHARING), null where it
-/// did not: the environment of a job does not tell.
+/// Returns Slurm's data from the environment of a job: account, partition, QoS, reservation, nodes, CPUs and GPUs of
+/// this node. Returns null outside a Slurm job. `exclusive` is not in a job's environment, so the job script has to
+/// query scontrol for it (ISTHMUS_JOB_SHARING); null if the script did not.
 nlohmann::json allocation_json();
 
-/// "0-3,8" of ascending numbers.
+/// Formats ascending numbers as "0-3,8".
 std::string number_ranges(const std::vector<int>& numbers);
 
 }  // namespace isthmus::harness

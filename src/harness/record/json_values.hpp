@@ -8,7 +8,7 @@
 
 namespace isthmus::harness {
 
-/// null for what is unknown; JSON has no NaN and no infinity either.
+/// Returns the value as JSON; null if it is unknown, or is NaN or infinite, which JSON cannot represent.
 template <class T>
 nlohmann::json or_null(const std::optional<T>& value) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -16,7 +16,7 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Whether no more than kDeepestJson brackets are open at once. What is no JSON may be called shallow.
+/// Returns whether at most kDeepestJson brackets are open at once. The result is meaningful for JSON only.
 bool is_shallow(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -38,8 +38,8 @@ bool is_shallow(std::string_view text) {
 
 RecordError unreadable(const std::string& path, int error) {
   return RecordError(
-      fmt::format("the record {} cannot be read ({}), so what it holds is unknown; make it readable, or "
-                  "choose another with --record",
+      fmt::format("the record {} cannot be read ({}), so its contents are unknown; make it readable, or choose another "
+                  "with --record",
                   path, std::strerror(error != 0 ? error : EIO)));
 }
 
@@ -54,7 +54,7 @@ std::optional<nlohmann::json> read_json(std::string_view text) {
 
 void for_each_line(const std::string& path, const std::function<bool(const FileLine& line)>& use) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return;  // a device may never end
+  if (!std::filesystem::is_regular_file(path, ignored)) return;  // reading a device may never end
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
   if (!stream.is_open()) throw unreadable(path, errno);

@@ -37,7 +37,7 @@ json environment(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
-/// Variables that change what a runtime does, as far as they are set.
+/// Returns the environment variables that change the behaviour of a runtime, if they are set, with their values.
 json settings_in_environment() {
   constexpr std::string_view kNames =
       "CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING "
@@ -63,14 +63,14 @@ std::string utc_time() {
   return text;
 }
 
-/// A profiler, or an observer that was asked for: of either, times are held to no reference.
+/// Returns the profiler, or else the requested observers. With either, times are not compared with references.
 json watched_by(const CaseResult& result) {
   json profiler = environment({"ISTHMUS_PROFILER"});
   if (!profiler.is_null() || result.observed_by.empty()) return profiler;
   return fmt::format("{}", fmt::join(result.observed_by, "+"));
 }
 
-/// The schema's words.
+/// Words that the schema uses for the values of Stop; those for Verdict and SkipKind follow.
 constexpr std::pair<Stop, std::string_view> kStops[] = {
     {Stop::interval, "interval"}, {Stop::samples, "samples"},         {Stop::budget, "budget"},
     {Stop::emulated, "emulated"}, {Stop::interrupted, "interrupted"}, {Stop::derived, "derived"},
@@ -142,7 +142,7 @@ json metric_json(const Series& series) {
   return metric;
 }
 
-/// The metrics in the order that measured_metrics() gives, a workload's own after them.
+/// Returns the metrics in the order of measured_metrics(), followed by those that the workload defines.
 std::vector<const Series*> ordered(const std::vector<Series>& metrics) {
   std::vector<const Series*> list;
   for (const auto& metric : metrics) list.push_back(&metric);
@@ -274,7 +274,7 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
        {"fallback", or_null(result.fallback)},
        {"submission",
         !result.submission ? json(nullptr) : json(*result.submission == Submission::graph ? "graph" : "stream")},
-       {"host_turns", or_null(result.host_turns)},
+       {"host_turns", or_null(result.host_round_trips)},
        {"metrics", json::array()},
        {"kernels", json::array()},
        {"tables", json::array()},
@@ -284,10 +284,11 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
        {"skipped", or_null(result.skipped)},
        {"skip_kind", skip_kind_json(result)},
        {"error", or_null(result.error)}});
-  if (result.shortage)
-    record["short_of"] = {{"memory", result.shortage->memory == Shortage::Memory::host ? "host" : "device"},
-                          {"needed", result.shortage->needed},
-                          {"free", result.shortage->free}};
+  if (result.insufficient_memory)
+    record["short_of"] = {
+        {"memory", result.insufficient_memory->memory == InsufficientMemory::Memory::host ? "host" : "device"},
+        {"needed", result.insufficient_memory->needed},
+        {"free", result.insufficient_memory->free}};
   if (const auto& file = result.input_file)
     record["input_file"] = {{"name", file->name}, {"bytes", file->bytes}, {"sha256", file->sha256}};
   if (!run.ranks.empty()) record["ranks"] = ranks_json(run);
@@ -302,9 +303,10 @@ json record_json(const RunIdentity& run, const CaseResult& result, std::span<con
     if (finite && !metric->samples.empty()) {
       record["metrics"].push_back(metric_json(*metric));
     } else {
-      record["warnings"].push_back({{"code", "not_finite"},
-                                    {"message", "metric " + metric->name + " is left out: a sample of it is no number"},
-                                    {"samples", nullptr}});
+      record["warnings"].push_back(
+          {{"code", "not_finite"},
+           {"message", "metric " + metric->name + " is left out, because one of its samples is not a number"},
+           {"samples", nullptr}});
     }
   }
   for (const auto& kernel : result.kernels) record["kernels"].push_back(kernel_json(kernel));

@@ -38,7 +38,8 @@ RecordError unwritable(const std::string& path, int error) {
       fmt::format("the record {} cannot be written ({}); choose another with --record", path, reason(error)));
 }
 
-/// Others that append to the same file wait. A file system without locks goes without.
+/// Scope with an exclusive lock on a file, so that other writers that append to it wait. On a file system without locks
+/// there is no lock.
 class Alone {
  public:
   explicit Alone(int descriptor) : descriptor_(descriptor) {
@@ -54,7 +55,7 @@ class Alone {
   Alone(const Alone&) = delete;
   Alone& operator=(const Alone&) = delete;
 
-  /// Whether nobody else who asks for a lock writes now.
+  /// Returns whether the lock was obtained, so that no other process that uses it is writing.
   bool locked() const noexcept { return locked_; }
 
  private:
@@ -62,16 +63,16 @@ class Alone {
   bool locked_ = false;
 };
 
-/// Bytes of a regular file that can be read; nullopt for a pipe or a device.
+/// Returns the size in bytes of a regular file; nullopt for a pipe or a device.
 std::optional<std::size_t> size_of(int descriptor) {
   struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {};
   return static_cast<std::size_t>(status.st_size);
 }
 
-constexpr std::string_view record_begin = R"({"axes":)";  // keys are sorted
+constexpr std::string_view record_begin = R"({"axes":)";  // every record begins so, because its keys are sorted
 
-/// What stands after the last end of a line; empty where that cannot be read, or is too long for a record.
+/// Returns the text after the last line end; empty if it cannot be read or is too long for a record.
 std::string unfinished_line(int descriptor, std::size_t size) {
   constexpr std::size_t piece = std::size_t{1} << 16;
   std::string tail;
@@ -91,13 +92,13 @@ bool is_half_a_record(std::string_view line) {
   return !line.empty() && (line.starts_with(record_begin) || record_begin.starts_with(line)) && !read_json(line);
 }
 
-/// Cuts the file to its first `size` bytes and returns whether that was done.
+/// Truncates the file to `size` bytes and returns whether that succeeded.
 bool cut_to(int descriptor, std::size_t size) {
   return ftruncate(descriptor, static_cast<off_t>(size)) == 0;
 }
 
-/// Takes away half a record at the end of a file of `size` bytes, and returns its bytes.
-std::size_t take_back(int descriptor, std::size_t size) {
+/// Removes an incomplete record at the end of a file of `size` bytes, and returns its size in bytes.
+std::size_t discard_half(int descriptor, std::size_t size) {
   const auto tail = unfinished_line(descriptor, size);
   return is_half_a_record(tail) && cut_to(descriptor, size - tail.size()) ? tail.size() : 0;
 }
@@ -107,21 +108,21 @@ bool ends_a_line(int descriptor, std::size_t size) {
   return size == 0 || pread(descriptor, &last, 1, static_cast<off_t>(size - 1)) != 1 || last == '\n';
 }
 
-/// Whether what stands in a file is not a record's: readers take a file whole, so they would take nothing that is
-/// added.
+/// Returns whether the file begins with something other than a record. Readers accept or reject a file as a whole, so
+/// they would also reject records added to it.
 bool is_anothers(const std::string& path) {
   bool is_record = true;
   for_each_line(path, [&](const FileLine& line) {
     const bool is_cut = !line.too_long && !line.text.empty() && record_begin.starts_with(line.text);
     if (is_cut || line.text.starts_with(record_begin)) return false;
-    const auto first = read_json(line.text);  // a record whose keys another tool has sorted anew
+    const auto first = read_json(line.text);  // may still be a record, with its keys sorted by another tool
     is_record = first && first->is_object() && first->contains("axes") && first->contains("schema");
     return false;
   });
   return !is_record;
 }
 
-/// Returns the error that kept it from writing all, or 0.
+/// Writes all of the text. Returns 0, or the error that prevented it.
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(descriptor, text.data(), text.size());
@@ -131,7 +132,7 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
-/// Whether an open regular file is still in some folder.
+/// Returns whether an open regular file still has a name in some folder.
 bool has_a_name(int descriptor) {
   struct stat status{};
   return fstat(descriptor, &status) == 0 && status.st_nlink > 0;
@@ -150,7 +151,7 @@ void make_folder_of(const std::string& path) {
   if (failure) throw unwritable(path, failure.value());
 }
 
-/// All bytes of an open regular file; nullopt where they cannot be read, or are too many to be kept in memory.
+/// Returns all bytes of an open regular file; nullopt if they cannot be read, or are too many to keep in memory.
 std::optional<std::string> content(int descriptor) {
   constexpr std::size_t most = std::size_t{1} << 30;
   const auto size = size_of(descriptor);
@@ -173,15 +174,16 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)) {
 void RecordFile::open_file() {
   int descriptor = -1;
   if (std::error_code ignored; fs::is_fifo(path_, ignored)) {
-    // Opened for reading, too, the program would be the only reader of what it writes.
+    // If the pipe were opened for reading as well, this program would count as its reader, and a missing reader would
+    // go unnoticed.
     descriptor = open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0 && errno == ENXIO)
       throw RecordError(
-          fmt::format("the record {} cannot be written (nobody reads the pipe); begin to read it before", path_));
+          fmt::format("the record {} cannot be written (nobody reads the pipe); start the reader first", path_));
     if (descriptor >= 0) fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   } else {
     descriptor = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    // A device may refuse to be read.
+    // A device may not permit reading.
     if (descriptor < 0 && errno != EISDIR)
       descriptor = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   }
@@ -195,10 +197,10 @@ RecordFile::~RecordFile() {
   for (const auto& part : moved_) close(part.descriptor);
 }
 
-std::size_t RecordFile::take_back_half_a_record() {
+std::size_t RecordFile::discard_half_record() {
   const Alone alone(current_.descriptor);
   const auto size = size_of(current_.descriptor);
-  return alone.locked() && size ? take_back(current_.descriptor, *size) : 0;
+  return alone.locked() && size ? discard_half(current_.descriptor, *size) : 0;
 }
 
 void RecordFile::append(std::string_view line) {
@@ -210,22 +212,22 @@ void RecordFile::write(std::string text) {
   const int descriptor = current_.descriptor;
   const Alone alone(descriptor);
   auto size = size_of(descriptor);
-  if (alone.locked() && size) *size -= take_back(descriptor, *size);
+  if (alone.locked() && size) *size -= discard_half(descriptor, *size);
   const bool begins_a_line = !size || ends_a_line(descriptor, *size);
   if (const int error = write_all(descriptor, begins_a_line ? text : "\n" + text); error != 0) {
     const bool untouched = size && (size_of(descriptor) == size || (alone.locked() && cut_to(descriptor, *size)));
     throw RecordLost(fmt::format(
         "the record {} could not be written ({}); {}; free some space and run again with "
         "--resume",
-        path_, reason(error), untouched ? "what was in it before is untouched" : "it may end with half of a line"));
+        path_, reason(error), untouched ? "its earlier contents are untouched" : "it may end with an incomplete line"));
   }
-  // A pipe or a terminal cannot be flushed (EINVAL, EROFS), which is no failure.
+  // A pipe or a terminal cannot be flushed (EINVAL, EROFS), which is not a failure.
   if (fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
     throw RecordLost(fmt::format("the record {} could not be flushed to its device ({})", path_, reason(errno)));
   if (size && is_readable_) current_.lines.push_back({std::move(text), *size + (begins_a_line ? 0 : 1)});
 }
 
-// --- what others do to the file ----------------------------------------------------------------------
+// --- changes by others ---------------------------------------------------------------------------------
 
 bool RecordFile::is_at_path() const {
   struct stat opened{}, named{};
@@ -254,8 +256,8 @@ void RecordFile::settle() {
   for (auto& part : moved_) {
     if (part.lines.empty() || has_a_name(part.descriptor)) continue;
     write_missing(std::exchange(part.lines, {}));
-    notices_.push_back(
-        fmt::format("the file that the record {} had become was removed, so its records were written again", path_));
+    notices_.push_back(fmt::format(
+        "the file to which the record {} was renamed was removed, so its records were written again", path_));
   }
 }
 
@@ -269,11 +271,10 @@ void RecordFile::mend() {
     if (is_at_path()) {
       write_missing(std::exchange(current_.lines, {}));
       notices_.push_back(fmt::format(
-          "the record {} was cut while the run went on; what this process had written was added again", path_));
+          "the record {} was truncated during the run; the records of this process were added again", path_));
     } else if (has_a_name(current_.descriptor)) {
       notices_.push_back(
-          fmt::format("the record {} was moved while the run went on: {} of its records are in {}, and the later ones "
-                      "in {}",
+          fmt::format("the record {} was moved during the run: {} of its records are in {}, and the later ones in {}",
                       path_, current_.lines.size(), name_of(current_.descriptor), path_));
       moved_.push_back(std::exchange(current_, {}));
       make_folder_of(path_);
@@ -283,12 +284,12 @@ void RecordFile::mend() {
     }
   } catch (const RecordError& error) {
     throw RecordLost(fmt::format(
-        "the record {} was removed or cut while the run went on, and {} of its records could not be kept: {}", path_,
+        "the record {} was removed or truncated during the run, and {} of its records could not be kept: {}", path_,
         count, error.what()));
   }
 }
 
-/// A file without a name lasts as long as it is open.
+/// Writes the removed file again, from its open descriptor: a file without a name exists as long as it is open.
 void RecordFile::replace_removed_file() {
   Part removed = std::exchange(current_, {});
   const auto close_removed = [&] { close(removed.descriptor); };
@@ -299,7 +300,7 @@ void RecordFile::replace_removed_file() {
     const auto old = is_new ? content(removed.descriptor) : std::nullopt;
     if (old) {
       if (const int error = write_all(current_.descriptor, *old); error != 0) throw unwritable(path_, error);
-      current_.lines = std::move(removed.lines);  // each at its place
+      current_.lines = std::move(removed.lines);  // at the same offsets as before
       if (!std::ranges::all_of(current_.lines, [this](const Line& line) { return holds(line); }))
         write_missing(std::exchange(current_.lines, {}));
     } else {
@@ -310,12 +311,11 @@ void RecordFile::replace_removed_file() {
     throw;
   }
   close_removed();
-  notices_.push_back(
-      fmt::format("the record {} was removed while the run went on; its records were written again", path_));
+  notices_.push_back(fmt::format("the record {} was removed during the run; its records were written again", path_));
 }
 
 void RecordFile::write_missing(const std::vector<Line>& lines) {
-  std::map<std::string_view, std::optional<std::size_t>> there;  // where each line is now
+  std::map<std::string_view, std::optional<std::size_t>> there;  // offset of each line that is still in the file
   for (const auto& line : lines) there[std::string_view(line.text).substr(0, line.text.size() - 1)] = std::nullopt;
   for_each_line(path_, [&](const FileLine& line) {
     if (const auto own = there.find(line.text); own != there.end()) own->second = line.at;
@@ -336,7 +336,7 @@ std::string default_record_path() {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure)
-    throw RecordError(fmt::format("the folder {} for records cannot be made ({}); set ISTHMUS_RESULTS or --record",
+    throw RecordError(fmt::format("the folder {} for records cannot be created ({}); set ISTHMUS_RESULTS or --record",
                                   folder.string(), failure.message()));
   const std::time_t seconds = std::time(nullptr);
   std::tm parts{};
@@ -352,24 +352,24 @@ void check_record_path(const std::string& path) {
   for (const char* packed : {".gz", ".bz2", ".xz", ".zst"}) {
     if (suffix == packed)
       throw RecordError(
-          fmt::format("the record {} would be plain text under the name of a packed file, which no reader "
-                      "takes; end its name with .jsonl and pack it later",
+          fmt::format("the record {} would be plain text under the name of a compressed file, which no reader accepts; "
+                      "end its name with .jsonl and compress it later",
                       path));
   }
-  if (path.empty()) throw RecordError("--record names no file; give it a name, or leave it out");
+  if (path.empty()) throw RecordError("--record names no file; give it a name, or omit it");
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {
-    if (S_ISFIFO(status.st_mode)) return;  // its reader would be gone with a writer that only looks
+    if (S_ISFIFO(status.st_mode)) return;  // its reader would end when a writer that only checks closes the pipe
     const RecordFile probe(path);
     if (is_anothers(path))
       throw RecordError(
-          fmt::format("the record {} begins with a line that is no record, so no reader would take what is added to "
-                      "it; choose another with --record",
+          fmt::format("the record {} begins with a line that is not a record, so readers would reject it; choose "
+                      "another with --record",
                       path));
     return;
   }
   if (errno != ENOENT) throw unwritable(path, errno);
-  // Another process may be making the same file, so nothing is made here that would have to be taken away again.
+  // Another process may be creating the same file, so nothing is created here that would have to be removed again.
   if (!fs::path(path).has_filename()) throw unwritable(path, EISDIR);
   const auto folder = fs::path(path).parent_path();
   if (faccessat(AT_FDCWD, folder.empty() ? "." : folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
@@ -378,20 +378,20 @@ void check_record_path(const std::string& path) {
 
 void check_is_apart(const std::string& path, bool prints) {
   struct stat record{};
-  // A terminal or /dev/null keeps nothing that could be spoilt.
+  // A terminal or /dev/null keeps no records that could be damaged.
   if (stat(path.c_str(), &record) != 0 || S_ISCHR(record.st_mode)) return;
   const auto is_stream = [&](int descriptor) {
     struct stat stream{};
     return fstat(descriptor, &stream) == 0 && stream.st_dev == record.st_dev && stream.st_ino == record.st_ino;
   };
   if (prints && is_stream(STDOUT_FILENO))
-    throw RecordError(
-        fmt::format("the record {} is also standard output, so the text printed there would spoil it; give it another "
-                    "name, or print nothing (--quiet without --table)",
-                    path));
+    throw RecordError(fmt::format(
+        "the record {} is also standard output, so the text printed there would corrupt it; give it another "
+        "name, or print nothing (--quiet without --table)",
+        path));
   if (is_stream(STDERR_FILENO))
     throw RecordError(
-        fmt::format("the record {} is also standard error, so messages would spoil it; give it another name", path));
+        fmt::format("the record {} is also standard error, so messages would corrupt it; give it another name", path));
 }
 
 void for_each_record(const std::string& path, std::string_view text,

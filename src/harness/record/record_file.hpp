@@ -1,6 +1,6 @@
 #pragma once
 
-// A JSON Lines file that grows by whole records.
+// JSON Lines file that grows by whole records.
 
 #include <functional>
 #include <map>
@@ -12,49 +12,51 @@
 
 namespace isthmus::harness {
 
-/// The record could not be kept; what() is one sentence.
+/// Failure to keep a record; what() is one sentence.
 struct RecordError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A record of what was measured could not be kept, or not as a whole.
+/// Failure to keep, completely or in part, records of data that were already measured.
 struct RecordLost : RecordError {
   using RecordError::RecordError;
 };
 
-/// A file that records are appended to, and that still holds each of them at the end, whatever others do to it
-/// meanwhile: a file that was removed, replaced or cut is mended from the open descriptor and from what was appended.
+/// File to which records are appended, and which contains all of them at the end of the run, whatever other programs do
+/// to it: a file that was removed, replaced or truncated is restored from the open descriptor and from the appended
+/// lines.
 class RecordFile {
  public:
-  /// Opens for appending, creating the file. Throws RecordError where that cannot be.
+  /// Opens the file for appending and creates it if needed. Throws RecordError if that fails.
   explicit RecordFile(std::string path);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
-  /// Appends one line and flushes it to the device. Others that append at the same time wait. Throws RecordLost; the
-  /// file then holds what it held before, and no half of the line.
+  /// Appends one line and flushes it to the device. Concurrent writers wait for each other. Throws RecordLost; the file
+  /// then has its former contents and no part of the line.
   void append(std::string_view line);
 
-  /// Checks that every line that append() wrote is in a file that has a name, and mends the file at path() where one is
-  /// not. Throws RecordLost with the number of lines that cannot be kept.
+  /// Checks that every line that append() wrote is in a file that still has a name, and adds missing lines to the file
+  /// at path(). Throws RecordLost with the number of lines that cannot be kept.
   void settle();
 
-  /// Sentences on what others did to the file, and how it was mended; each is returned once.
+  /// Returns sentences that describe what other programs did to the file and how it was restored. Each is returned
+  /// once.
   std::vector<std::string> take_notices();
 
-  /// Takes away the half of a record that a killed run or a full disk left at the end, as append() does, too. Returns
-  /// its bytes. What another program left there stays, and the next line starts after it.
-  std::size_t take_back_half_a_record();
+  /// Removes an incomplete record that a killed run or a full disk left at the end, and returns its size in bytes.
+  /// append() does the same. Text of another program stays, and the next line starts after it.
+  std::size_t discard_half_record();
 
   const std::string& path() const noexcept { return path_; }
 
  private:
   struct Line {
-    std::string text;  ///< with its end
-    std::size_t at;    ///< byte of the file where it begins
+    std::string text;  ///< including the line end
+    std::size_t at;    ///< byte offset of its beginning in the file
   };
-  /// An open file and the lines that append() wrote to it.
+  /// Open file and the lines that append() wrote to it.
   struct Part {
     int descriptor = -1;
     std::vector<Line> lines;
@@ -71,40 +73,42 @@ class RecordFile {
 
   std::string path_;
   Part current_;
-  bool is_readable_ = false;  ///< else nothing is known of what others do to it
-  std::vector<Part> moved_;   ///< files that got another name while they were written
+  bool is_readable_ = false;  ///< if false, changes by other programs cannot be noticed
+  std::vector<Part> moved_;   ///< files that were renamed while they were written
   std::vector<std::string> notices_;
 };
 
-/// $ISTHMUS_RESULTS, else ./results, and a file name of time, host and process. Creates the folder; throws RecordError.
+/// Returns a path in $ISTHMUS_RESULTS, else in ./results, with a file name made from the time, the host and the process
+/// ID. Creates the folder. Throws RecordError.
 std::string default_record_path();
 
-/// Throws RecordError where a record could not be written to `path`, or would be lost behind what is no record there;
-/// makes nothing and takes nothing away.
+/// Throws RecordError if a record could not be written to `path`, or if the file there begins with something that is
+/// not a record, so that readers would reject it. Neither creates nor removes files.
 void check_record_path(const std::string& path);
 
-/// Throws RecordError where `path` is the file or pipe that standard error, or where the program `prints` also standard
-/// output, goes to: text and records would overwrite each other.
+/// Throws RecordError if `path` is the file or pipe of standard error or, if the program `prints`, of standard output,
+/// because text and records would overwrite each other.
 void check_is_apart(const std::string& path, bool prints);
 
-/// Calls `use` for each line of a regular file that holds `text` and is a JSON object; other lines are passed over.
+/// Calls `use` for each line, of a regular file, that contains `text` and is a JSON object; other lines are ignored.
 void for_each_record(const std::string& path, std::string_view text,
                      const std::function<void(nlohmann::json record)>& use);
 
-/// Calls `use` for each of these that is a valid record.
+/// Calls `use` for each line that contains `text` and is a valid record; other lines are ignored.
 void for_each_valid_record(const std::string& path, std::string_view text,
                            const std::function<void(const nlohmann::json& record)>& use);
 
-/// How, where and with what a case was measured.
+/// Options and origin with which a case was measured.
 struct SettledCase {
-  std::vector<std::string> options;  ///< sampling_words()
+  std::vector<std::string> options;  ///< result of sampling_words()
   std::map<std::string, std::string> origin;
 };
 
-/// Identities of the cases that the file holds valid and settled records of; lines that are none are passed over.
+/// Returns the cases for which the file has valid, settled records, keyed by identity; other lines are ignored.
 std::map<std::string, SettledCase> settled_cases(const std::string& path);
 
-/// The first line that is no JSON that a reader takes, from 1; 0 where there is none, or no regular file.
+/// Returns the number, counted from 1, of the first line that readers do not accept as JSON; 0 if there is no such line
+/// or no regular file.
 std::size_t broken_line(const std::string& path);
 
 }  // namespace isthmus::harness

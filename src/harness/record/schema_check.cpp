@@ -27,19 +27,19 @@ bool knows(const auto& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// An extended regular expression. The C library matches it without recursion, in time linear in the text.
+/// Extended regular expression. The C library matches it without recursion, in time linear in the text.
 class Pattern {
  public:
   explicit Pattern(const std::string& text) {
     if (regcomp(&compiled_, text.c_str(), REG_EXTENDED | REG_NOSUB) != 0)
-      throw std::invalid_argument("the schema's pattern '" + text + "' is no extended regular expression");
+      throw std::invalid_argument("the schema's pattern '" + text + "' is not an extended regular expression");
   }
   ~Pattern() { regfree(&compiled_); }
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
 
   bool matches(const std::string& text) const {
-    regmatch_t whole{0, static_cast<regoff_t>(text.size())};  // a zero in the text does not end it
+    regmatch_t whole{0, static_cast<regoff_t>(text.size())};  // so that a zero byte does not end the text
     return regexec(&compiled_, text.c_str(), 1, &whole, REG_STARTEND) == 0;
   }
 
@@ -47,15 +47,15 @@ class Pattern {
   regex_t compiled_{};
 };
 
-/// Each pattern of a schema, compiled once.
+/// Patterns of a schema, each compiled once.
 using Patterns = std::map<std::string, std::unique_ptr<const Pattern>, std::less<>>;
 
-constexpr std::size_t kLongestMatched = 4096;  // bytes of a string that has a pattern: a name, a time or a sum
+constexpr std::size_t kLongestMatched = 4096;  // maximum bytes of a string with a pattern, such as a name or a time
 
-/// Walks the schema once and refuses what check() would not look at.
+/// Walks the schema once and refuses keywords that check() would ignore.
 void require_supported(const json& schema, const std::string& where, Patterns& patterns) {
   if (schema.is_boolean()) return;
-  if (!schema.is_object()) throw std::invalid_argument("the schema at " + where + " is no object");
+  if (!schema.is_object()) throw std::invalid_argument("the schema at " + where + " is not an object");
   for (const auto& [keyword, value] : schema.items()) {
     if (!knows(kAnnotations, keyword) && !knows(kKeywords, keyword))
       throw std::invalid_argument("the schema at " + where + " uses '" + keyword + "', which is not supported");
@@ -85,7 +85,7 @@ bool has_type(const json& value, const std::string& type) {
   if (type == "integer")
     return value.is_number_integer() ||
            (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
-  throw std::invalid_argument("the schema names a type '" + type + "', which is none");
+  throw std::invalid_argument("the schema names a type '" + type + "', which does not exist");
 }
 
 std::string shown(const json& value) {
@@ -100,7 +100,7 @@ class Checker {
 
   void check(const json& schema, const json& value, const std::string& where) {
     if (schema.is_boolean()) {
-      if (!schema.get<bool>()) report(where, "must not be there");
+      if (!schema.get<bool>()) report(where, "must be absent");
       return;
     }
     check_any(schema, value, where);

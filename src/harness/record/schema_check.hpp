@@ -1,7 +1,7 @@
 #pragma once
 
-// Validates JSON by the part of JSON Schema 2020-12 that schema/record.schema.json uses. A keyword it does not know is
-// refused when the schema is read, so nothing in a schema goes unchecked silently.
+// Validator for the part of JSON Schema 2020-12 that schema/record.schema.json uses. An unknown keyword is refused when
+// the schema is read, so that no part of a schema is silently ignored.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -13,13 +13,13 @@ namespace isthmus::harness {
 
 class SchemaCheck {
  public:
-  /// Throws std::invalid_argument for a schema with a keyword or a form that is not supported.
+  /// Throws std::invalid_argument for a schema with an unsupported keyword or form.
   explicit SchemaCheck(std::string_view schema);
   ~SchemaCheck();
   SchemaCheck(const SchemaCheck&) = delete;
   SchemaCheck& operator=(const SchemaCheck&) = delete;
 
-  /// One sentence per violation, with the place in the document; empty when it is valid.
+  /// Returns one sentence per violation, with its position in the document; empty if the document is valid.
   std::vector<std::string> violations(const nlohmann::json& document) const;
 
  private:
@@ -27,7 +27,7 @@ class SchemaCheck {
   std::unique_ptr<Schema> schema_;
 };
 
-/// schema/record.schema.json as it was when this binary was built.
+/// Returns schema/record.schema.json as it was when this binary was built.
 std::string_view record_schema() noexcept;
 const SchemaCheck& record_schema_check();
 

@@ -31,11 +31,11 @@ void check(const Table& table) {
   };
   if (table.name.empty()) refuse("has no name");
   if (table.columns.empty()) refuse("has no columns");
-  if (table.columns.size() != table.values.size()) refuse("has not one name for each column");
+  if (table.columns.size() != table.values.size()) refuse("needs one name per column");
   if (std::set(table.columns.begin(), table.columns.end()).size() != table.columns.size())
-    refuse("has two columns of one name");
+    refuse("has two columns with the same name");
   for (const auto& column : table.values) {
-    if (column.size() != table.values.front().size()) refuse("has columns of several lengths");
+    if (column.size() != table.values.front().size()) refuse("has columns of different lengths");
   }
 }
 
@@ -50,13 +50,13 @@ std::string csv(const Table& table) {
   std::string text;
   for (std::size_t c = 0; c < table.columns.size(); ++c) text += (c == 0 ? "" : ",") + quoted(table.columns[c]);
   text += '\n';
-  const std::string_view unknown = table.columns.size() == 1 ? "\"\"" : "";  // an empty line would be no row to many
+  const std::string_view unknown = table.columns.size() == 1 ? "\"\"" : "";  // many readers skip an empty line
   for (std::size_t row = 0; row < table.values.front().size(); ++row) {
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       if (c > 0) text += ',';
       const double value = table.values[c][row];
       if (std::isfinite(value))
-        fmt::format_to(std::back_inserter(text), "{}", value);  // the fewest digits that give the same number again
+        fmt::format_to(std::back_inserter(text), "{}", value);  // the fewest digits that read back as the same number
       else
         text += unknown;
     }
@@ -65,18 +65,18 @@ std::string csv(const Table& table) {
   return text;
 }
 
-/// What gzip would make of the text; the same bytes each time, for no name and no time stand in it.
+/// Returns the text in gzip format. The bytes are the same each time, because they include neither a name nor a time.
 std::string compressed(const std::string& text) {
   z_stream stream{};
   constexpr int kGzip = 16;
   if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    throw RecordError("a table could not be compressed: zlib has no memory for it; run fewer cases at a time");
+    throw RecordError("a table could not be compressed, because zlib found no memory; run fewer cases at a time");
   std::string packed;
   std::array<char, 1 << 16> block;
   std::size_t taken = 0;
   int state = Z_OK;
   while (state != Z_STREAM_END) {
-    if (stream.avail_in == 0) {  // it counts in 32 bits
+    if (stream.avail_in == 0) {  // avail_in has only 32 bits, so long texts are passed in pieces
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data() + taken));
       stream.avail_in =
           static_cast<uInt>(std::min<std::size_t>(text.size() - taken, std::numeric_limits<uInt>::max() / 2));
@@ -97,7 +97,8 @@ std::string sha256(const std::string& bytes) {
   return hash.digits();
 }
 
-/// The part of a file's name that a caller chooses: any text, without what a shell or a file system would see in it.
+/// Returns the caller's part of a file name: the text, up to 100 bytes of it, without characters that are special to a
+/// shell or a file system.
 std::string file_stem(std::string_view stem) {
   std::string name(stem.empty() ? "table" : stem);
   for (char& c : name) {
@@ -106,7 +107,8 @@ std::string file_stem(std::string_view stem) {
   return name.substr(0, 100);
 }
 
-/// Writes beside the target and renames. Returns 0, or the errno of what failed, and then leaves nothing behind.
+/// Writes a temporary file next to the target and renames it. Returns 0, or the errno of the failure, after which
+/// nothing is left behind.
 int write_whole(const fs::path& target, const std::string& bytes) {
   const fs::path aside = target.parent_path() / fmt::format(".{}.{}", target.filename().string(), getpid());
   const int descriptor = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -120,7 +122,7 @@ int write_whole(const fs::path& target, const std::string& bytes) {
       failure = errno;
   }
   if (failure == 0 && fsync(descriptor) != 0) failure = errno;
-  if (close(descriptor) != 0 && failure == 0) failure = errno;  // some file systems tell of a full disk only here
+  if (close(descriptor) != 0 && failure == 0) failure = errno;  // some file systems report a full disk only here
   if (failure == 0 && rename(aside.c_str(), target.c_str()) != 0) failure = errno;
   if (failure != 0) unlink(aside.c_str());
   return failure;
@@ -136,8 +138,9 @@ TableFile write_table(const Table& table, const fs::path& record_file, std::stri
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    throw RecordError(fmt::format("the folder {} for tables cannot be made ({}); choose another record with --record",
-                                  folder.string(), error.message()));
+    throw RecordError(
+        fmt::format("the folder {} for tables cannot be created ({}); choose another record with --record",
+                    folder.string(), error.message()));
   const std::string packed = compressed(csv(table));
   const std::string hash = sha256(packed);
   const fs::path path = folder / fmt::format("{}-{}.csv.gz", file_stem(stem), hash.substr(0, 12));

@@ -1,5 +1,5 @@
-// accounting/<kind>/<cpu|gpuN>: what each counter of memory in use sees of an allocation, after the call that gives it
-// and after every page of it was touched.
+// accounting/<kind>/<cpu|gpuN>: effect of an allocation on each counter of memory in use, after the call that allocates
+// it and after every page of it was touched.
 
 #include <cmath>
 #include <string>
@@ -12,7 +12,7 @@
 #include "microbench/accounting/counters.hpp"
 #include "microbench/accounting/touch.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 
 namespace isthmus::microbench::accounting {
 
@@ -23,16 +23,17 @@ using namespace workload;
 constexpr int kSamples = 3;
 constexpr std::size_t kMostBallast = std::size_t{1} << 30;
 
-/// Memory that is held while others are counted. Where a processor seems to keep pages for itself that were freed
-/// there, a gibibyte and more, an allocation changes neither MemFree nor what libnuma says. This takes them away first.
+/// Memory that stays allocated while other memory is counted. A processor seems to keep a gibibyte or more of freed
+/// pages for itself, and an allocation from these pages changes neither MemFree nor the numbers that libnuma reports.
+/// So the ballast uses these pages up first.
 class Ballast {
  public:
   Ballast(std::size_t most, memory::BlockOptions options) : most_(most), options_(options) {}
-  /// Until memory that is touched is seen to be gone. False where that never came.
+  /// Allocates and touches memory until that reduces MemFree. Returns false if it never does.
   bool take() {
     for (;;) {
       const auto before = memory::proc_bytes("/proc/meminfo", "MemFree");
-      if (!before) return true;  // nothing there to be misled
+      if (!before) return true;  // this machine has no counter that could mislead
       if (held_.size() * kPiece >= most_) return false;
       held_.emplace_back(Kind::pageable, kPiece, options_);
       held_.back().touch();
@@ -49,7 +50,7 @@ class Ballast {
   std::vector<memory::Block> held_;
 };
 
-/// One allocation and how it is touched.
+/// Allocation whose effect is measured, and the touching of its pages.
 class Subject {
  public:
   Subject(Kind kind, std::size_t bytes, memory::BlockOptions options, int device) : options_(options), device_(device) {
@@ -61,7 +62,7 @@ class Subject {
   std::byte* data() const { return block_.data(); }
   std::size_t size() const { return block_.size(); }
   std::vector<std::string> disagreements() const {
-    const bool asks = memory::facts(block_.kind()).asks_device;  // else there need not be a driver
+    const bool asks = memory::facts(block_.kind()).asks_device;  // otherwise there may be no driver
     return asks ? block_.disagreements("the memory") : block_.page_disagreements("the memory");
   }
   void touch(bool by_gpu) {
@@ -86,26 +87,26 @@ class Subject {
 void account(Case& c, Kind kind, int gpu) {
   const std::size_t bytes = c.extent("bytes"), page = memory::page_bytes();
   if (bytes % page != 0)
-    throw Skip(std::to_string(bytes) + " bytes are no whole pages of " + std::to_string(page) + " bytes",
+    throw Skip(std::to_string(bytes) + " bytes are not a multiple of the page size, " + std::to_string(page) + " bytes",
                SkipKind::not_applicable);
   const bool by_gpu = gpu >= 0 && c.choice("touch") == "gpu";
   if (gpu >= 0) {
-    need_gpu(gpu);
-    need_kind(kind, by_gpu ? Reader::gpu : Reader::cpu, device::info(gpu));
+    require_gpu(gpu);
+    require_kind(kind, by_gpu ? Reader::gpu : Reader::cpu, device::info(gpu));
   }
   memory::BlockOptions options{.numa_node = c.numa_node()};
   if (!on_device(kind)) {
     const auto node = static_cast<int>(c.integer("node"));
-    need_node(node);
+    require_node(node);
     if (node >= 0) options.numa_node = node;
   }
   if (kind == Kind::pageable || kind == Kind::registered) options.pages = pages_of(c);
   const bool either = is_managed(kind);
-  // Between two samples what the first gave back comes to the processor's own pages.
+  // Memory that a sample deallocates joins the processor's own pages before the next sample.
   const std::size_t most_ballast = kSamples * bytes + kMostBallast;
   c.needs((on_device(kind) ? 0 : bytes) + most_ballast, on_device(kind) || either ? bytes : 0);
 
-  // Where nobody says, memory lies near the thread that touches it, so that one stays where it is.
+  // Memory is by default allocated near the thread that touches it; therefore the thread is bound to a processor.
   const memory::ScopedThreadNode on_node(options.numa_node);
   const auto here = memory::usable_processors(options.numa_node);
   const int processor = here.empty() ? memory::usable_processors(-1).front() : here.front();
@@ -119,20 +120,21 @@ void account(Case& c, Kind kind, int gpu) {
   for (std::size_t i = 0; i < first.size(); ++i) {
     const auto& counter = counters()[i];
     if (!first[i] && counter.everywhere && (gpu >= 0 || !counter.of_device))
-      throw std::runtime_error(std::string(counter.words) +
-                               " cannot be read, and every machine has it: look whether this process may see it");
+      throw std::runtime_error(
+          std::string(counter.words) +
+          " cannot be read, although every machine has it: check whether this process may read it");
     if (!first[i]) continue;
     reported.push_back(i);
     for (const char* when : {"_allocated", "_touched"})
       metrics.push_back(
-          amount_metric(std::string(counter.name) + when, "1", std::nullopt, "none", "a counter may see anything"));
+          amount_metric(std::string(counter.name) + when, "1", std::nullopt, "none", "a counter may report any value"));
   }
   std::size_t wrong = 0;
   std::vector<std::string> disagreements;
   Ballast ballast(most_ballast, {.numa_node = node, .pages = options.pages});
   bool counted = true;
   c.sampling().limit(kSamples, 0);
-  c.verify("every page holds what was written", [&] { return static_cast<double>(wrong); }, 0);
+  c.verify("every page contains what was written", [&] { return static_cast<double>(wrong); }, 0);
   c.sampling().sample(std::move(metrics), [&] {
     if (!c.emulated()) counted = ballast.take();
     const auto before = read_all(nothing);
@@ -146,22 +148,22 @@ void account(Case& c, Kind kind, int gpu) {
     std::vector<double> shares;
     for (const auto i : reported) {
       if (!allocated[i] || !touched[i])
-        throw std::runtime_error(std::string(counters()[i].words) + " could be read before and no longer");
+        throw std::runtime_error(std::string(counters()[i].words) + " could be read before, but no longer");
       shares.push_back(*allocated[i] / static_cast<double>(bytes));
       shares.push_back(*touched[i] / static_cast<double>(bytes));
     }
     return shares;
   });
   for (auto& sentence : disagreements) c.warn("placement_disagrees", std::move(sentence));
-  c.observe(amount_metric("ballast", "B", std::nullopt, "event"), static_cast<double>(ballast.bytes()));
+  c.report(amount_metric("ballast", "B", std::nullopt, "event"), static_cast<double>(ballast.bytes()));
   if (!counted)
     c.warn("counters_lag",
-           "the processor kept pages that it had for itself, or others freed memory meanwhile: what is "
-           "free by meminfo and libnuma may not show the allocation");
+           "the processor kept free pages in its own list, or others freed memory meanwhile, so free memory of meminfo "
+           "and libnuma may not show the allocation");
 }
 
 Workload workload(Kind kind, int gpu, const Machine& machine) {
-  const std::string toucher = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
+  const std::string workers = gpu < 0 ? "cpu" : "gpu" + std::to_string(gpu);
   const std::string memory(name(kind));
   std::vector<std::string> metrics{"ballast"}, observed;
   for (const auto& counter : counters()) {
@@ -169,30 +171,31 @@ Workload workload(Kind kind, int gpu, const Machine& machine) {
     for (const char* when : {"_allocated", "_touched"})
       (counter.everywhere ? metrics : observed).push_back(std::string(counter.name) + when);
   }
-  Workload w("accounting/" + memory + "/" + toucher, [kind, gpu](Case& c) { account(c, kind, gpu); });
+  Workload w("accounting/" + memory + "/" + workers, [kind, gpu](Case& c) { account(c, kind, gpu); });
   w.version(1)
-      .summary("what counters of memory in use see of " + memory + " memory" + (gpu < 0 ? "" : " given by " + toucher))
+      .summary("how counters of used memory report " + memory + " memory" + (gpu < 0 ? "" : " allocated by " + workers))
       .source("mi300a-upm-2025, section III-B")
       .stagings({})
       .tags({"accounting", gpu < 0 ? "cpu" : "gpu"})
       .metrics(std::move(metrics))
-      .observed(std::move(observed))
+      .reported(std::move(observed))
       .estimate([](const CaseSpec& spec) { return 0.01 + 1e-9 * static_cast<double>(spec.integer("bytes")); });
   if (gpu < 0) {
     w.cpu_only();
   } else {
     w.devices({gpu});
   }
-  w.axis(bytes_axis("bytes", "bytes of the allocation: many, for others use memory meanwhile", 256 * kMi, kMi));
+  w.axis(
+      bytes_axis("bytes", "bytes of the allocation; choose many, because others use memory meanwhile", 256 * kMi, kMi));
   if (gpu >= 0) {
     auto touch = choice_axis("touch", "who writes the pages", {"gpu", "cpu"});
     if (!on_device(kind)) touch.default_sweep = touch.choices;
     w.axis(std::move(touch));
   }
   if (kind == Kind::pageable || kind == Kind::registered)
-    w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
+    w.axis(choice_axis("pages", "pages of the memory: the system's default, base pages, or transparent huge pages",
                        {"standard", "small", "huge"}));
-  if (!on_device(kind)) w.axis(node_axis(machine, "NUMA node of the memory; -1: that of the thread that asks for it"));
+  if (!on_device(kind)) w.axis(node_axis(machine, "NUMA node of the memory; -1: that of the allocating thread"));
   w.sizes({"bytes"}, {16 * kMi, 256 * kMi, kGi});
   return w;
 }

@@ -34,7 +34,7 @@ constexpr std::array kCounters{
             [](const Watched&) { return proc_bytes(kMeminfo, "MemAvailable"); }},
     Counter{"meminfo_anon_huge", "/proc/meminfo AnonHugePages", 1, false,
             [](const Watched&) { return proc_bytes(kMeminfo, "AnonHugePages"); }, false},
-    // Of the NUMA node where the memory was asked for. The number of a GPU is no number of a node.
+    // This counter reads the NUMA node of the allocation, because a GPU's number is not the number of a node.
     Counter{"node_free", "libnuma, free memory of the allocation's node", -1, false,
             [](const Watched& watched) { return memory::numa_node_free_bytes(watched.node); }, false},
     Counter{"nodes_free", "libnuma, free memory of all nodes", -1, false, nodes_free, false},
@@ -46,7 +46,7 @@ constexpr std::array kCounters{
             [](const Watched&) { return proc_bytes(kRollup, "Pss"); }},
     Counter{"mapping_rss", "/proc/self/smaps Rss of the allocation's mapping", 1, false,
             [](const Watched& watched) -> std::optional<std::size_t> {
-              if (watched.begin == nullptr) return 0;  // there is none yet
+              if (watched.begin == nullptr) return 0;  // not yet allocated
               return memory::mapping_bytes(watched.begin, watched.bytes, "Rss");
             }},
     Counter{"device_free", "the device API's free memory", -1, true, device_free},

@@ -1,6 +1,6 @@
 #pragma once
 
-// Counters of memory in use, each as whoever adapts to free memory reads it.
+// Counters of memory in use, read in the same way as by programs that adapt to free memory.
 
 #include <cstddef>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace isthmus::microbench::accounting {
 
-/// What is being watched: an allocation, the node it is to lie on (-1: any), the device it is made by (-1: none).
+/// Allocation that is observed, its intended node (-1 for any), and the device that allocates it (-1 for none).
 struct Watched {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
@@ -18,19 +18,19 @@ struct Watched {
 };
 
 struct Counter {
-  std::string_view name;   ///< of its metrics, <name>_allocated and <name>_touched
-  std::string_view words;  ///< where it is read
-  int sign;                ///< 1: counts what is used; -1: what is free
-  bool of_device;          ///< asks a device
+  std::string_view name;   ///< prefix of its metrics, <name>_allocated and <name>_touched
+  std::string_view words;  ///< source of the value
+  int sign;                ///< 1 if it counts used memory, -1 if it counts free memory
+  bool of_device;          ///< reading it queries a device
   std::optional<std::size_t> (*read)(const Watched& watched);
-  bool everywhere = true;  ///< reported wherever what it asks is
+  bool everywhere = true;  ///< every machine has this counter
 };
 std::span<const Counter> counters() noexcept;
 
-/// All counters at one moment, in the order of counters(); nullopt for one that is unknown here.
+/// Values of all counters at one moment, in the order of counters(); nullopt for a counter that this machine lacks.
 using Reading = std::vector<std::optional<double>>;
 Reading read_all(const Watched& watched);
-/// How many more bytes than before are in use by each counter.
+/// Returns the increase, in bytes, of the memory in use according to each counter.
 Reading growth(const Reading& before, const Reading& now);
 
 }  // namespace isthmus::microbench::accounting

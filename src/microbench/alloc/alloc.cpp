@@ -1,5 +1,5 @@
-// alloc/<allocator>: what the calls cost that give memory and take it back, so many blocks live at once; and, as
-// alloc/<allocator>-touched, what the first touch of the blocks costs beside them.
+// alloc/<allocator>: cost of the calls that allocate and deallocate memory, with `at_once` blocks live at a time.
+// alloc/<allocator>-touched also measures the first touch of the blocks.
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -18,23 +18,24 @@
 #include "microbench/axes.hpp"
 #include "microbench/call_cost.hpp"
 #include "microbench/keeping_pool.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 
 namespace isthmus::microbench::alloc {
 namespace {
 
 using namespace workload;
 
-/// Where the user names no number of blocks, no more than this, or one block, lives at once.
+/// Default limit, in bytes, of all blocks that are live at once; a larger block is the only one.
 constexpr std::size_t kMostAtOnce = 64 * kMi;
-constexpr std::size_t kMostBlocks = 100;  // the paper's
-/// A user who asks for an end waits for so many calls at most, and for fewer where blocks are large.
+constexpr std::size_t kMostBlocks = 100;  // number of blocks in the paper
+/// Maximum number of calls between checks for the user's interrupt; fewer if blocks are large.
 constexpr std::size_t kMostCallsTogether = 64;
 
-enum class Toucher { nobody, cpu, gpu };
+enum class PageWorkers { nobody, cpu, gpu };
 
-/// malloc takes from the system, and gives back, what is at least so large. It learns from what is freed, unless told;
-/// here it is told what it begins with, so that no case sees what another has taught it.
+/// Scope in which malloc has its initial threshold. malloc maps blocks of at least that size from the system and unmaps
+/// them when they are freed. It adapts the threshold to the blocks that are freed, unless the threshold is set
+/// explicitly, so setting it keeps cases independent of each other.
 class DefaultMalloc {
  public:
   explicit DefaultMalloc(bool wanted) : wanted_(wanted) {
@@ -50,10 +51,10 @@ class DefaultMalloc {
   bool wanted_;
 };
 
-/// Whose calls are timed: those of a kind of memory, or others of the host.
+/// Allocator whose calls are timed: the one of a kind of memory, or another one of the host.
 struct Allocator {
   Kind kind = Kind::pageable;
-  const HostCall* call = nullptr;  ///< nullptr: the kind's own
+  const HostCall* call = nullptr;  ///< nullptr for the calls of `kind`
 
   std::string_view name() const { return call != nullptr ? call->name : memory::name(kind); }
   std::string_view words() const { return call != nullptr ? call->words : memory::facts(kind).words; }
@@ -61,15 +62,17 @@ struct Allocator {
   bool is_malloc() const { return kind == Kind::pageable && call == nullptr; }
   bool is_huge() const { return name() == "huge"; }
   bool is_on_node() const { return name() == "node"; }
-  /// Whether alloc/<name>-touched, or -gpu-touched, means something. What is registered was touched before; a GPU need
-  /// not reach page-locked memory that is not mapped, and reaches what is write-combined as it does what is mapped.
-  bool touched_by(Toucher toucher) const {
-    if (toucher == Toucher::gpu) return on_device(kind) || kind == Kind::managed || kind == Kind::mapped;
-    return toucher == Toucher::nobody || (!on_device(kind) && kind != Kind::registered);
+  /// Returns whether alloc/<name>-touched, or -gpu-touched, makes sense. Registered memory was touched before. A GPU
+  /// may be unable to access page-locked memory that is not mapped, and it accesses write-combined memory like mapped
+  /// memory.
+  bool touched_by(PageWorkers workers) const {
+    if (workers == PageWorkers::gpu) return on_device(kind) || kind == Kind::managed || kind == Kind::mapped;
+    return workers == PageWorkers::nobody || (!on_device(kind) && kind != Kind::registered);
   }
 };
 
-/// Blocks of one allocator, given and taken back in rows. Once the user asks for an end, fewer are given or touched.
+/// Blocks of one allocator, allocated and deallocated in sequence. After the user's interrupt, fewer blocks are
+/// allocated or touched.
 class Blocks {
  public:
   Blocks(const Case& c, const Allocator& allocator, std::size_t most, device::Stream* stream, int numa_node)
@@ -80,7 +83,7 @@ class Blocks {
         together_(std::clamp<std::size_t>(kMostAtOnce / request_.bytes, 1, kMostCallsTogether)) {
     live_.reserve(most);
     if (allocator.kind != Kind::registered) return;
-    // It is there and touched before it is registered, and no two blocks share a page.
+    // Memory to be registered is allocated and touched here, before it is registered. Blocks do not share pages.
     slot_ = whole_pages(request_.bytes);
     host_.emplace(Kind::pageable, most * slot_ + memory::page_bytes(), memory::BlockOptions{.numa_node = numa_node});
     host_->touch();
@@ -103,27 +106,27 @@ class Blocks {
         live_.push_back(give());
       });
     };
-    // Which call it is was decided before the first.
+    // The call is selected before the first block, outside the loop.
     if (allocator_.call != nullptr)
       each([&, give = allocator_.call->allocate] { return give(request_.bytes, numa_node_); });
     else
       each([&, give = memory::facts(allocator_.kind).give] { return give(request_); });
   }
-  /// In the order in which they were given.
+  /// Deallocates the blocks in the order in which they were allocated.
   void release() {
-    const auto each = [&](const auto& take_back) {
-      for (; next_ < live_.size(); ++next_) take_back(live_[next_]);
+    const auto each = [&](const auto& deallocate) {
+      for (; next_ < live_.size(); ++next_) deallocate(live_[next_]);
     };
     if (allocator_.call != nullptr)
       each([&, release = allocator_.call->release](void* block) { release(block, request_.bytes); });
     else
-      each([&, take_back = memory::facts(allocator_.kind).take_back](void* block) { take_back(block, request_); });
+      each([&, deallocate = memory::facts(allocator_.kind).deallocate](void* block) { deallocate(block, request_); });
     live_.clear();
     next_ = 0;
   }
-  /// Every page of every block is written.
-  void touch(Toucher toucher) {
-    if (toucher == Toucher::gpu) {
+  /// Writes every page of every block.
+  void touch(PageWorkers workers) {
+    if (workers == PageWorkers::gpu) {
       for (void* block : live_) device::fill_async(block, 0x5a, request_.bytes, *request_.stream);
       synchronize();
       return;
@@ -134,13 +137,15 @@ class Blocks {
       for (std::size_t at = 0; at < request_.bytes; at += page) bytes[at] = 0x5a;
     });
   }
-  /// Bytes of the first block that lie in huge pages, once it is touched; nullopt where the kernel does not tell.
+  /// Returns the bytes of the first block that are in huge pages, once it is touched; nullopt if the kernel does not
+  /// report them.
   std::optional<std::size_t> huge_bytes() const { return memory::huge_page_bytes(live_.front()); }
   void synchronize() {
     if (request_.stream != nullptr) request_.stream->synchronize();
   }
 
-  /// Blocks that share bytes, are not what was asked for, or do not keep what is written at both of their ends.
+  /// Returns the number of blocks that share bytes, are not of the requested kind, or do not keep what is written at
+  /// both of their ends.
   std::size_t wrong(std::size_t most) {
     allocate(most);
     synchronize();
@@ -166,7 +171,7 @@ class Blocks {
     std::size_t found_wrong = 0;
     for (std::size_t i = 0; i < count; ++i) {
       for (const bool last : {false, true}) {
-        if (!last && request_.bytes < 2 * width) continue;  // the last has overwritten it
+        if (!last && request_.bytes < 2 * width) continue;  // the write at the end has overwritten it
         std::uint64_t found = 0;
         const std::uint64_t word = word_of(i, last);
         move(&found, end_of(live_[i], last));
@@ -185,8 +190,8 @@ class Blocks {
   }
 
  private:
-  /// For numbers from `first` to before `last`: once the user asks for an end, for no more than the group begun, and
-  /// two.
+  /// Calls `each` for the numbers from `first` up to, but not including, `last`. After the user's interrupt it only
+  /// finishes the current group, or the first two calls.
   template <class Each>
   void in_groups(std::size_t first, std::size_t last, const Each& each) {
     constexpr std::size_t kLeast = 2;  // so that a check finds blocks that may share bytes
@@ -221,7 +226,7 @@ std::size_t blocks_at_once(const Case& c) {
   return std::clamp<std::size_t>(kMostAtOnce / c.extent("bytes"), 1, kMostBlocks);
 }
 
-/// What a block holds at least.
+/// Returns the minimum bytes that a block occupies.
 std::size_t held(const Allocator& allocator, std::size_t bytes) {
   if (allocator.is_huge())
     return (bytes + memory::huge_page_size() - 1) / memory::huge_page_size() * memory::huge_page_size();
@@ -229,25 +234,25 @@ std::size_t held(const Allocator& allocator, std::size_t bytes) {
   return bytes;
 }
 
-void run(Case& c, const Allocator& allocator, Toucher toucher) {
+void run(Case& c, const Allocator& allocator, PageWorkers workers) {
   const std::size_t bytes = c.extent("bytes");
   if (!allocator.cpu_only()) {
-    if (const auto why = memory::obstacle(allocator.kind, c.device())) throw Skip(*why);
+    if (const auto why = memory::unsupported_reason(allocator.kind, c.device())) throw Skip(*why);
   }
   int node = c.numa_node();
   if (allocator.is_on_node()) {
-    need_node(static_cast<int>(c.integer("node")));
-    if (memory::highest_numa_node() < 0) throw Skip("the kernel knows no NUMA nodes, so libnuma cannot place memory");
+    require_node(static_cast<int>(c.integer("node")));
+    if (memory::highest_numa_node() < 0) throw Skip("the kernel reports no NUMA nodes, so libnuma cannot place memory");
     node = static_cast<int>(c.integer("node"));
   }
   if (allocator.is_huge() && bytes < memory::huge_page_size())
-    throw Skip(fmt::format("{} bytes are less than a huge page, {} bytes", bytes, memory::huge_page_size()),
+    throw Skip(fmt::format("bytes={} is less than a huge page of {} bytes", bytes, memory::huge_page_size()),
                SkipKind::not_applicable);
   const std::size_t most = blocks_at_once(c);
   const std::size_t all = memory::byte_count(most, held(allocator, bytes));
   const bool on_host = !on_device(allocator.kind);
-  // Pages of the host's own calls are there once they are touched.
-  const bool holds = toucher != Toucher::nobody || !allocator.cpu_only();
+  // Pages that calls of the host allocate exist only once they are touched.
+  const bool holds = workers != PageWorkers::nobody || !allocator.cpu_only();
   c.needs(on_host && holds ? all : 0, on_host ? 0 : all);
 
   const memory::ScopedThreadNode on_node(c.numa_node());
@@ -264,30 +269,30 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
       c.sampling().end_if_interrupted();
       sum.allocate += timed([&] { blocks.allocate(count); });
       blocks.synchronize();
-      if (toucher != Toucher::nobody) {
-        sum.touch += timed([&] { blocks.touch(toucher); });
-        sum.touch_again += timed([&] { blocks.touch(toucher); });
+      if (workers != PageWorkers::nobody) {
+        sum.touch += timed([&] { blocks.touch(workers); });
+        sum.touch_again += timed([&] { blocks.touch(workers); });
       }
-      c.sampling().end_if_interrupted();  // what lives is checked
+      c.sampling().end_if_interrupted();  // throws before the release, so that the live blocks are checked
       sum.release += timed([&] { blocks.release(); });
       blocks.synchronize();
     }
     return sum;
   };
   c.verify(
-      "blocks are apart, of the kind asked for, and keep what is written at their ends",
+      "blocks do not overlap, are of the requested kind, and keep what is written at their ends",
       [&] { return static_cast<double>(blocks.wrong(most)); }, 0);
 
   const Round first = rounds_of(1, 1);
   c.once(time_metric("first", "clock", kCallsUnbounded), first.allocate);
-  if (toucher != Toucher::nobody) c.once(time_metric("first_touch", "clock", kCallsUnbounded), first.touch);
+  if (workers != PageWorkers::nobody) c.once(time_metric("first_touch", "clock", kCallsUnbounded), first.touch);
   const int rounds = c.sampling().batch_for("clock", c.sampling().largest_batch(), [&](int n) {
     const Round round = rounds_of(n, most);
     return std::min(round.allocate, round.release);
   });
   std::vector<Metric> metrics{time_metric("alloc", "clock", kCallsUnbounded),
                               time_metric("free", "clock", kCallsUnbounded)};
-  if (toucher != Toucher::nobody) {
+  if (workers != PageWorkers::nobody) {
     metrics.push_back(time_metric("touch", "clock", kCallsUnbounded));
     metrics.push_back(time_metric("touch_again", "clock", kCallsUnbounded));
   }
@@ -296,32 +301,32 @@ void run(Case& c, const Allocator& allocator, Toucher toucher) {
     const double calls = static_cast<double>(most) * rounds;
     c.sampling().batch(static_cast<int>(std::min<double>(calls, std::numeric_limits<int>::max())));
     std::vector values{round.allocate / calls, round.release / calls};
-    if (toucher != Toucher::nobody) {
+    if (workers != PageWorkers::nobody) {
       values.push_back(round.touch / calls);
       values.push_back(round.touch_again / calls);
     }
     return values;
   });
-  if (!allocator.is_huge() || toucher == Toucher::nobody) return;
+  if (!allocator.is_huge() || workers == PageWorkers::nobody) return;
   blocks.allocate(1);
-  blocks.touch(toucher);
+  blocks.touch(workers);
   if (const auto huge = blocks.huge_bytes(); huge && *huge < bytes)
-    c.warn("placement_disagrees", fmt::format("only {} of {} bytes lie in huge pages", *huge, bytes));
+    c.warn("placement_disagrees", fmt::format("only {} of {} bytes are in huge pages", *huge, bytes));
   blocks.release();
 }
 
-Workload workload(const Allocator& allocator, Toucher toucher) {
-  const char* suffix = toucher == Toucher::nobody ? "" : toucher == Toucher::cpu ? "-touched" : "-gpu-touched";
-  Workload w(fmt::format("alloc/{}{}", allocator.name(), suffix), [=](Case& c) { run(c, allocator, toucher); });
+Workload workload(const Allocator& allocator, PageWorkers workers) {
+  const char* suffix = workers == PageWorkers::nobody ? "" : workers == PageWorkers::cpu ? "-touched" : "-gpu-touched";
+  Workload w(fmt::format("alloc/{}{}", allocator.name(), suffix), [=](Case& c) { run(c, allocator, workers); });
   std::vector<std::string> metrics{"first", "alloc", "free"};
-  if (toucher != Toucher::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
+  if (workers != PageWorkers::nobody) metrics = {"first", "first_touch", "alloc", "free", "touch", "touch_again"};
   const bool huge = allocator.is_huge();
   const auto sizes = powers(huge ? 2 * kMi : 2, kGi);
   std::vector<AxisValue> default_sizes{32, 4 * kKi, kMi, 64 * kMi};
   if (huge) default_sizes = {2 * kMi, 64 * kMi};
   const std::string touched = allocator.kind == Kind::registered ? ""
-                              : toucher == Toucher::nobody       ? ", untouched"
-                              : toucher == Toucher::cpu          ? ", and touching it by the CPU"
+                              : workers == PageWorkers::nobody   ? ", untouched"
+                              : workers == PageWorkers::cpu      ? ", and touching it by the CPU"
                                                                  : ", and touching it by the GPU";
   w.version(1)
       .summary(fmt::format("allocating and freeing: {}{}", allocator.words(), touched))
@@ -332,7 +337,7 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
       .axis(bytes_axis("bytes", "bytes of one allocation", kMi)
                 .with_default_sweep(std::move(default_sizes))
                 .with_size_sweep(sizes))
-      .axis(number_axis("at_once", "blocks that live at once; 0: up to 100, as many as 64 MiB hold", 0, 0))
+      .axis(number_axis("at_once", "blocks allocated at once; 0: as many as fit into 64 MiB, at most 100", 0, 0))
       .size("tiny", {{"bytes", huge ? 2 * kMi : 4 * kKi}})
       .size("small", {})
       .preset({.name = "paper-fig6",
@@ -341,7 +346,7 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
                .sweep_axis = "bytes",
                .sweep = sizes})
       .estimate([](const CaseSpec& spec) {
-        // As page-locking: 0.4 s a GiB each way, or a touch of each page.
+        // Estimate for page-locking and unlocking, at 0.4 s per GiB each, or for touching each page.
         return 1e-3 + 1e-9 * static_cast<double>(blocks_at_once(spec)) * static_cast<double>(spec.integer("bytes"));
       });
   if (allocator.is_on_node()) w.axis(number_axis("node", "NUMA node of the memory", 0, 0));
@@ -352,12 +357,12 @@ Workload workload(const Allocator& allocator, Toucher toucher) {
 std::vector<Registration> register_all() {
   std::vector<Registration> list;
   const auto add = [&](const Allocator& allocator) {
-    for (const auto toucher : {Toucher::nobody, Toucher::cpu, Toucher::gpu}) {
-      if (allocator.touched_by(toucher)) list.emplace_back(workload(allocator, toucher));
+    for (const auto workers : {PageWorkers::nobody, PageWorkers::cpu, PageWorkers::gpu}) {
+      if (allocator.touched_by(workers)) list.emplace_back(workload(allocator, workers));
     }
   };
   for (const auto& row : memory::all_kinds()) {
-    if (row.kind != Kind::static_managed) add({.kind = row.kind});  // there from the start
+    if (row.kind != Kind::static_managed) add({.kind = row.kind});  // static memory exists from the start
   }
   for (const auto& call : host_calls()) add({.call = &call});
   return list;

@@ -22,7 +22,7 @@ void* map_anonymous(std::size_t bytes, int) {
 void* allocate_huge(std::size_t bytes, int) {
   const std::size_t page = memory::huge_page_size(), whole = (bytes + page - 1) / page * page;
   void* pointer = given(std::aligned_alloc(page, whole), "aligned_alloc", whole);
-  madvise(pointer, whole, MADV_HUGEPAGE);  // a kernel without transparent huge pages refuses
+  madvise(pointer, whole, MADV_HUGEPAGE);  // fails on a kernel without transparent huge pages
   return pointer;
 }
 
@@ -33,7 +33,7 @@ void* allocate_on_node(std::size_t bytes, int numa_node) {
 constexpr HostCall kHostCalls[] = {
     {"mmap", "mmap of private anonymous memory", map_anonymous,
      [](void* pointer, std::size_t bytes) { munmap(pointer, bytes); }},
-    {"huge", "aligned_alloc, advised to lie in huge pages", allocate_huge,
+    {"huge", "aligned_alloc, with advice to use huge pages", allocate_huge,
      [](void* pointer, std::size_t) { std::free(pointer); }},
     {"node", "libnuma, on one NUMA node", allocate_on_node,
      [](void* pointer, std::size_t bytes) { memory::free_on_node(pointer, bytes); }},

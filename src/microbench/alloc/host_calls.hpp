@@ -1,6 +1,6 @@
 #pragma once
 
-// Calls of the host that give pageable memory, beside malloc.
+// Host calls other than malloc that allocate pageable memory.
 
 #include <cstddef>
 #include <span>
@@ -10,7 +10,7 @@ namespace isthmus::microbench::alloc {
 
 struct HostCall {
   std::string_view name, words;
-  /// Throws device::Error where there is no memory. `numa_node`: of libnuma's.
+  /// Call that allocates, and throws device::Error if there is no memory. Only libnuma's call uses `numa_node`.
   void* (*allocate)(std::size_t bytes, int numa_node);
   void (*release)(void* pointer, std::size_t bytes);
 };

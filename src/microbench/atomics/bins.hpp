@@ -1,10 +1,10 @@
 #pragma once
 
-// Which bin each update goes to, and how many each must have got.
+// Bin of each update, and the number of updates that each bin must have received.
 //
-// Update k goes to the k-th bin of a pseudo-random order of all bins, over and over. So a run of updates hits each bin
-// as often as any other, but for one, and what must be in a bin follows from the runs alone, however many bins and
-// however many updates there are.
+// Update k goes to bin k of a pseudo-random order of all bins, which repeats. So a run of updates hits all bins equally
+// often, give or take one, and the expected content of a bin can be computed from the runs alone, however many bins and
+// updates there are.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace isthmus::microbench::atomics {
 
-/// An order of 2^bits bins. Called by kernels and by the host.
+/// Pseudo-random order of 2^bits bins, for use by kernels and by the host.
 struct Order {
   unsigned bits = 0;
   std::uint64_t seed = 0;
@@ -25,19 +25,19 @@ struct Order {
     x ^= x >> shift();
     return x * kSecond & mask();
   }
-  /// Where in the order a bin comes: each step of bin() undone.
+  /// Returns the position of a bin in the order, by inverting the steps of bin().
   constexpr std::uint64_t place(std::uint64_t bin) const {
     std::uint64_t x = bin * inverse(kSecond) & mask();
-    x ^= x >> shift();  // its own inverse, as it moves half of the bits at least
+    x ^= x >> shift();  // its own inverse, because it shifts by at least half of the bits
     return x * inverse(kFirst) & mask();
   }
-  /// Where the run of a thread, or of a block, begins.
+  /// Returns the position at which the run of a thread or of a block begins.
   constexpr std::uint64_t start(std::uint64_t run) const { return workload::hash(seed, 7, run) & mask(); }
 
  private:
   static constexpr std::uint64_t kFirst = 0x9e3779b97f4a7c15ULL, kSecond = 0xd1b54a32d192ed03ULL;  // odd
   constexpr unsigned shift() const { return (bits + 2) / 2; }
-  /// Of an odd factor, modulo 2^64 (Newton: each step doubles the bits that are right).
+  /// Returns the inverse of an odd factor modulo 2^64 (Newton: each step doubles the number of correct bits).
   static constexpr std::uint64_t inverse(std::uint64_t odd) {
     std::uint64_t x = odd;
     for (int i = 0; i < 6; ++i) x *= 2 - odd * x;
@@ -45,12 +45,12 @@ struct Order {
   }
 };
 
-/// A run of updates: `count` of them from `start` on.
+/// Run of `count` updates, beginning at position `start` of the order.
 struct Run {
   std::uint64_t start = 0, count = 0;
 };
 
-/// What the bins must hold after some runs.
+/// Expected content of the bins after some runs.
 class Expected {
  public:
   Expected(const Order& order, const std::vector<Run>& runs);
@@ -63,16 +63,16 @@ class Expected {
 
   Order order_;
   std::uint64_t total_ = 0;
-  std::vector<std::uint64_t> from_, counts_;  // counts_[i] holds for places from_[i] to from_[i + 1]
+  std::vector<std::uint64_t> from_, counts_;  // counts_[i] applies to positions from_[i] to from_[i + 1]
 };
 
-/// Bins that do not hold what they must, and one more where their sum is not that of all updates. T is the bins' type;
-/// `first` is the number of the first of these bins.
+/// Number of bins with wrong contents, and sum of the contents of all bins. T is the type of a bin.
 template <class T>
 struct Comparison {
   std::size_t wrong = 0;
   double sum = 0;
 };
+/// Compares `count` bins with their expected contents. `first` is the index of the first of `bins` among all bins.
 template <class T>
 Comparison<T> compare(const Expected& expected, const T* bins, std::uint64_t first, std::size_t count);
 

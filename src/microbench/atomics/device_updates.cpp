@@ -6,13 +6,13 @@ namespace {
 
 // for (k = start; k < start + updates; ++k) ++bins[order.bin(k)];
 //
-// A block's updates are one run, cut into chunks; after each it asks whether it is to stop.
+// The updates of a block are one run, divided into chunks. After each chunk the block checks whether to stop.
 template <class T, bool system_scope>
 __global__ void update_bins(T* bins, Order order, std::uint64_t first_run, std::uint64_t chunks, unsigned per_thread,
                             std::uint32_t* flags, unsigned long long* chunks_done) {
   __shared__ unsigned stop;
   const std::uint64_t start = order.start(first_run + blockIdx.x);
-  if (flags != nullptr && threadIdx.x == 0) device::store_release(&flags[0], 1u);  // whichever block comes first
+  if (flags != nullptr && threadIdx.x == 0) device::store_release(&flags[0], 1u);  // the first block to start sets it
   std::uint64_t done = 0;
   while (done < chunks) {
     const std::uint64_t base = start + done * per_thread * blockDim.x + threadIdx.x;
@@ -29,7 +29,7 @@ __global__ void update_bins(T* bins, Order order, std::uint64_t first_run, std::
     if (threadIdx.x == 0) stop = device::load_acquire(&flags[1]);
     __syncthreads();
     const bool stopped = stop != 0;
-    __syncthreads();  // before the next chunk's end asks anew
+    __syncthreads();  // otherwise the next chunk could overwrite `stop` before all threads have read it
     if (stopped) break;
   }
   if (threadIdx.x == 0) chunks_done[blockIdx.x] = done;

@@ -1,4 +1,5 @@
-// atomics/*: what coherence costs: atomic updates of shared bins, and one cache line that goes to and fro.
+// atomics/*: cost of coherence, measured by atomic updates of shared bins and by a cache line that moves back and
+// forth.
 
 #include "microbench/atomics/family.hpp"
 

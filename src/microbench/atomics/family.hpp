@@ -10,12 +10,13 @@
 
 namespace isthmus::microbench::atomics {
 
-/// atomics/cpu/histogram, atomics/gpu<N>/histogram, atomics/gpu<N>/shared-histogram.
+/// Returns the workloads atomics/cpu/histogram, atomics/gpu<N>/histogram and atomics/gpu<N>/shared-histogram.
 std::vector<workload::Workload> histogram_workloads(const workload::Machine& machine);
-/// atomics/cpu/ping-pong, atomics/gpu<N>/ping-pong.
+/// Returns the workloads atomics/cpu/ping-pong and atomics/gpu<N>/ping-pong.
 std::vector<workload::Workload> ping_pong_workloads(const workload::Machine& machine);
 
-/// Seconds after which one side of a case gives up on the other: ten, and longer where processes queue for processors.
+/// Returns the seconds after which one side of a case gives up on the other: ten, or more if processes queue for
+/// processors.
 inline double patience() {
   double load = 0;
   if (getloadavg(&load, 1) != 1) load = 0;

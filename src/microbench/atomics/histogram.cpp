@@ -1,4 +1,4 @@
-// Atomic updates of bins in a pseudo-random order, by threads of the CPU, by a GPU, and by both at once.
+// Atomic updates of bins in a pseudo-random order, by CPU threads, by a GPU, and by both at once.
 
 #include <fmt/format.h>
 
@@ -8,17 +8,17 @@
 #include <thread>
 
 #include "device/api/ignoring_errors.hpp"
-#include "memory/crew.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "memory/parallel.hpp"
+#include "memory/thread_pool.hpp"
 #include "microbench/atomics/device_updates.hpp"
 #include "microbench/atomics/family.hpp"
 #include "microbench/atomics/host_updates.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/cpu_threads.hpp"
 #include "microbench/launch_shape.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::atomics {
@@ -33,7 +33,7 @@ constexpr Type type_of = std::is_same_v<T, std::uint32_t>        ? Type::u32
                          : std::is_same_v<T, float>              ? Type::f32
                                                                  : Type::f64;
 
-/// Counts up to here are exact.
+/// Returns the largest count that a bin represents exactly.
 template <class T>
 constexpr std::uint64_t most_of_bin() {
   if constexpr (std::is_same_v<T, float>) return std::uint64_t{1} << 24;
@@ -53,15 +53,15 @@ void with_type(const Case& c, Body body) {
 Order order_of(const Case& c) {
   const auto elements = static_cast<std::uint64_t>(c.extent("elements"));
   if ((elements & (elements - 1)) != 0)
-    throw Skip(std::to_string(elements) + " bins are no power of two", SkipKind::not_applicable);
+    throw Skip(std::to_string(elements) + " bins are not a power of two", SkipKind::not_applicable);
   return {.bits = static_cast<unsigned>(__builtin_ctzll(elements)), .seed = c.seed()};
 }
 
-/// The bins of a case, and what has been done to them since they were last set to zero.
+/// Bins of a case, and the updates since they were last cleared.
 template <class T>
 class Bins {
  public:
-  /// `at` is where the host or copies reach them.
+  /// Describes bins at `at`, the address that the host, or copies, use for them.
   Bins(const Order& order, T* at, bool on_host) : order_(order), at_(at), on_host_(on_host) {}
 
   std::size_t size() const { return std::size_t{1} << order_.bits; }
@@ -69,8 +69,8 @@ class Bins {
     runs_.push_back(run);
     fullest_ += run.count / size() + 1;
   }
-  /// Before `count` more updates by `runs` runs: where a bin could no longer count them, the bins are checked and set
-  /// to zero.
+  /// Prepares for `count` more updates in `runs` runs. If a bin might then exceed the largest count that it represents
+  /// exactly, the bins are checked and cleared first.
   void make_room(std::uint64_t count, std::uint64_t runs) {
     if (fullest_ + count / size() + runs < most_of_bin<T>()) return;
     wrong_ += wrong_now();
@@ -87,7 +87,7 @@ class Bins {
     runs_.clear();
     fullest_ = 0;
   }
-  /// Bins that were found wrong, and sums that were.
+  /// Returns the number of wrong bins and wrong sums found so far.
   double wrong() { return static_cast<double>(wrong_ + wrong_now()); }
 
  private:
@@ -114,7 +114,7 @@ class Bins {
   T* at_;
   bool on_host_;
   std::vector<Run> runs_;
-  std::uint64_t fullest_ = 0;  // no bin holds more
+  std::uint64_t fullest_ = 0;  // upper limit of the count in any bin
   std::size_t wrong_ = 0;
 };
 
@@ -124,32 +124,32 @@ int batch_of(double updates) {
   return static_cast<int>(std::clamp(updates, 1.0, 1e9));
 }
 
-/// Updates by threads of the CPU.
+/// Updates by CPU threads.
 template <class T>
 class HostSide {
  public:
   HostSide(const Order& order, T* bins, std::vector<int> processors)
-      : order_(order), bins_(bins), crew_(std::move(processors)), own_(crew_.size()) {}
+      : order_(order), bins_(bins), pool_(std::move(processors)), own_(pool_.size()) {}
 
-  unsigned size() const { return crew_.size(); }
-  bool kept_places() const { return crew_.kept_places(); }
+  unsigned size() const { return pool_.size(); }
+  bool kept_places() const { return pool_.kept_places(); }
   void first_touch(int numa_node, std::size_t count) {
-    crew_.run([&](unsigned thread) {
+    pool_.run([&](unsigned thread) {
       const memory::ScopedMemoryNode on_node(numa_node);
-      const auto part = memory::part_of(count, crew_.size(), thread);
+      const auto part = memory::part_of(count, pool_.size(), thread);
       std::fill(bins_ + part.first, bins_ + part.last, T{});
     });
   }
-  /// Each thread does `most` updates, or fewer where `seconds` are over before; all of them a second. What each did is
-  /// noted in `bins`.
+  /// Lets each thread perform `most` updates, or fewer if `seconds` elapse first. Returns the updates per second of all
+  /// threads, and records each thread's run in `bins`.
   double run(std::uint64_t most, double seconds, Bins<T>& bins) {
     constexpr std::uint64_t kAtOnce = 1024;
     const std::uint64_t first_run = runs_;
-    runs_ += crew_.size();
-    crew_.run([&](unsigned thread) {
+    runs_ += pool_.size();
+    pool_.run([&](unsigned thread) {
       auto& own = own_[thread];
       own.run = {order_.start(first_run + thread), 0};
-      crew_.meet();
+      pool_.meet();
       own.begin = now();
       own.end = own.begin;
       while (own.run.count < most && own.end - own.begin < seconds) {
@@ -177,12 +177,13 @@ class HostSide {
   };
   Order order_;
   T* bins_;
-  memory::Crew crew_;
+  memory::ThreadPool pool_;
   std::vector<Own> own_;
   std::uint64_t runs_ = 0;
 };
 
-/// Updates of each thread, so that even one sample leaves no bin with more than it can count.
+/// Returns the updates per thread: `wanted`, limited so that no bin exceeds the largest count that it represents
+/// exactly.
 template <class T>
 std::uint64_t fitting(std::uint64_t wanted, std::uint64_t threads, std::size_t bins, std::uint64_t parts = 1) {
   const std::uint64_t most_of_each = most_of_bin<T>() / 2 / parts;
@@ -215,17 +216,16 @@ void on_cpu(Case& c) {
     c.sampling().batch(batch_of(all));
     return threads.run(each, INFINITY, bins);
   });
-  if (!threads.kept_places())
-    c.warn("threads_strayed", "the system refused to keep threads on the cores they were given");
+  if (!threads.kept_places()) c.warn("threads_strayed", "the system refused to bind threads to their cores");
 }
 
-/// How a GPU's threads are cut into blocks and their updates into chunks.
+/// Division of a GPU's threads into blocks and of their updates into chunks.
 struct Cut {
   device::LaunchShape shape;
   unsigned per_thread = 1;
   std::uint64_t chunks = 1;
   std::uint64_t blocks() const { return shape.grid.size(); }
-  std::uint64_t run() const { return std::uint64_t{per_thread} * shape.block.size(); }  // of one block in a chunk
+  std::uint64_t run() const { return std::uint64_t{per_thread} * shape.block.size(); }  // updates per block and chunk
   std::uint64_t all() const { return blocks() * run() * chunks; }
 };
 
@@ -236,7 +236,7 @@ Cut cut_of(const Case& c, const device::DeviceInfo& info) {
   if (block > static_cast<unsigned>(info.max_threads_per_block))
     throw Skip("a block of this device has at most " + std::to_string(info.max_threads_per_block) + " threads",
                SkipKind::not_applicable);
-  // No more blocks than are resident: all of them must run at once.
+  // All blocks must run at once, so their number is limited to those that are resident at once.
   cut.shape = threads > 0 ? shape_for({.threads = static_cast<unsigned>(std::min<std::uint64_t>(block, threads)),
                                        .grid = static_cast<unsigned>(std::max<std::uint64_t>(1, threads / block))},
                                       threads, info)
@@ -246,10 +246,10 @@ Cut cut_of(const Case& c, const device::DeviceInfo& info) {
 
 template <class T>
 void on_gpu(Case& c, int gpu) {
-  need_gpu(gpu);
+  require_gpu(gpu);
   const auto info = device::info(gpu);
   const Kind kind = kind_of(c);
-  need_kind(kind, Reader::gpu, info);
+  require_kind(kind, Reader::gpu, info);
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = count * sizeof(T);
   Cut cut = cut_of(c, info);
@@ -291,18 +291,18 @@ void on_gpu(Case& c, int gpu) {
   });
 }
 
-/// Why atomics of CPU and GPU on such memory are not atomic to each other; nullopt where they are.
+/// Returns why atomics of CPU and GPU on such memory are not atomic with respect to each other; nullopt if they are.
 std::optional<std::string> not_coherent(Kind kind, const device::DeviceInfo& info) {
-  if (auto reason = obstacle(kind, Reader::gpu, info)) return reason;
+  if (auto reason = unsupported_reason(kind, Reader::gpu, info)) return reason;
   if (!shared_at_once(kind, info))
     return info.name + " cannot share " + std::string(name(kind)) + " memory with the CPU at the same time";
   if (page_locked(kind) && !info.host_native_atomics && !info.integrated)
     return "the link of " + info.name +
-           " does no atomics on host memory, so the CPU's would not be atomic to the GPU's";
+           " has no atomics on host memory, so those of CPU and GPU would not be atomic to each other";
   return std::nullopt;
 }
 
-/// Updates by a GPU that go on until they are stopped.
+/// Updates by a GPU that continue until they are stopped.
 template <class T>
 class DeviceSide {
  public:
@@ -321,8 +321,8 @@ class DeviceSide {
   DeviceSide(const DeviceSide&) = delete;
   DeviceSide& operator=(const DeviceSide&) = delete;
 
-  /// Runs `meanwhile` while the kernel does its updates, then stops it; its updates a second. What each block did is
-  /// noted in `bins`.
+  /// Runs `meanwhile` while the kernel performs its updates, then stops the kernel. Returns the kernel's updates per
+  /// second, and records each block's run in `bins`.
   template <class Meanwhile>
   double run(Bins<T>& bins, Meanwhile meanwhile) {
     auto* flags = reinterpret_cast<std::uint32_t*>(flag_block_.data());
@@ -334,7 +334,7 @@ class DeviceSide {
                     .system_scope = system_scope_,
                     .flags = reinterpret_cast<std::uint32_t*>(flag_block_.device_data())};
     {
-      const Stop at_the_end{flags[1]};  // also where something fails: the kernel would go on for long
+      const Stop at_the_end{flags[1]};  // also on failure, because the kernel would otherwise run on
       begin_.record(stream_);
       queue_updates(stream_, bins_, order_, work, cut_.shape,
                     reinterpret_cast<unsigned long long*>(done_block_.data()));
@@ -343,8 +343,7 @@ class DeviceSide {
       while (std::atomic_ref<std::uint32_t>(flags[0]).load(std::memory_order_acquire) == 0) {
         if (now() - since > limit)
           throw std::runtime_error(fmt::format(
-              "the kernel did not begin within {:.0f} s; look whether others keep the GPU or the processors busy",
-              limit));
+              "the kernel did not begin within {:.0f} s; check whether others use the GPU or the processors", limit));
         std::this_thread::yield();
       }
       meanwhile();
@@ -373,7 +372,7 @@ class DeviceSide {
   std::vector<unsigned long long> done_;
   device::Stream stream_;
   device::Event begin_, end_;
-  std::uint64_t next_run_ = std::uint64_t{1} << 32;  // the CPU's runs have the numbers below
+  std::uint64_t next_run_ = std::uint64_t{1} << 32;  // lower numbers are for runs of the CPU
 };
 
 void wait_for(double seconds) {
@@ -383,17 +382,17 @@ void wait_for(double seconds) {
 
 template <class T>
 void on_both(Case& c, int gpu) {
-  need_gpu(gpu);
+  require_gpu(gpu);
   const auto info = device::info(gpu);
   const Kind kind = kind_of(c);
   if (auto reason = not_coherent(kind, info)) throw Skip(*reason);
-  need_kind(Kind::mapped, Reader::gpu, info);  // for its flags
+  require_kind(Kind::mapped, Reader::gpu, info);  // for the flags of DeviceSide
   const Order order = order_of(c);
   const std::size_t count = std::size_t{1} << order.bits, bytes = std::max(count * sizeof(T), memory::page_bytes());
   const ThreadPlaces places = thread_places(c);
   Cut cut = cut_of(c, info);
   cut.per_thread = 16;
-  // Half of what a bin can count is the GPU's and half the CPU's.
+  // The GPU may use half of the largest count that a bin represents exactly, the CPU the other half.
   const std::uint64_t threads = cut.blocks() * cut.shape.block.size();
   const std::uint64_t most_gpu = fitting<T>(std::uint64_t{1} << 24, threads, count, 2);
   cut.per_thread = static_cast<unsigned>(std::min<std::uint64_t>(cut.per_thread, most_gpu));
@@ -415,7 +414,8 @@ void on_both(Case& c, int gpu) {
   const std::uint64_t most = most_cpu * host.size() + cut.all(), runs = host.size() + cut.blocks();
   const auto make_room = [&] { bins.make_room(most, runs); };
 
-  // Each side alone for a moment, so that neither comes to the end of what it may do before the time is over.
+  // Each side first runs alone briefly. From its rate, a window is chosen that ends before either side reaches its
+  // maximum number of updates.
   double window = 1e-3 * static_cast<double>(c.extent("microseconds")) * 1e-3;
   make_room();
   const double gpu_first = device_side.run(bins, [&] { wait_for(window / 20); });
@@ -446,7 +446,7 @@ void on_both(Case& c, int gpu) {
 
 void add_axes(Workload& w) {
   constexpr std::int64_t k1Ki = std::int64_t{1} << 10, k1Mi = std::int64_t{1} << 20, k1Gi = std::int64_t{1} << 30;
-  w.axis(choice_axis("type", "of the bins", {"u64", "u32", "f32", "f64"}).with_default_sweep_of_all())
+  w.axis(choice_axis("type", "type of a bin", {"u64", "u32", "f32", "f64"}).with_default_sweep_of_all())
       .axis(number_axis("elements", "bins, a power of two", k1Mi)
                 .with_default_sweep({1, k1Ki, k1Mi})
                 .with_all_values({1, k1Ki, k1Mi, k1Gi})
@@ -460,13 +460,13 @@ void add_gpu_axes(Workload& w, bool shared) {
     if (kind == Kind::pool || kind == Kind::pinned || kind == Kind::write_combined) continue;
     kinds.emplace_back(std::string(name(kind)));
   }
-  if (shared) std::rotate(kinds.begin(), kinds.begin() + 1, kinds.end());  // device memory last: few share it
-  Axis scope = choice_axis("scope", "of the GPU's atomics", {"system", "device"});
+  if (shared) std::rotate(kinds.begin(), kinds.begin() + 1, kinds.end());  // device memory last: few GPUs can share it
+  Axis scope = choice_axis("scope", "memory order of the GPU's atomics", {"system", "device"});
   if (!shared) scope.default_sweep = scope.choices;
-  w.axis(choice_axis("memory", "way of allocating the bins", kinds))
+  w.axis(choice_axis("memory", "how the bins are allocated", kinds))
       .axis(std::move(scope))
-      .axis(number_axis("gpu_threads", "threads of the GPU; 0: as many as are resident", 0, 0))
-      .axis(number_axis("block", "threads of a block", shared ? 64 : 256));
+      .axis(number_axis("gpu_threads", "threads on the GPU; 0: as many as are resident", 0, 0))
+      .axis(number_axis("block", "threads per block", shared ? 64 : 256));
 }
 
 Workload workload(std::string name, std::function<void(Case&)> run, std::string summary) {
@@ -488,7 +488,7 @@ std::vector<Workload> histogram_workloads(const Machine& machine) {
     auto w = workload(
         "atomics/cpu/histogram", [](Case& c) { with_type(c, [&](auto type) { on_cpu<decltype(type)>(c); }); },
         "atomic updates of bins by threads of the CPU");
-    w.axis(number_axis("updates", "of one thread in a sample", std::int64_t{1} << 18));
+    w.axis(number_axis("updates", "updates by one thread in a sample", std::int64_t{1} << 18));
     add_thread_axes(w, machine, true);
     w.metrics({"rate"}).cpu_only().estimate(
         [](const CaseSpec& spec) { return 50e-9 * static_cast<double>(spec.integer("updates")); });
@@ -500,7 +500,7 @@ std::vector<Workload> histogram_workloads(const Machine& machine) {
         prefix + "histogram", [gpu](Case& c) { with_type(c, [&](auto type) { on_gpu<decltype(type)>(c, gpu); }); },
         "atomic updates of bins by gpu" + std::to_string(gpu));
     add_gpu_axes(alone, false);
-    alone.axis(number_axis("updates", "of all threads in a sample", std::int64_t{1} << 23))
+    alone.axis(number_axis("updates", "updates by all threads in a sample", std::int64_t{1} << 23))
         .metrics({"rate"})
         .devices({gpu})
         .estimate([](const CaseSpec& spec) { return 1e-9 * static_cast<double>(spec.integer("updates")); });
@@ -511,7 +511,7 @@ std::vector<Workload> histogram_workloads(const Machine& machine) {
         "atomic updates of the same bins by the CPU and gpu" + std::to_string(gpu) + " at once, and by each alone");
     add_gpu_axes(both, true);
     add_thread_axes(both, machine, false);
-    both.axis(number_axis("microseconds", "for which each side updates in a sample", 10'000))
+    both.axis(number_axis("microseconds", "seconds for which each side updates in a sample", 10'000))
         .metrics({"cpu_rate", "gpu_rate", "cpu_alone", "gpu_alone", "cpu_relative", "gpu_relative"})
         .devices({gpu})
         .estimate([](const CaseSpec& spec) {

@@ -1,10 +1,10 @@
-# Writes OUTPUT, C++ tables of what the compilers made of each atomic addition: a native addition or a compare-and-swap
-# loop. Whatever cannot be read is "unknown: " and the reason.
+# Writes OUTPUT, C++ tables of the instructions that the compilers chose for each atomic addition: a native addition or
+# a compare-and-swap loop. An entry that cannot be determined is "unknown: " and the reason.
 #
-# OBJECT, OBJDUMP: the CPU's updates, and a disassembler that knows its CPU. DEVICE_OBJECT, CUOBJDUMP: the GPU's, and
-# NVIDIA's. LISTING, DEVICE_LISTING in the place of a disassembler: its text, for tests.
+# OBJECT, OBJDUMP: the CPU's updates, and a disassembler for its instructions. DEVICE_OBJECT, CUOBJDUMP: the GPU's
+# updates, and NVIDIA's disassembler. LISTING, DEVICE_LISTING: output that tests pass instead of running a disassembler.
 
-# Sets `text` to what a disassembler says, or `failure`.
+# Sets `text` to a disassembler's output, or `failure` to the reason why there is none.
 function(disassemble name tool listing)
   set(text "" PARENT_SCOPE)
   set(failure "" PARENT_SCOPE)
@@ -23,7 +23,8 @@ function(disassemble name tool listing)
   endif()
 endfunction()
 
-# What the bodies of the functions whose heads match are made of, one word for each machine that was compiled for.
+# Sets `variable` to the kinds of instruction in the bodies of the functions whose heads match `head`. There is one such
+# function per compiled architecture.
 function(instruction_of variable text head end native loop)
   set(found "")
   while(text MATCHES "${head}")
@@ -33,7 +34,8 @@ function(instruction_of variable text head end native loop)
     string(SUBSTRING "${text}" ${at} -1 text)
     string(FIND "${text}" "${end}" length)
     string(SUBSTRING "${text}" 0 ${length} body)
-    # A loop also where both are there: x86's additions of a number are native, and what follows them is not.
+    # A loop takes precedence if a body contains both: on x86 a native addition of a number may be followed by
+    # instructions that are not native.
     if(body MATCHES "[ \t](${loop})")
       list(APPEND found "compare-and-swap loop (${CMAKE_MATCH_1})")
     elseif(body MATCHES "[ \t](${native})")
@@ -69,9 +71,9 @@ elseif(BACKEND STREQUAL "host")
 else()
   set(failure "no disassembler of ${BACKEND} kernels is known to the build")
 endif()
-string(REPLACE ";" " " text "${text}")  # or CMake takes them for lists
+string(REPLACE ";" " " text "${text}")  # otherwise CMake would read it as a list
 set(device_table "")
-foreach(letter j y f d)  # as they are mangled: unsigned, unsigned long long, float, double
+foreach(letter j y f d)  # mangled types: unsigned, unsigned long long, float, double
   string(APPEND device_table "    {\n")
   foreach(system_scope 0 1)
     set(found "unknown: ${failure}")

@@ -29,7 +29,7 @@ void sample_on_device(Case& c, std::string name, const std::function<void(device
   int most = c.sampling().largest_batch();
   const auto seconds_of = [&](int times) {
     const auto taken = alone.run(times);
-    if (!taken.spoilt) return taken.all * times;
+    if (!taken.invalid) return taken.all * times;
     most = std::max(1, times / 2);  // the queue was full before the latch opened
     return std::numeric_limits<double>::infinity();
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the cost of a call is read: on the host's clock, so often in a row that the clock can tell.
+// Cost of a call, measured by the host's clock over so many calls in a row that the clock can resolve them.
 
 #include <algorithm>
 #include <functional>
@@ -11,18 +11,17 @@
 
 namespace isthmus::microbench::driver {
 
-/// Samples the cost of one `call`. `settle` follows each reading and is in none.
+/// Samples the cost of one `call`. `settle` runs after each sample and is not timed.
 void sample_call(
     workload::Case& c, std::string name, const std::function<void()>& call,
     const std::function<void()>& settle = [] {});
 
-/// Samples what the device takes for one of the `parts` of what `queue` queues, one after the other and with no gap for
-/// their submission.
+/// Samples the device time of one part of the work that `queue` queues. The work consists of `parts` parts that run one
+/// after the other, without a gap for their submission.
 void sample_on_device(workload::Case& c, std::string name, const std::function<void(device::Stream&)>& queue,
                       int parts = 1);
 
-/// Samples what `make` takes, and what it takes to destroy what it makes; without a name for the latter, it is in no
-/// reading.
+/// Samples the time of `make` and the time to destroy what it makes. Without `destroy_name`, destruction is not timed.
 template <class Make>
 void sample_making(workload::Case& c, std::string make_name, const std::string& destroy_name, Make make) {
   std::vector<decltype(make())> made;
@@ -49,7 +48,8 @@ void sample_making(workload::Case& c, std::string make_name, const std::string& 
   });
 }
 
-/// A registration of this family, with what is common to all. `seconds` is roughly what one operation takes.
+/// Creates a workload with the settings that all workloads of this family share. `seconds` is the rough duration of one
+/// operation.
 workload::Workload workload(const std::string& name, void (*function)(workload::Case&), std::string summary,
                             std::vector<std::string> metrics, double seconds);
 

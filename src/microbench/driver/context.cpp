@@ -1,4 +1,4 @@
-// driver/context: what a process pays before its first call of use. Each sample is a fresh process of this program.
+// driver/context: cost of a process before its first useful call. Each sample is a fresh process of this program.
 
 #include "microbench/driver/calls.hpp"
 #include "workload/fresh_process.hpp"
@@ -8,12 +8,13 @@ namespace {
 
 using namespace workload;
 
-/// Seconds of the driver's start, of making the context, and of all until the first kernel has run.
+/// Returns the seconds of the driver's start, of creating the context, and of everything until the first kernel has
+/// run.
 std::vector<double> begin_anew(int gpu) {
   const double started = timed([] { device::count(); });
   const double created = timed([gpu] {
     device::select(gpu);
-    device::free_device(nullptr);  // a call that needs the context and does nothing with it
+    device::free_device(nullptr);  // a call that needs the context and has no effect
   });
   const double launched = timed([] {
     device::load_kernels();
@@ -40,7 +41,7 @@ void run(Case& c) {
       });
 }
 
-const Registration registration = workload("context", run, "what a fresh process pays until its first kernel has run",
+const Registration registration = workload("context", run, "time of a fresh process until its first kernel has run",
                                            {"driver_start", "context", "first_launch", "process"}, 0.3)
                                       .unverified("a process that starts and ends leaves nothing to check")
                                       .size("tiny", {});

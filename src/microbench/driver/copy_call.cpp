@@ -1,4 +1,4 @@
-// driver/copy_call: what the host pays to submit one asynchronous copy, which is done later and not waited for.
+// driver/copy_call: host time to submit one asynchronous copy, which runs later and is not waited for.
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ void run(Case& c) {
 
 const Registration registration =
     workload("copy_call", run, "submitting one asynchronous copy of page-locked or device memory", {"submit"}, 1e-3)
-        .axis(choice_axis("direction", "from host or device, to host or device", {"h2d", "d2h", "d2d"})
+        .axis(choice_axis("direction", "direction: from host or device, to host or device", {"h2d", "d2h", "d2d"})
                   .with_default_sweep_of_all())
         .axis(bytes_axis("bytes", "bytes of one copy", 64 * kKi).with_default_sweep({4, 64 * kKi, kMi}))
         .size("tiny", {{"direction", "h2d"}, {"bytes", 4}})

@@ -1,5 +1,5 @@
-// driver/graph: what it costs to make a graph of empty kernels in a row and to launch it, beside launching them one by
-// one.
+// driver/graph: cost of creating and launching a graph of consecutive empty kernels, compared with launching them one
+// by one.
 
 #include "microbench/driver/calls.hpp"
 
@@ -35,7 +35,7 @@ void run(Case& c) {
 
 const Registration registration = [] {
   constexpr std::int64_t one = 1, some = 16, many = 256;
-  return workload("graph", run, "graphs of empty kernels in a row, by their number",
+  return workload("graph", run, "graphs of consecutive empty kernels, by their number",
                   {"capture", "instantiate", "submit", "to_end", "plain_to_end", "device_per_node"}, 1e-2)
       .unverified("kernels that do nothing leave nothing to check")
       .axis(number_axis("nodes", "kernels in the graph, each after the one before", some)

@@ -1,4 +1,4 @@
-// driver/launch: what it costs to launch a kernel that does nothing, by the bytes of its arguments.
+// driver/launch: cost of launching an empty kernel, for several sizes of its arguments.
 
 #include "microbench/driver/calls.hpp"
 #include "microbench/empty_kernel.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace workload;
 
-/// The sizes that kernels are compiled for.
+/// Argument sizes for which kernels are compiled.
 using Sizes = std::index_sequence<8, 64, 256, 1024, 2048, 4096>;
 
 template <std::size_t... Bytes>
@@ -58,7 +58,7 @@ const Registration registration = [] {
              .choices = values(Sizes{}),
              .bytes = true,
              .default_sweep = {least, some, many, most}})
-      .axis(choice_axis("grid", "blocks of 256 threads: one, or as many as the device holds at once", {"one", "full"})
+      .axis(choice_axis("grid", "blocks of 256 threads: one, or as many as fit on the device at once", {"one", "full"})
                 .with_default_sweep_of_all())
       .size("tiny", {{"argument_bytes", least}, {"grid", "one"}})
       .size("small", {});

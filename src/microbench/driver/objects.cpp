@@ -1,4 +1,4 @@
-// driver/event, driver/stream, driver/device_sync: what the calls cost that order and await work, with nothing to wait
+// driver/event, driver/stream, driver/device_sync: cost of the calls that order and await work, with nothing to wait
 // for.
 
 #include "microbench/driver/calls.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace workload;
 
-/// An event that has happened.
+/// Returns an event that has already occurred.
 device::Event happened(device::Stream& stream) {
   device::Event event;
   event.record(stream);
@@ -46,12 +46,13 @@ void device_sync(Case& c) {
 constexpr const char* kNothing = "waiting for nothing leaves nothing to check";
 
 const Registration event_registration =
-    workload("event", event, "events: making, recording, asking and awaiting them, destroying them",
+    workload("event", event, "events: creating, recording, querying, awaiting and destroying them",
              {"create", "destroy", "record", "query", "synchronize"}, 1e-4)
         .unverified(kNothing)
         .size("tiny", {});
 const Registration stream_registration =
-    workload("stream", stream, "streams: making, asking and awaiting idle ones, waits for events, destroying them",
+    workload("stream", stream,
+             "streams: creating, querying and awaiting idle ones, waiting for events, destroying them",
              {"create", "destroy", "query", "synchronize", "wait_event"}, 1e-3)
         .unverified(kNothing)
         .size("tiny", {});

@@ -1,4 +1,4 @@
-// driver/prefetch_call: what a prefetch costs of managed pages that lie there already, so that nothing moves.
+// driver/prefetch_call: cost of prefetching managed pages that are already at their destination, so that nothing moves.
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ constexpr std::uint8_t kPattern = 0x5a;
 
 void run(Case& c) {
   const std::size_t bytes = c.extent("bytes");
-  if (!c.device().concurrent_managed) throw Skip("this device takes no prefetches of managed memory");
+  if (!c.device().concurrent_managed) throw Skip("this device does not support prefetches of managed memory");
   c.needs(2 * bytes, bytes);
   const auto place =
       c.choice("to") == "device" ? device::Location::gpu(c.device().index) : device::Location::host(c.numa_node());
@@ -27,12 +27,12 @@ void run(Case& c) {
   std::fill_n(pages.data(), bytes, std::byte{kPattern});
   const auto prefetch = [&] { device::prefetch(pages.data(), bytes, place, stream); };
   const auto wait = [&] { stream.synchronize(); };
-  const auto bring = [&] {  // also after the check, which may have moved them
+  const auto bring = [&] {  // also called after the check, which may have moved the pages
     prefetch();
     wait();
   };
   c.verify(
-      "the pages hold what was written",
+      "the pages contain what was written",
       [&] {
         std::vector<std::uint8_t> found(bytes);
         device::copy(found.data(), pages.data(), bytes);
@@ -46,8 +46,9 @@ void run(Case& c) {
 }
 
 const Registration registration =
-    workload("prefetch_call", run, "prefetches of managed pages that lie there already", {"submit", "to_end"}, 1e-3)
-        .axis(choice_axis("to", "where the pages lie and are sent", {"device", "host"}).with_default_sweep_of_all())
+    workload("prefetch_call", run, "prefetches of managed pages that are already there", {"submit", "to_end"}, 1e-3)
+        .axis(choice_axis("to", "where the pages already are, and where they are prefetched to", {"device", "host"})
+                  .with_default_sweep_of_all())
         .axis(bytes_axis("bytes", "bytes of one prefetch", kMi).with_default_sweep({64 * kKi, kMi, 64 * kMi}))
         .size("tiny", {{"to", "device"}, {"bytes", 64 * kKi}})
         .size("small", {});

@@ -20,7 +20,7 @@ std::size_t inputs_of_all(const Operand& operand, std::size_t jobs) {
   return operand.bytes + (jobs - 1) * operand.step;
 }
 
-/// Where an element without padding lies.
+/// Returns the position of an element in a padded array; `element` is counted without padding.
 std::size_t place(const Operand& operand, std::size_t element) {
   return element / operand.columns * operand.pitch + element % operand.columns;
 }
@@ -40,8 +40,8 @@ void fill_rows(std::byte* begin, std::size_t bytes, const Operand& operand) {
 }  // namespace
 
 struct JobBatch::Data {
-  std::vector<memory::Block> inputs;   // one an operand that is read, in their order
-  std::vector<memory::Block> outputs;  // as many as jobs are in flight; none where jobs bring their own
+  std::vector<memory::Block> inputs;   // one per operand that is read, in the same order
+  std::vector<memory::Block> outputs;  // one per job in flight; none if jobs allocate their own
 };
 
 std::size_t JobBatch::host_bytes(const Wanted& wanted) {
@@ -78,9 +78,9 @@ JobBatch::JobBatch(Wanted wanted) : wanted_(std::move(wanted)), checks_(wanted_.
     data_.push_back(std::move(data));
   }
   if (wanted_.host == Host::per_job)
-    crew_ = std::make_unique<memory::Crew>(std::max(1u, memory::host_threads() / 2), wanted_.numa_node);
+    pool_ = std::make_unique<memory::ThreadPool>(std::max(1u, memory::host_threads() / 2), wanted_.numa_node);
 
-  // First and last element, and others by chance; no element twice matters.
+  // Each check covers the first element, the last one, and other elements chosen at random. Duplicates do no harm.
   std::vector<std::pair<std::size_t, std::size_t>> all;
   for (std::size_t i = 0; i < wanted_.jobs; ++i) {
     const auto& recipe = wanted_.recipes[i % wanted_.recipes.size()];
@@ -118,10 +118,10 @@ void JobBatch::look(std::size_t index, const float* results, bool thorough) {
   ++ended_;
 }
 
-/// By several threads: one cannot write as fast as the device reads.
+/// Copies with several threads, because one thread cannot write as fast as the device reads.
 void JobBatch::fill(void* to, const std::byte* from, std::size_t bytes) {
-  crew_->run([&](unsigned part) {
-    const auto [first, last] = memory::part_of(bytes, crew_->size(), part);
+  pool_->run([&](unsigned part) {
+    const auto [first, last] = memory::part_of(bytes, pool_->size(), part);
     std::memcpy(static_cast<std::byte*>(to) + first, from + first, last - first);
   });
 }
@@ -141,7 +141,7 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Source source, For what
   for (const auto& operand : recipe.operands)
     if (own_host) job.memory.push_back({memory::Kind::pinned, operand.bytes});
 
-  // Where the results go: jobs that hold memory at the same time never share a slot.
+  // Slot for the results. Jobs that have memory at the same time never share a slot.
   const auto slot = std::make_shared<std::size_t>(0);
   const auto results = [=, &recipe, &data](std::span<void* const> memory) {
     return own_host ? static_cast<float*>(memory[operands + recipe.result])
@@ -149,7 +149,7 @@ pipeline::Job JobBatch::job(std::size_t index, pipeline::Source source, For what
   };
   job.in = [=, this, &recipe, &data](const pipeline::Work& work) {
     *slot = work.slot;
-    if (!recipe.output().read && !calls_only) {  // what an earlier job left there
+    if (!recipe.output().read && !calls_only) {  // overwrites the results of an earlier job
       for (const auto element : elements(index, thorough))
         results(work.memory)[place(recipe.output(), element)] = kPoison;
     }

@@ -15,7 +15,7 @@ float* floats(void* pointer) {
   return static_cast<float*>(pointer);
 }
 
-/// n × n, rows padded; the next job's begins a row later.
+/// Returns an n × n operand with padded rows. The operand of the next job begins one row later.
 Operand matrix(std::size_t n, const Uniform& values, bool shared) {
   const std::size_t pitch = workload::row_pitch<float>(n);
   return {.bytes = n * pitch * sizeof(float),
@@ -54,7 +54,7 @@ std::size_t Recipe::device_bytes() const {
 
 Recipe recipe(std::string_view name, std::size_t n, std::uint64_t seed) {
   const Uniform first = workload::uniform(seed, 0, -1, 1), second = workload::uniform(seed, 1, -1, 1);
-  // Inputs of a job as its elements are numbered: those of later jobs begin later in the same array.
+  // Input values of a job, indexed by the job's elements. Those of a later job begin further on in the same array.
   const auto later = [](const Uniform& values, std::size_t by) {
     return [values, by](std::size_t i) { return values(i + by); };
   };

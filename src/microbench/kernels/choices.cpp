@@ -8,13 +8,13 @@ using namespace workload;
 
 Staging available_staging(Case& c) {
   if (c.staging() == Staging::bulk && !c.device().bulk_shared_copy) {
-    c.fallback(c.device().async_shared_copy ? "async: this device has no bulk copy into shared memory"
-                                            : "async through registers: this device copies nothing into shared memory "
-                                              "by itself");
+    c.fallback(c.device().async_shared_copy
+                   ? "async: this device has no bulk copy into shared memory"
+                   : "async through registers: this device cannot copy into shared memory asynchronously");
     return Staging::async;
   }
   if (c.staging() == Staging::async && !c.device().async_shared_copy) {
-    c.fallback("async through registers: this device copies nothing into shared memory by itself");
+    c.fallback("async through registers: this device cannot copy into shared memory asynchronously");
   }
   return c.staging();
 }
@@ -23,7 +23,7 @@ std::size_t shared_bytes_for(Case& c, std::size_t needed) {
   const std::size_t bytes = std::max(needed, static_cast<std::size_t>(c.integer("shared_bytes")));
   const std::size_t limit = c.device().shared_per_block;
   if (bytes > limit) {
-    throw Skip("the tiles need " + std::to_string(bytes) + " bytes of shared memory a block, this device has " +
+    throw Skip("the tiles need " + std::to_string(bytes) + " bytes of shared memory per block, but this device has " +
                std::to_string(limit) + ": choose a smaller tile or depth");
   }
   return bytes;
@@ -72,10 +72,9 @@ void add_vector_axes(Workload& workload, std::vector<AxisValue> tiles) {
   auto tile = number_axis("tile", "elements of a staged tile; shared_bytes, where given, chooses it instead", 4096);
   tile.choices = std::move(tiles);
   workload.axis(std::move(tile))
-      .axis(number_axis("iterations",
-                        "arithmetic passes over an element (default 1: moving data; the paper's presets take the "
-                        "original's 100)",
-                        1))
+      .axis(number_axis(
+          "iterations",
+          "arithmetic passes over an element (default 1: moving data; the paper's presets use the original's 100)", 1))
       .axis(how(choice_axis("reuse",
                             "where an element lives between its iterations: register, or shared as in the original",
                             {"register", "shared"})));
@@ -101,7 +100,7 @@ std::size_t tile_elements(Case& c, std::size_t buffers, const std::vector<AxisVa
     if (elements <= fitting) tile = std::max(tile, elements);
   }
   if (tile == 0) {
-    throw Skip("shared_bytes=" + std::to_string(shared_bytes) + " holds no tile: " + std::to_string(buffers) +
+    throw Skip("shared_bytes=" + std::to_string(shared_bytes) + " is too small for a tile: " + std::to_string(buffers) +
                " buffers of at least " + std::to_string(std::get<std::int64_t>(allowed.front()) * sizeof(float)) +
                " bytes are needed");
   }

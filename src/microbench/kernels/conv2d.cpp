@@ -15,7 +15,7 @@ __host__ __device__ constexpr float coefficient(int row, int column) {
   return values[row + 1][column + 1];
 }
 
-constexpr unsigned halo_columns = 4;  // one is needed; four keep rows of a tile on 16 bytes
+constexpr unsigned halo_columns = 4;  // one is needed; four keep rows of a tile aligned to 16 bytes
 
 /// Output rows and columns of a staged tile.
 template <unsigned Rows, unsigned Columns>
@@ -34,12 +34,12 @@ struct Tile32x128 : TileShape<32, 128> {
 };
 using Tiles = TileChoices<Tile32x32, Tile16x128, Tile32x128>;
 
-/// The grid, and the rows of it that this launch writes. `in` and `out` point to row 0.
+/// Grid, and the rows of it that this launch writes. `in` and `out` point to row 0.
 struct Grid {
   std::size_t rows, cols, pitch, first_row, end_row;
 };
 
-/// Adds one input row's part to the output row that lies `row` (-1, 0, 1) above or below it.
+/// Adds the part of the input row at offset `row` (-1, 0, 1) to an output row.
 template <int row>
 __device__ inline float add_row(float sum, float left, float middle, float right) {
   return sum + coefficient(row, -1) * left + coefficient(row, 0) * middle + coefficient(row, 1) * right;
@@ -49,7 +49,7 @@ __device__ inline float add_row(float sum, float left, float middle, float right
 //   for (j = 0; j < cols; ++j)
 //     out[i][j] = sum over r, s in -1..1 of coefficient(r, s) * in[i + r][j + s], zero outside
 //
-// A thread computes four columns of a strip of rows: it reads each input row once and keeps the last three.
+// A thread computes four columns of a strip of rows. It reads each input row once and keeps the last three.
 constexpr unsigned strip_rows = 8;
 struct Row {
   float left;
@@ -57,7 +57,7 @@ struct Row {
   float right;
 };
 __device__ inline Row read_row(const float* in, const Grid& g, std::size_t row, std::size_t column) {
-  if (row >= g.rows) return {0, make_float4(0, 0, 0, 0), 0};  // also row -1
+  if (row >= g.rows) return {0, make_float4(0, 0, 0, 0), 0};  // also for row -1, which wraps around
   const float* at = in + row * g.pitch + column;
   return {column > 0 ? at[-1] : 0, *reinterpret_cast<const float4*>(at), column + 4 < g.cols ? at[4] : 0};
 }
@@ -96,8 +96,8 @@ __global__ void conv2d_none(const float* __restrict__ in, float* __restrict__ ou
   }
 }
 
-// The same from tiles in shared memory, with a row and four columns of halo on each side. A thread computes a strip
-// of rows of one column, so that a warp reads consecutive words.
+// Computes the same from tiles in shared memory, with a halo of one row and four columns on each side. A thread
+// computes a strip of rows of one column, so that a warp reads consecutive words.
 template <TileStaging staging, unsigned Depth, class Tile>
 __global__ void conv2d_staged(const float* __restrict__ in, float* __restrict__ out, Grid g) {
   float* tiles = device::dynamic_shared<float>();
@@ -160,7 +160,7 @@ void run(Case& c) {
   const Staging staging = available_staging(c);
 
   const auto values = uniform(c.seed(), 0, -1, 1);
-  constexpr std::size_t unit = 32;  // rows in one unit of `streamed`
+  constexpr std::size_t unit = 32;  // rows per unit of `streamed`
   auto in = c.input_matrix<float>("in", rows, cols, values, unit, 1);
   auto out = c.output_matrix<float>("out", rows, cols, unit);
   c.chunks(divide_up(rows, unit));
@@ -200,7 +200,7 @@ Workload workload() {
   w.axis(number_axis("rows", "rows of the grid", 1024)).axis(number_axis("cols", "columns of the grid", 1024));
   add_geometry_axes(w, {});
   w.axis({.name = "tile",
-          .help = "output rows x columns of a staged tile, which has a halo besides (the original's is 32x32)",
+          .help = "output rows x columns of a staged tile, without its halo (the original's is 32x32)",
           .default_value = Tile32x128::name,
           .choices = Tiles::allowed()});
   add_matrix_sizes(w, {"rows", "cols"}, 32, 64);

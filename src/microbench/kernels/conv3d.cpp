@@ -9,13 +9,13 @@ using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
-/// All 27 differ and none is zero, so that a swapped index shows; exact in fp32.
+/// Returns a coefficient. All 27 differ and none is zero, so that a swapped index is noticed. They are exact in fp32.
 __host__ __device__ constexpr float coefficient(int plane, int row, int column) {
   return (static_cast<float>((plane * 9 + row * 3 + column + 13) * 5 % 27) - 12.5f) / 64.0f;
 }
 constexpr double sum_of_magnitudes = 27 * 13.5 / 64;
 
-constexpr unsigned halo_columns = 4;  // one is needed; four keep rows of a tile on 16 bytes
+constexpr unsigned halo_columns = 4;  // one is needed; four keep rows of a tile aligned to 16 bytes
 constexpr unsigned threads = 256;
 
 /// Output rows and columns of a staged tile, one plane deep; a thread computes a strip of rows of one column.
@@ -39,8 +39,8 @@ struct Tile16x128 : TileShape<16, 128> {
 };
 using Tiles = TileChoices<Tile16x16, Tile16x64, Tile8x128, Tile16x128>;
 
-/// The grid, the planes of it that this launch writes, and how many of them a piece of work goes through. `in` and
-/// `out` point to plane 0.
+/// Grid, the planes of it that this launch writes, and the number of planes in a work item. `in` and `out` point to
+/// plane 0.
 struct Grid {
   std::size_t planes, rows, cols, pitch, first_plane, end_plane, run_planes;
   __host__ __device__ std::size_t runs() const { return (end_plane - first_plane + run_planes - 1) / run_planes; }
@@ -58,8 +58,8 @@ __device__ inline float add_row(float sum, float left, float middle, float right
 //     for (j = 0; j < cols; ++j)
 //       out[h][i][j] = sum over q, r, s in -1..1 of coefficient(q, r, s) * in[h + q][i + r][j + s], zero outside
 //
-// A thread goes through a run of planes with four columns of two rows: it reads each input plane once, adds it to the
-// three output planes that it belongs to, and writes the one that is complete.
+// A thread processes four columns of two rows through a run of planes. It reads each input plane once, adds it to the
+// three output planes to which it contributes, and writes the one that is complete.
 constexpr unsigned none_rows = 2;
 struct Row {
   float left;
@@ -67,7 +67,7 @@ struct Row {
   float right;
 };
 __device__ inline Row read_row(const float* in, const Grid& g, std::size_t plane, std::size_t row, std::size_t column) {
-  if (plane >= g.planes || row >= g.rows) return {0, make_float4(0, 0, 0, 0), 0};  // also plane -1 and row -1
+  if (plane >= g.planes || row >= g.rows) return {0, make_float4(0, 0, 0, 0), 0};  // also for plane -1 and row -1
   const float* at = in + (plane * g.rows + row) * g.pitch + column;
   return {column > 0 ? at[-1] : 0, *reinterpret_cast<const float4*>(at), column + 4 < g.cols ? at[4] : 0};
 }
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(threads) conv3d_none(const float* __restrict__
   }
 }
 
-/// A piece of work, which is a tile through a run of planes, and the plane of it that is next.
+/// Work item, which is a tile that extends through a run of planes, and the next of these planes.
 template <class Tile>
 struct Walk {
   std::size_t piece, row, column, plane, first, end;
@@ -147,7 +147,7 @@ struct Walk {
   }
 };
 
-/// Planes of all pieces of this block: all runs are equally long but the last.
+/// Returns the number of planes in all work items of this block. All runs have the same length except the last.
 template <class Tile>
 __device__ inline std::uint64_t planes_of_block(const Grid& g) {
   const std::uint64_t per_run =
@@ -161,8 +161,8 @@ __device__ inline std::uint64_t planes_of_block(const Grid& g) {
   return mine_long * (g.run_planes + 2) + (mine - mine_long) * (last_run + 2);
 }
 
-// The same with planes of a tile in shared memory, with a row and four columns of halo on each side. The pipeline goes
-// on from piece to piece; load and compute each walk through the same sequence.
+// Computes the same from planes of a tile in shared memory, with a halo of one row and four columns on each side. The
+// pipeline continues from work item to work item; loading and computing each go through the same sequence of planes.
 template <TileStaging staging, unsigned Depth, class Tile>
 __global__ void __launch_bounds__(threads)
     conv3d_staged(const float* __restrict__ in, float* __restrict__ out, Grid g) {
@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(threads)
   TilePipeline<staging, Depth, threads> pipeline(arrived);
   constexpr unsigned tile_elements = Tile::staged_rows * Tile::staged_columns;
 
-  // Before the walks begin: counted after, it costs bulk staging 16 registers of 64, and a block in four (nvcc 13.0).
+  // The planes are counted before the walks begin. If they were counted later, nvcc 13.0 would use 16 registers more
+  // than 64 for bulk staging, and one block in four would not fit.
   const std::uint64_t planes = planes_of_block<Tile>(g);
   Walk<Tile> loading{blockIdx.x, 0, 0, 0, 0, 0}, computing{blockIdx.x, 0, 0, 0, 0, 0};
   loading.start(g);
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(threads)
             row == 0 ? 1u : 0u, rows_left < Tile::staged_rows ? static_cast<unsigned>(rows_left) : Tile::staged_rows,
             column == 0 ? halo_columns : 0u,
             columns_left < Tile::staged_columns ? static_cast<unsigned>(columns_left) : Tile::staged_columns};
-        if (plane >= g.planes) inside.last_row = inside.first_row = 0;  // also plane -1
+        if (plane >= g.planes) inside.last_row = inside.first_row = 0;  // also for plane -1
         copier.template rows<Tile::staged_rows, Tile::staged_columns>(
             tiles + stage * tile_elements, Tile::staged_columns, inside,
             [&](unsigned r) { return in + (plane * g.rows + row + r - 1) * g.pitch + column - halo_columns; });
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(threads)
         for (unsigned r = 0; r < Tile::thread_rows + 2; ++r) {
           const float left = at[-1], middle = at[0], right = at[1];
           at += Tile::staged_columns;
-          // Input row r - 1 of the strip belongs to output rows r - 2, r - 1 and r.
+          // Input row r - 1 of the strip contributes to output rows r - 2, r - 1 and r.
           if (r >= 2) {
             above[r - 2] = add_row<1, 1>(above[r - 2], left, middle, right);
             here[r - 2] = add_row<0, 1>(here[r - 2], left, middle, right);
@@ -262,10 +263,10 @@ void run(Case& c) {
     }
     return sum;
   };
-  // 27 products and their sum: at most 28 roundings of at most the sum of the coefficients' magnitudes.
+  // The 27 products and their sum round at most 28 times, each time by at most the sum of the coefficients' magnitudes.
   c.verify(out, expected, {.absolute = 28 * 0x1p-24 * sum_of_magnitudes, .relative = 0}, "serial reference");
 
-  // A run of planes reads two more than it writes, so long runs save bytes; short ones give every multiprocessor work.
+  // A run of planes reads two more than it writes, so long runs save bytes; short runs give every multiprocessor work.
   const auto planes_per_run = [multiprocessors = c.device().multiprocessors](std::size_t count,
                                                                              std::uint64_t pieces_per_plane) {
     const std::uint64_t wanted = divide_up(std::uint64_t(multiprocessors) * 32, pieces_per_plane);
@@ -305,8 +306,8 @@ Workload workload() {
       .axis(number_axis("cols", "columns of a plane", 128));
   add_geometry_axes(w, {threads});
   w.axis({.name = "tile",
-          .help = "output rows x columns of a staged tile, which has a halo besides; planes follow one another "
-                  "(the original's tile is 12x12x12 and a halo)",
+          .help = "output rows x columns of a staged tile, without its halo; planes are staged in turn (the original's "
+                  "tile is 12x12x12 and a halo)",
           .default_value = Tile16x128::name,
           .choices = Tiles::allowed()});
   w.sizes({"planes", "rows", "cols"}, {64, 128, 256, 512, 768, 1536});

@@ -27,15 +27,15 @@ struct Tile32 : MatrixTile<32, 32, 32> {
   static constexpr const char* name = "32x32x32";
 };
 using Tiles = TileChoices<Tile128x16, Tile128x32, Tile64, Tile32>;
-constexpr std::size_t unit = 128;  // rows of A and C in one unit of `streamed`
+constexpr std::size_t unit = 128;  // rows of A and C per unit of `streamed`
 
 /// Shapes and pitches, in elements.
 struct Problem {
   std::size_t m, n, k, a_pitch, b_pitch, c_pitch;
 };
 
-/// Corner of output tile `index`. Tiles are numbered down stripes 16 tiles high, so that blocks that run at the same
-/// time share rows of A and columns of B in the L2 cache.
+/// Computes the corner of output tile `index`. Tiles are numbered down stripes 16 tiles high, so that blocks that run
+/// at the same time share rows of A and columns of B in the L2 cache.
 template <class Tile>
 __device__ inline void tile_corner(std::uint64_t index, const Problem& p, std::size_t& row, std::size_t& column) {
   constexpr std::uint64_t stripe = 16;
@@ -75,8 +75,8 @@ __device__ inline void write_tile(const TileSums<Tile>& sums, const TilePlace<Ti
 //   for (j = 0; j < n; ++j)
 //     for (c[i][j] = 0, l = 0; l < k; ++l) c[i][j] += a[i][l] * b[l][j];
 //
-// From global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed from the
-// last ones there are, and not written.
+// Operands go from global memory through the L1 cache into registers. Rows beyond m and columns beyond n are computed
+// from existing elements, but not written.
 template <class Tile>
 __global__ void __launch_bounds__(threads, 2)
     gemm_none(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads, 2)
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     std::size_t row, column;
     tile_corner<Tile>(tile, p, row, column);
-    // Offsets from the tile's corner fit in 32 bits, and registers are what this kernel is short of.
+    // Offsets from the tile's corner fit in 32 bits. This saves registers, of which the kernel is short.
     const float* a_corner = a + row * p.a_pitch;
     const float* b_row = b + column;
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
@@ -119,8 +119,8 @@ __global__ void __launch_bounds__(threads, 2)
   }
 }
 
-// The same, with tiles of A and B in shared memory, both as they lie in global memory: A is read along k in vectors,
-// so it need not be transposed, and 16-byte and bulk copies can bring it.
+// Computes the same from tiles of A and B in shared memory, in the same layout as in global memory. A is read along k
+// in vectors, so it need not be transposed, and 16-byte and bulk copies can load it.
 template <TileStaging staging, unsigned Depth, class Tile>
 __global__ void __launch_bounds__(threads, 2)
     gemm_staged(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, Problem p) {
@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(threads, 2)
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     std::size_t row, column;
     tile_corner<Tile>(tile, p, row, column);
-    // Rows that exist, and columns up to the padding: what lies beyond k is zero in A (padding or fill) or not read.
+    // The window contains the rows that exist, and the columns up to the padding. Elements beyond k are zero in A
+    // (padding or fill) or are not read.
     const unsigned rows = p.m - row < Tile::rows ? static_cast<unsigned>(p.m - row) : Tile::rows;
     const unsigned columns =
         p.b_pitch - column < Tile::columns ? static_cast<unsigned>(p.b_pitch - column) : Tile::columns;

@@ -10,17 +10,18 @@ using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
-// A block works on a group of rows at once: x is read once for all of them, and four independent loads are in flight.
+// Number of rows that a block processes at once: x is read once for all of them, and four independent loads are in
+// flight.
 constexpr unsigned group_rows = 4;
 
 using Tiles = Choices<256u, 512u, 1024u, 2048u>;
-constexpr std::size_t unit = 64;  // rows in one unit of `streamed`
+constexpr std::size_t unit = 64;  // rows per unit of `streamed`
 
 __device__ inline float multiply(const float4& a, const float4& x, float sum) {
   return a.x * x.x + (a.y * x.y + (a.z * x.z + (a.w * x.w + sum)));
 }
 
-/// Adds up the group's sums over the block and writes them. Called by all threads; `partial` is used until the next
+/// Adds up the group's sums over the block and writes them. Called by all threads. `partial` is in use until the next
 /// barrier.
 __device__ inline void reduce_and_write(const float (&sums)[group_rows], float* partial, float* y,
                                         std::size_t rows_left) {
@@ -65,12 +66,13 @@ __global__ void gemv_none(const float* __restrict__ a, std::size_t pitch, const 
       for (unsigned r = 0; r < group_rows; ++r) sums[r] += line[r][j] * x[j];
     }
     reduce_and_write(sums, partial, y + row, rows - row);
-    __syncthreads();  // partial is written again
+    __syncthreads();  // the next rows overwrite `partial`
   }
 }
 
-// The same, with tiles of group_rows × Columns of A and the Columns of x that belong to them in shared memory. One
-// pipeline runs over all tiles of all groups of the block, so that a new group starts with its tiles already there.
+// Computes the same from tiles of group_rows × Columns of A and the corresponding Columns of x in shared memory. One
+// pipeline runs over all tiles of all groups of the block, so that the tiles of a new group are already loaded when it
+// starts.
 template <TileStaging staging, unsigned Depth, unsigned Columns>
 __global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, float* y, std::size_t rows,
                             std::size_t cols) {
@@ -92,7 +94,8 @@ __global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, f
         float* tile = tiles + stage * tile_elements;
         const std::size_t columns_left = cols - load_column, rows_left = rows - load_row;
         const unsigned columns = columns_left < Columns ? static_cast<unsigned>(columns_left) : Columns;
-        // Rows end at the pitch, x at its last element: what is copied beyond cols meets zeros of x.
+        // Rows of A end at the pitch, but x ends at its last element, so elements of A beyond cols are multiplied by
+        // zeros.
         const device::TileWindow inside{0, rows_left < group_rows ? static_cast<unsigned>(rows_left) : group_rows, 0,
                                         (columns + 3) / 4 * 4};
         const float* corner = a + load_row * pitch + load_column;
@@ -117,7 +120,7 @@ __global__ void gemv_staged(const float* a, std::size_t pitch, const float* x, f
         }
         column += Columns;
         if (column >= cols) {
-          // The pipeline's own barriers come before partial is written again.
+          // The pipeline's barriers come before `partial` is written again.
           reduce_and_write(sums, partial, y + row, rows - row);
 #pragma unroll
           for (unsigned r = 0; r < group_rows; ++r) sums[r] = 0;

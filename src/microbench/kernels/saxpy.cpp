@@ -1,4 +1,4 @@
-// y = a·x + y on two vectors, in place, `iterations` times an element.
+// y = a·x + y on two vectors, in place, `iterations` times per element.
 
 #include "microbench/kernels/choices.hpp"
 #include "microbench/kernels/plain.hpp"
@@ -15,7 +15,7 @@ using device::TilePipeline;
 constexpr float a = kSaxpyFactor;
 
 using Tiles = Choices<256, 512, 1024, 2048, 4096, 8192, 16384>;
-constexpr std::size_t unit = 16384;  // elements in one unit of `streamed`: whole tiles of any size
+constexpr std::size_t unit = 16384;  // elements per unit of `streamed`, a multiple of every tile size
 
 __device__ inline void step(const float4& x, float4& y) {
   y.x = a * x.x + y.x;
@@ -32,7 +32,7 @@ __device__ inline float iterate(float x, float y, unsigned iterations) {
 // for (i = 0; i < n; ++i)
 //   for (k = 0; k < iterations; ++k) y[i] = a * x[i] + y[i];
 //
-// Two vectors of each a thread: four loads in flight before the first use.
+// Each thread loads two vectors of x and y, so that four loads are in flight before the first use.
 constexpr unsigned vectors_per_thread = 2;
 __global__ void saxpy_none(const float* __restrict__ x, float* __restrict__ y, std::size_t n, unsigned iterations) {
   const float4* xs = reinterpret_cast<const float4*>(x);
@@ -63,8 +63,8 @@ __global__ void saxpy_none(const float* __restrict__ x, float* __restrict__ y, s
   if (blockIdx.x == 0 && i < n) y[i] = iterate(x[i], y[i], iterations);
 }
 
-// The same, tile by tile through shared memory: a buffer holds a tile of x and one of y. With reuse_shared, y goes
-// back to shared memory after each iteration, as in the original.
+// Computes the same, tile by tile through shared memory. A buffer contains a tile of x and one of y. With reuse_shared,
+// y is written back to shared memory after each iteration, as in the original.
 template <TileStaging staging, unsigned Depth, bool reuse_shared>
 __global__ void saxpy_staged(const float* x, float* y, std::size_t n, unsigned tile_elements, unsigned iterations) {
   float* tiles = device::dynamic_shared<float>();

@@ -1,16 +1,16 @@
 #pragma once
 
-// reuse=shared: elements that go back to shared memory after each iteration, as in the original suite's kernels.
+// reuse=shared: elements are written back to shared memory after each iteration, as in the original suite's kernels.
 
 #include "device/kernel/kernel.hpp"
 
 namespace isthmus::microbench {
 
-/// Elements a thread works on at once: so many independent round trips through shared memory.
+/// Number of elements that a thread processes at a time. Their round trips through shared memory are independent.
 inline constexpr unsigned kept_per_thread = 4;
 
-/// For the elements e = first, first + stride, … below `count`: `iterations` times kept(e) = step(kept(e), e).
-/// Volatile accesses, or the compiler would keep the element in a register all the same.
+/// Performs kept(e) = step(kept(e), e) `iterations` times for the elements e = first, first + stride, … below `count`.
+/// Accesses are volatile because the compiler would otherwise keep the element in a register.
 template <class Kept, class Step>
 __device__ void iterate_in_shared(unsigned first, unsigned stride, unsigned count, unsigned iterations, Kept kept,
                                   Step step) {

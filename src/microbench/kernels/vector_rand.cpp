@@ -14,17 +14,17 @@ using device::BulkBarrier;
 using device::TilePipeline;
 
 constexpr float alpha = 0.9921875f;
-// The constant depends on the visit, so that visiting in another order gives another result.
+// The constant depends on the visit, so that another order of visits gives another result.
 __host__ __device__ constexpr float beta(std::uint64_t visit) {
   return static_cast<float>(visit & 4095) * 0x1p-13f;
 }
 constexpr double largest_beta = 0.5;
 
 using Tiles = Choices<1024, 2048, 4096, 8192>;
-constexpr std::size_t unit = 8192;  // elements in one unit of `streamed`: whole tiles of any size
+constexpr std::size_t unit = 8192;  // elements per unit of `streamed`, a multiple of every tile size
 
-/// A bijection of [0, count): two rounds of odd multiplication and shifted exclusive-or on the smallest power of two
-/// that holds count, walked until the result is inside. Both kinds of step undo themselves or have an inverse.
+/// Bijection of [0, count): two rounds of multiplication by an odd factor and shifted exclusive-or, modulo the smallest
+/// power of two that is at least `count`, repeated until the result is below `count`. Each step can be inverted.
 template <class UInt>
 struct Permutation {
   UInt count, mask;
@@ -47,7 +47,7 @@ struct Permutation {
     } while (x >= count);
     return x;
   }
-  /// The visit that goes to element x. Host only.
+  /// Returns the visit that goes to element x. Called on the host only.
   UInt inverse(UInt x) const {
     do {
       x ^= x >> shift;
@@ -57,7 +57,7 @@ struct Permutation {
     } while (x >= count);
     return x;
   }
-  /// Inverse modulo a power of two, by Newton's iteration.
+  /// Returns the inverse modulo a power of two, by Newton's iteration.
   static constexpr UInt inverse_of(UInt factor) {
     UInt inverse = factor;
     for (int i = 0; i < 6; ++i) inverse *= 2 - factor * inverse;
@@ -72,8 +72,10 @@ __device__ inline float iterate(float v, float b, unsigned iterations) {
   return v;
 }
 
-/// Four visits at once: four loads in flight and four chains of arithmetic. at(p) is the element of visit p.
+/// Number of visits that a thread performs at once, so that four loads and four chains of arithmetic are in flight.
 constexpr unsigned visits_per_thread = 4;
+
+/// Performs the thread's next visits, beginning with visit `first`. at(p) is the element of visit p.
 template <class UInt, class At>
 __device__ inline void visit(UInt first, UInt stride, UInt count, unsigned iterations, At at) {
   float value[visits_per_thread] = {};
@@ -114,8 +116,8 @@ __global__ void vector_rand_tile_none(float* v, std::size_t n, unsigned tile_ele
   }
 }
 
-// The same, tile by tile through shared memory: elements are visited there, and the tile goes back in order. With
-// reuse_shared an element goes back to shared memory after each iteration.
+// Computes the same, tile by tile through shared memory: elements are visited there, and the tile is written back in
+// order. With reuse_shared, an element is written back to shared memory after each iteration.
 template <TileStaging staging, unsigned Depth, bool reuse_shared>
 __global__ void vector_rand_tile_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
   float* tiles = device::dynamic_shared<float>();
@@ -141,7 +143,7 @@ __global__ void vector_rand_tile_staged(float* v, std::size_t n, unsigned tile_e
                                  [&](std::uint32_t q) { return in + permute(q); });
           }
         }
-        __syncthreads();  // what goes back was written by other threads
+        __syncthreads();  // other threads wrote what is copied next
         const unsigned whole = permute.count / 4;
         for (unsigned i = threadIdx.x; i < whole; i += blockDim.x) {
           reinterpret_cast<float4*>(out)[i] = reinterpret_cast<const float4*>(in)[i];
@@ -161,7 +163,8 @@ __global__ void vector_rand_vector_none(float* v, std::size_t n, unsigned iterat
   }
 }
 
-// The same, a tile of visits at a time: the elements are gathered into shared memory and go back from registers.
+// Computes the same, a tile of visits at a time: the elements are gathered into shared memory and written back from
+// registers.
 template <TileStaging staging, unsigned Depth, bool reuse_shared>
 __global__ void vector_rand_vector_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
   float* tiles = device::dynamic_shared<float>();
@@ -199,12 +202,12 @@ void run(Case& c) {
   const bool whole_vector = c.choice("scope") == "vector";
   Staging staging = available_staging(c);
   if (whole_vector && staging == Staging::bulk) {
-    c.fallback("async: bulk copies move 16 bytes or more, this scope gathers single floats");
+    c.fallback("async: bulk copies move at least 16 bytes, but this scope gathers single floats");
     staging = Staging::async;
   }
 
   const auto values = uniform(c.seed(), 0, -1, 1);
-  // A chunk of the whole vector cannot be worked on while the others travel.
+  // The whole vector is one chunk, because a part of it cannot be processed while the rest is being copied.
   auto v = c.inout<float>(
       "v", n, values, whole_vector ? memory::Split{} : memory::Split{.unit_bytes = unit * sizeof(float), .halo = 0});
 
@@ -254,7 +257,7 @@ Workload workload() {
   add_geometry_axes(w, {});
   add_vector_axes(w, Tiles::allowed());
   w.axis({.name = "scope",
-          .help = "what an out-of-order visit ranges over: the tile, as in the original, or the whole vector",
+          .help = "range of an out-of-order visit: the tile, as in the original, or the whole vector",
           .default_value = "tile",
           .choices = {"tile", "vector"}});
   add_vector_sizes(w, 8);

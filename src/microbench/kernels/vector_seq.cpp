@@ -1,4 +1,4 @@
-// v = alpha·v + beta on one vector in place, `iterations` times an element, elements visited in order.
+// v = alpha·v + beta on one vector in place, `iterations` times per element, elements visited in order.
 
 #include <cmath>
 
@@ -13,12 +13,13 @@ using namespace workload;
 using device::BulkBarrier;
 using device::TilePipeline;
 
-// |alpha| < 1 bounds every value; 1 - 2^-7 forgets only half of the input in 100 iterations, so a wrong one shows.
+// All values are bounded, because |alpha| < 1. The factor 1 - 2^-7 keeps half of the input over 100 iterations, so that
+// a wrong input is noticed.
 constexpr float alpha = 0.9921875f;
 constexpr float beta = 0.375f;
 
 using Tiles = Choices<256, 512, 1024, 2048, 4096, 8192, 16384, 32768>;
-constexpr std::size_t unit = 32768;  // elements in one unit of `streamed`: whole tiles of any size
+constexpr std::size_t unit = 32768;  // elements per unit of `streamed`, a multiple of every tile size
 
 __device__ inline void step(float4& v) {
   v.x = v.x * alpha + beta;
@@ -35,7 +36,7 @@ __device__ inline float iterate(float v, unsigned iterations) {
 // for (i = 0; i < n; ++i)
 //   for (k = 0; k < iterations; ++k) v[i] = alpha * v[i] + beta;
 //
-// Several vectors a thread: enough loads in flight, and enough independent chains of arithmetic.
+// Each thread processes several vectors, so that there are enough loads in flight and independent chains of arithmetic.
 constexpr unsigned vectors_per_thread = 4;
 __global__ void vector_seq_none(float* v, std::size_t n, unsigned iterations) {
   float4* vectors = reinterpret_cast<float4*>(v);
@@ -62,8 +63,8 @@ __global__ void vector_seq_none(float* v, std::size_t n, unsigned iterations) {
   if (blockIdx.x == 0 && i < n) v[i] = iterate(v[i], iterations);
 }
 
-// The same, tile by tile through shared memory. With reuse_shared an element goes back to shared memory after each
-// iteration, as in the original; else it stays in a register.
+// Computes the same, tile by tile through shared memory. With reuse_shared, an element is written back to shared memory
+// after each iteration, as in the original; otherwise it stays in a register.
 template <TileStaging staging, unsigned Depth, bool reuse_shared>
 __global__ void vector_seq_staged(float* v, std::size_t n, unsigned tile_elements, unsigned iterations) {
   float* tiles = device::dynamic_shared<float>();
@@ -106,7 +107,8 @@ void run(Case& c) {
   const auto values = uniform(c.seed(), 0, -1, 1);
   auto v = c.inout<float>("v", n, values, {.unit_bytes = unit * sizeof(float), .halo = 0});
 
-  // Closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the largest value so far.
+  // The expected value is the closed form of the recurrence. Each step rounds once or twice, by at most 2^-23 of the
+  // largest value so far.
   const double power = std::pow(double{alpha}, iterations);
   const double sum = double{beta} * (1 - power) / (1 - double{alpha});
   c.verify(v, [=](std::size_t i) { return power * values(i) + sum; },

@@ -1,8 +1,8 @@
 #pragma once
 
-// What saxpy, vector_seq and vector_rand share: which tiles are a block's, and the host side of kernels that work
-// through vectors piece by piece, and take the vectors, a number of elements, what `more` is, and the number of
-// iterations.
+// Code shared by saxpy, vector_seq and vector_rand: the tiles of a block, and the host side of kernels that process
+// vectors in pieces. The arguments of such a kernel are the vectors, a number of elements, the arguments `more`, and
+// the number of iterations.
 
 #include <tuple>
 
@@ -10,10 +10,10 @@
 
 namespace isthmus::microbench {
 
-/// This block's tiles of a vector of n elements: every gridDim.x-th. The vector's last tile may be shorter.
+/// Tiles of this block in a vector of n elements: every gridDim.x-th tile. The vector's last tile may be shorter.
 struct BlockTiles {
   std::size_t n;
-  unsigned elements;  // of a whole tile
+  unsigned elements;  // elements of a whole tile
 
   __device__ std::uint64_t count() const {
     const std::uint64_t all = (n + elements - 1) / elements;
@@ -29,7 +29,8 @@ struct BlockTiles {
 template <class... V>
 class VectorKernels {
  public:
-  /// `unit` elements are a unit of `streamed`: whole tiles of any size; 0 where the vectors cannot be cut.
+  /// Divides the vectors into units of `unit` elements for placement `streamed`; 0 if they cannot be divided. `unit` is
+  /// a multiple of every tile size.
   VectorKernels(Case& c, std::size_t unit, const workload::Traffic& traffic, const workload::Buffer<V>&... vectors)
       : c_(c), n_(c.extent("n")), unit_(unit), traffic_(traffic), vectors_(vectors...) {
     if (unit_ > 0) c.chunks(divide_up(n_, unit_));
@@ -53,7 +54,7 @@ class VectorKernels {
     });
   }
 
-  /// Calls use(how, depth, reuse_shared) with the compiled constants of a staging that is not `none`.
+  /// Calls use(how, depth, reuse_shared) with the compile-time constants of a staging other than `none`.
   template <class Use>
   void staged(Staging staging, Use use) {
     with_pipeline(staging, c_.integer("depth"), [&](auto how, auto depth) {
@@ -69,8 +70,7 @@ class VectorKernels {
 };
 
 inline void refuse_reuse_without_tiles(Case& c) {
-  if (c.choice("reuse") == "shared")
-    c.fallback("none keeps elements in registers: there is no tile that they could live in");
+  if (c.choice("reuse") == "shared") c.fallback("none keeps elements in registers: there is no tile for them");
 }
 
 }  // namespace isthmus::microbench

@@ -1,5 +1,5 @@
-// latency/<from>-<to>/chase: the time of one access. A chain of addresses in a random order, one on each line, is
-// followed by one thread: each access waits for the last, so the time of many over their number is that of one.
+// latency/<from>-<to>/chase: time of one access. One thread follows a chain of addresses in random order, one on each
+// line. Each access waits for the previous one, so the time of one access is the total time divided by their number.
 
 #include <algorithm>
 #include <climits>
@@ -14,7 +14,7 @@
 #include "microbench/chain.hpp"
 #include "microbench/latency/follow.hpp"
 #include "microbench/latency/routes.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::latency {
@@ -23,11 +23,11 @@ namespace {
 
 using namespace workload;
 
-/// Lines of NVIDIA's and AMD's second-level caches.
+/// Line size of NVIDIA's and AMD's second-level caches.
 constexpr std::size_t kGpuLine = 128;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// Places and hops as the axes ask for them.
+/// Shape of a chain, with its places and hops, as the axes request it.
 struct Shape {
   Shape(const Case& c, std::size_t line_)
       : bytes(c.extent("bytes")),
@@ -40,27 +40,28 @@ struct Shape {
       throw cannot("places " + std::to_string(stride) + " bytes apart would share lines of " + std::to_string(line) +
                    " bytes: choose a multiple");
     if (bytes % stride != 0 || slots < 2)
-      throw cannot("a chain needs two places at least, and whole strides of " + std::to_string(stride) + " bytes");
+      throw cannot("a chain needs at least two places and a size that is a multiple of " + std::to_string(stride) +
+                   " bytes");
     if (slots - 1 > UINT_MAX || hops >= INT_MAX)
-      throw cannot("a chain has 2^32 places and a sample 2^31 accesses at most");
-    if (hops % slots == 0) ++hops;  // or every sample would end where it began, moved or not
+      throw cannot("a chain has at most 2^32 places, and a sample at most 2^31 accesses");
+    if (hops % slots == 0) ++hops;  // otherwise every sample would end where it began, whether it moved or not
   }
   std::size_t bytes, stride, line, slots, hops;
 
   Places places(std::uint64_t seed) const { return {.stride = stride, .line = line, .seed = seed}; }
-  /// Hops before the first sample, from which on caches hold what they will go on holding: once around, or so far that
-  /// what caches had before is gone.
+  /// Returns the number of hops before the first sample, after which the content of the caches is stationary: one full
+  /// cycle, or enough hops to displace the earlier content of the caches.
   std::size_t warming() const { return std::min(slots, 4 * hops); }
 };
 
-/// Where the chase stood after how many hops: looked at when no clock runs.
+/// Record of the positions that the chase reached and of the hops made so far. Recording is not timed.
 class Trail {
  public:
   void note(std::size_t hops, std::uint64_t at) {
     walked_ += hops;
     ends_.emplace_back(walked_, at);
   }
-  /// Readings that did not end where the chain does.
+  /// Returns the number of samples that did not end at the right place of the chain.
   double wrong(const Chain& chain, const Places& places, std::uint64_t base) const {
     return static_cast<double>(std::count_if(ends_.begin(), ends_.end(), [&](const auto& end) {
       return end.second != base + places.offset(chain.end(end.first));
@@ -80,17 +81,17 @@ void warn_all(Case& c, std::vector<std::string> disagreements) {
   for (auto& sentence : disagreements) c.warn("placement_disagrees", std::move(sentence));
 }
 
-/// How much of the memory lies in huge pages, whatever was asked for: of all levels of a curve, the last ones depend on
+/// Reports the share of the memory that is in huge pages, whatever was requested. Latencies of large chains depend on
 /// it most.
 void observe_huge_pages(Case& c, const std::byte* data, std::size_t bytes) {
   const auto huge = memory::huge_page_bytes(data);
   if (!huge) return;
   const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   const double share = std::min(1.0, static_cast<double>(*huge) / static_cast<double>(whole));
-  c.observe(share_metric("huge_page_share", "event"), share);
+  c.report(share_metric("huge_page_share", "event"), share);
   if (c.choice("pages") == "huge" && share < 1)
     c.warn("placement_disagrees",
-           "only " + std::to_string(*huge) + " of " + std::to_string(whole) + " bytes of the memory lie in huge pages");
+           "only " + std::to_string(*huge) + " of " + std::to_string(whole) + " bytes of the memory are in huge pages");
 }
 
 // --- on the CPU --------------------------------------------------------------------------------------
@@ -99,15 +100,15 @@ struct Reading {
   int processor, memory_node;
 };
 
-/// Who reads on the CPU, and on which node the memory is to lie.
+/// Returns the processor that reads, and the NUMA node of the memory.
 Reading reading_of(const Case& c, const Route& route) {
   const auto all = memory::usable_processors(-1);
   const auto processor_near = [&](int node) {
     return reading_processor(node >= 0 ? memory::usable_processors(node) : all, all);
   };
   if (route.from.on_node) {
-    need_node(route.from.index);
-    need_node(route.to.node);
+    require_node(route.from.index);
+    require_node(route.to.node);
     const auto there = memory::usable_processors(route.to.node);
     if (there.empty())
       throw Skip("NUMA node " + std::to_string(route.to.node) + " has no processor that this process may use",
@@ -115,7 +116,7 @@ Reading reading_of(const Case& c, const Route& route) {
     return {there.front(), route.from.index};
   }
   const auto node = static_cast<int>(c.integer("node"));
-  need_node(node);
+  require_node(node);
   const int wanted = node >= 0 ? node : c.numa_node();
   auto processor = static_cast<int>(c.integer("processor"));
   if (processor >= 0 && std::find(all.begin(), all.end(), processor) == all.end())
@@ -127,8 +128,8 @@ Reading reading_of(const Case& c, const Route& route) {
 void chase_on_cpu(Case& c, const Route& route) {
   const Shape shape(c, memory::host_line_bytes());
   if (!route.cpu_only()) {
-    if (route.from.kind == Kind::device) need_gpu(route.from.index);
-    need_kind(route.from.kind, Reader::cpu, c.device());
+    if (route.from.kind == Kind::device) require_gpu(route.from.index);
+    require_kind(route.from.kind, Reader::cpu, c.device());
   }
   const auto [processor, node] = reading_of(c, route);
   const bool flushed = c.choice("cache") == "flushed";
@@ -142,7 +143,7 @@ void chase_on_cpu(Case& c, const Route& route) {
   std::byte* data = nullptr;
   {
     const memory::ScopedThreadNode on_node(node);
-    if (route.cpu_only()) {  // asks no driver, so that there need not be one
+    if (route.cpu_only()) {  // no driver is used, because there may be none
       block = memory::Block(Kind::pageable, shape.bytes, {.numa_node = node, .pages = pages});
       block.touch();
       warn_all(c, block.page_disagreements("the memory"));
@@ -160,7 +161,7 @@ void chase_on_cpu(Case& c, const Route& route) {
 
   const memory::ScopedThreadProcessor pinned(processor);
   if (!pinned.bound()) c.warn("not_pinned", "the thread that reads is not bound to a processor");
-  if (pinned.bound()) c.observe(amount_metric("processor", "1", Better::lower, "event"), processor);
+  if (pinned.bound()) c.report(amount_metric("processor", "1", Better::lower, "event"), processor);
   const auto base = reinterpret_cast<std::uint64_t>(data);
   const std::size_t hops = flushed ? std::min(shape.hops, shape.slots - 1) : shape.hops;
   Trail trail;
@@ -173,10 +174,10 @@ void chase_on_cpu(Case& c, const Route& route) {
     return taken;
   };
   walk(shape.warming());
-  c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.verify("each sample ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
   c.sampling().sample(time_metric("latency", "clock", kLatencyUnbounded), [&] {
     if (flushed && !memory::flush_host_caches(data, shape.bytes))
-      throw Skip("a program may not drop lines from this CPU's caches");
+      throw Skip("programs cannot drop lines from this CPU's caches");
     c.sampling().batch(static_cast<int>(hops));
     return walk(hops) / static_cast<double>(hops);
   });
@@ -184,26 +185,27 @@ void chase_on_cpu(Case& c, const Route& route) {
 
 // --- on a GPU ----------------------------------------------------------------------------------------
 
-/// Unified memory: pages that went to the GPU are no longer in the host's page table.
+/// Reports the share of managed pages that are on the host. Pages that moved to the GPU are no longer in the host's
+/// page table.
 void observe_pages_on_host(Case& c, const void* data, std::size_t bytes) {
   if (const auto pages = memory::present_pages(data, bytes))
-    c.observe(amount_metric("pages_on_host", "1", Better::lower, "event"),
-              static_cast<double>(pages->present) / static_cast<double>(pages->all));
+    c.report(amount_metric("pages_on_host", "1", Better::lower, "event"),
+             static_cast<double>(pages->present) / static_cast<double>(pages->all));
 }
 
 void chase_on_gpu(Case& c, const Route& route) {
   const int reader = route.to.gpu;
   const bool on_gpu = on_device(route.from.kind);
   const int owner = route.from.kind == Kind::device ? route.from.index : reader;
-  need_gpu(reader);
-  need_gpu(owner);
+  require_gpu(reader);
+  require_gpu(owner);
   const auto info = device::info(reader);
-  need_kind(route.from.kind, Reader::gpu, info);
+  require_kind(route.from.kind, Reader::gpu, info);
   const Shape shape(c, kGpuLine);
   memory::BlockOptions host{.numa_node = c.numa_node()};
   if (!on_gpu) {
     const auto node = static_cast<int>(c.integer("node"));
-    need_node(node);
+    require_node(node);
     if (node >= 0) host.numa_node = node;
   }
   if (has_pages_axis(route.from)) host.pages = pages_of(c);
@@ -223,7 +225,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   warn_all(c, block.disagreements("the memory"));
 
   const device::Selected on_reader(reader);
-  const memory::Block state(Kind::device, 2 * sizeof(std::uint64_t));  // where the chase is, and what visiting adds up
+  const memory::Block state(Kind::device, 2 * sizeof(std::uint64_t));  // position of the chase, sum of a visit
   auto* at = reinterpret_cast<std::uint64_t*>(state.data());
   const std::uint64_t begin[2] = {base + places.offset(0), 0};
   device::copy(at, begin, sizeof begin);
@@ -236,7 +238,7 @@ void chase_on_gpu(Case& c, const Route& route) {
   stream.synchronize();
   if (has_pages_axis(route.from)) observe_huge_pages(c, block.data(), shape.bytes);
 
-  std::size_t length = 0;  // of the next walk
+  std::size_t length = 0;  // hops of the next walk
   Lane lane;
   lane.device = reader;
   lane.queue = [&](device::Stream& queue) { queue_follow(queue, at, length); };
@@ -254,11 +256,11 @@ void chase_on_gpu(Case& c, const Route& route) {
     note(far);
     return taken;
   };
-  // A kernel finds the cache of its multiprocessor empty. Where the chain may fit in there, one that only goes around
-  // once is timed, too, and what it takes is taken off.
+  // When a kernel begins, the cache of its multiprocessor is empty. If the chain may fit into that cache, a walk of one
+  // cycle, which fills it, is timed as well, and its time is subtracted.
   constexpr std::size_t kFirstLevelLines = 8192;
   const std::size_t around = shape.slots <= kFirstLevelLines ? shape.slots : 0;
-  c.verify("each reading ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
+  c.verify("each sample ends where the chain does", [&] { return trail.wrong(chain, places, base); }, 0);
   c.sampling().sample(time_metric("latency", timed.timer(), kLatencyUnbounded), [&] {
     const double filling = around > 0 ? walk(around) : 0;
     const double taken = walk(around + shape.hops);
@@ -272,7 +274,7 @@ void chase_on_gpu(Case& c, const Route& route) {
 
 // --- registration ------------------------------------------------------------------------------------
 
-/// Rounded up from what machines show, so that a run can say beforehand how long it will be.
+/// Returns the estimated seconds of a sample, rounded up from measurements, to predict how long a run takes.
 double seconds_of(const Route& route, const CaseSpec& spec) {
   const auto hops = static_cast<double>(spec.integer("hops"));
   const auto bytes = spec.integer("bytes");
@@ -310,27 +312,26 @@ Workload workload(const Route& route, const Machine& machine) {
       .stagings({})
       .tags({"latency", "chase", on_cpu ? "cpu" : "gpu"})
       .metrics({"latency"})
-      .observed(observed_of(route))
+      .reported(observed_of(route))
       .estimate([route](const CaseSpec& spec) { return seconds_of(route, spec); });
   if (route.cpu_only()) w.cpu_only();
   if (const auto gpus = route.gpus(); !gpus.empty()) w.devices(gpus);
 
   const auto line = static_cast<std::int64_t>(on_cpu ? memory::host_line_bytes() : kGpuLine);
-  // The paper's million; fewer over a link, where each takes more than a microsecond.
+  // The paper uses a million hops. Over a link, where each takes more than a microsecond, there are fewer.
   const bool far = !on_cpu && (page_locked(route.from.kind) || route.from.kind == Kind::pageable);
   const std::int64_t hops = far ? 100'000 : 1'000'000;
-  w.axis(bytes_axis("bytes", "memory that the chain goes through", 64 * kMi, 16)
+  w.axis(bytes_axis("bytes", "bytes that the chain visits", 64 * kMi, 16)
              .with_default_sweep({16 * kKi, 256 * kKi, 4 * kMi, 64 * kMi, kGi})
              .with_size_sweep(powers(kKi, 4 * kGi)))
-      .axis(bytes_axis("stride", "bytes from one place of the chain to the next in memory; a page each with 4 KiB",
-                       line, 8)
+      .axis(bytes_axis("stride", "bytes between neighbouring places of the chain; 4 KiB: one place per page", line, 8)
                 .with_all_values({line, 4 * kKi}))
-      .axis(number_axis("hops", "accesses of a sample, each waiting for the last", hops));
+      .axis(number_axis("hops", "dependent accesses in a sample", hops));
   if (on_cpu)
-    w.axis(choice_axis("cache", "the chain before each sample: followed on, or dropped from the caches",
+    w.axis(choice_axis("cache", "the chain before each sample: continued, or dropped from the caches",
                        {"warm", "flushed"}));
   if (has_pages_axis(route.from))
-    w.axis(choice_axis("pages", "pages of the memory: as the system is set, base pages, or transparent huge ones",
+    w.axis(choice_axis("pages", "pages of the memory: the system's default, base pages, or transparent huge pages",
                        {"standard", "small", "huge"}));
   if (on_cpu && !route.from.on_node)
     w.axis(number_axis("processor", "logical processor that reads; -1: the first one near the memory", -1, -1));

@@ -4,7 +4,8 @@ namespace isthmus::microbench::latency {
 
 namespace {
 
-// Enough that the loop's own work, done while a load is waited for anyway, cannot be seen even in a first-level cache.
+// Unroll factor, large enough that the loop's own work, which overlaps the wait for a load, is invisible even in a
+// first-level cache.
 constexpr std::size_t kUnrolled = 128;
 
 }  // namespace

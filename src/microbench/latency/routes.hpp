@@ -1,23 +1,23 @@
 #pragma once
 
-// Whose memory is read by whom, by the names that the command line and the records use: latency/<from>-<to>/chase.
+// Routes from a memory to its reader, named as on the command line and in the records: latency/<from>-<to>/chase.
 
 #include <string>
 #include <vector>
 
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "workload/workload.hpp"
 
 namespace isthmus::microbench::latency {
 
-/// Memory of a kind; `index` is the GPU of device memory, and the NUMA node of `on_node`.
+/// Memory of one kind. `index` is the GPU of device memory, or the NUMA node if `on_node`.
 struct From {
   Kind kind = Kind::pageable;
-  bool on_node = false;  ///< allocated on the node that the name says
+  bool on_node = false;  ///< allocated on the named node
   int index = 0;
 };
 
-/// A processor of the CPU, of one NUMA node where `node` is not -1, or one GPU.
+/// Reader: one GPU, or a processor of the CPU (on NUMA node `node` unless that is -1).
 struct To {
   Reader reader = Reader::cpu;
   int node = -1, gpu = -1;
@@ -27,20 +27,20 @@ struct Route {
   From from;
   To to;
 
-  /// "pageable-cpu", "node0-node1", "gpu0-gpu0".
+  /// Returns a name such as "pageable-cpu", "node0-node1" or "gpu0-gpu0".
   std::string name() const;
-  /// In words, for `list`.
+  /// Returns a description in words, for `list`.
   std::string summary() const;
-  /// No GPU has a part in it.
+  /// Returns whether no GPU takes part.
   bool cpu_only() const;
   std::vector<int> gpus() const;
 };
 
-/// Everything that can be named on a machine.
+/// Returns all routes that exist on a machine.
 std::vector<Route> routes(const workload::Machine& machine);
 
-/// The processor that reads where nobody says which: the first of those that `node` has, and where it has none (a node
-/// of memory only) the first of all. -1 where there is none at all.
+/// Returns the default processor that reads: the first of `of_node`, or the first of `of_all` if `of_node` is empty (a
+/// node with memory only). Returns -1 if both are empty.
 int reading_processor(const std::vector<int>& of_node, const std::vector<int>& of_all);
 
 }  // namespace isthmus::microbench::latency

@@ -1,13 +1,13 @@
-// paging/copies: what paging is to be held against. Threads of the host bring an array to the GPU page by page, each by
-// copies that it issues on a stream of its own (GPUVM's Figure 8, where they ask a network card for them).
+// paging/copies: the alternative with which paging is compared. Host threads copy an array to the GPU page by page,
+// each on its own stream (GPUVM's Figure 8, in which they request the pages from a network card).
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
-#include "microbench/paging/study.hpp"
+#include "microbench/paging/common.hpp"
+#include "microbench/require.hpp"
 #include "workload/lanes.hpp"
 
 namespace isthmus::microbench::paged {
@@ -15,9 +15,9 @@ namespace {
 
 using namespace workload;
 
-constexpr std::size_t kPiece = std::size_t{16} << 20;  // of what is brought back to be looked at
+constexpr std::size_t kPiece = std::size_t{16} << 20;  // bytes copied back at a time for the check
 
-/// Words of a copy on the device that are not those of the host's array.
+/// Returns the number of words of a copy on the device that differ from the host's array.
 double wrong_words_of(const Case& c, const memory::Block& copy) {
   const memory::Block piece(memory::Kind::pinned, std::min(kPiece, copy.size()));
   std::uint64_t wrong = 0;
@@ -32,9 +32,9 @@ double wrong_words_of(const Case& c, const memory::Block& copy) {
 void run(Case& c) {
   const auto info = c.device();
   const std::size_t page = page_bytes_of(c), bytes = c.extent("bytes") / 16 * 16, threads = c.extent("threads");
-  refuse_if(bytes == 0, "16 bytes are the least");
+  refuse_if(bytes == 0, "bytes must be at least 16");
   c.needs(bytes + std::min(kPiece, bytes), bytes);
-  need_kind(memory::Kind::mapped, memory::Reader::gpu, info);
+  require_kind(memory::Kind::mapped, memory::Reader::gpu, info);
 
   const device::Selected on(info.index);
   const memory::Block array(memory::Kind::mapped, bytes, {.numa_node = c.numa_node()});
@@ -45,7 +45,7 @@ void run(Case& c) {
   for (std::size_t thread = 0; thread < threads; ++thread) {
     list[thread] = {.device = info.index, .blocking = true};
     list[thread].queue = [&, thread](device::Stream& stream) {
-      // All threads together go through the array in order.
+      // Together, the threads go through the array in order.
       for (std::size_t offset = thread * page; offset < bytes; offset += threads * page)
         device::copy_async(copy.data() + offset, array.data() + offset, std::min(page, bytes - offset), stream);
       stream.synchronize();
@@ -68,11 +68,10 @@ void run(Case& c) {
 }
 
 const Registration registration =
-    paging_workload("paging/copies", run,
-                    "an array comes to the GPU by copies of a page, which threads of the host issue")
-        .source("gpuvm-2024, Figure 8: the rival of paging in order (paging/pattern)")
+    paging_workload("paging/copies", run, "an array is copied to the GPU page by page, by threads of the host")
+        .source("gpuvm-2024, Figure 8: the alternative to paging in order (paging/pattern)")
         .estimate([](const CaseSpec& spec) { return 1e-3 + static_cast<double>(spec.integer("bytes")) / 5e9; })
-        .axis(number_axis("threads", "threads of the host that issue copies, each on a stream of its own", 16))
+        .axis(number_axis("threads", "host threads that issue copies, each on its own stream", 16))
         .preset(gpuvm_figure_8());
 
 }  // namespace

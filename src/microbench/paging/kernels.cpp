@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEach)
   }
 }
 
-// for (i = 0; i < n; ++i) sum += a[i];  the rival of all that follow
+// for (i = 0; i < n; ++i) sum += a[i];  the baseline of the sweeps that follow
 __global__ void __launch_bounds__(kThreads, kBlocksEach)
     sweep_pointer(const Pair* __restrict__ a, std::size_t size, std::size_t page, unsigned long long* sum) {
   unsigned long long part = 0;
@@ -97,7 +97,7 @@ auto kernel_of(const Visit& work) {
   return work.access == Access::write ? ISTHMUS_KERNEL(raise_scattered) : ISTHMUS_KERNEL(sum_scattered);
 }
 
-/// Calls `action` with the kernel of the sweep, what a warp or lane of it holds, and its first arguments.
+/// Calls `action` with the sweep's kernel, the references that a warp or lane of it holds, and its first arguments.
 template <class Action>
 auto with_kernel(const Sweep& work, Action action) {
   const Array<Pair> counted(work.region);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Programs whose memory is paged by the GPU: pages in random order, and a sweep over pages that are all there.
+// Kernels whose memory is paged by the GPU: pages in random order, and a sweep over pages that are all resident.
 
 #include <bit>
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace isthmus::microbench::paged {
 
-/// Threads of a block, and blocks that fit on a multiprocessor by their registers. One fewer of kernels that look at
-/// each element's page.
+/// Threads per block, and the number of blocks for which a multiprocessor has enough registers. For kernels that look
+/// up each element's page, that number is one less.
 inline constexpr unsigned kThreads = 256, kBlocksEach = 4;
 
-/// The numbers below `count` in an order that is scattered and the same everywhere: rounds that each permute the
-/// numbers of so many bits, again and again until one below `count` comes.
+/// Scattered order of the numbers below `count`, the same on every machine. Rounds that permute all numbers with as
+/// many bits as `count` needs are repeated until the result is below `count`.
 class Scattered {
  public:
   Scattered() = default;
-  /// For the host: nvcc drops std::bit_width from a kernel without a word.  border: not called
+  /// Called on the host only: nvcc silently drops std::bit_width from a kernel.  border: not called
   explicit Scattered(std::uint64_t count) : count_(count) {
     const int bits = count > 1 ? std::bit_width(count - 1) : 1;  // border: the host's
     mask_ = (std::uint64_t{1} << bits) - 1;
@@ -40,7 +40,8 @@ class Scattered {
   int shift_ = 1;
 };
 
-/// `touched` pages of a region in `order`, a warp each: they are summed, or one is added to every word of theirs.
+/// Visit of `touched` pages of a region in `order`, one warp per page. The words are summed, or each word is
+/// incremented.
 struct Visit {
   paging::Region region;
   Scattered order;
@@ -48,11 +49,11 @@ struct Visit {
   paging::Access access = paging::Access::read;
 };
 device::KernelInfo info_of(const Visit& work, const device::LaunchShape& shape);
-/// `next` counts the pages of `order` that warps have taken.
+/// Queues a visit. `next` counts the pages of `order` that warps have claimed.
 void queue(device::Stream& stream, paging::Pager& pager, const device::LaunchShape& shape, const Visit& work,
            unsigned long long* sum, unsigned long long* next);
 
-/// How a sweep reaches its memory.
+/// Method by which a sweep accesses its memory.
 enum class Through { pointer, window, read_only_window, reader, read_only_reader, element, read_only_element };
 inline constexpr paging::Named<Through> kThroughNames[] = {
     {Through::pointer, "pointer"},
@@ -64,10 +65,10 @@ inline constexpr paging::Named<Through> kThroughNames[] = {
     {Through::read_only_element, "read_only_element"},
 };
 
-/// All words are summed, a warp a page.
+/// Sweep that sums all words, one warp per page.
 struct Sweep {
   paging::Region region;
-  const std::byte* memory = nullptr;  ///< of Through::pointer
+  const std::byte* memory = nullptr;  ///< used with Through::pointer
   Through through = Through::pointer;
 };
 device::KernelInfo info_of(const Sweep& work, const device::LaunchShape& shape);

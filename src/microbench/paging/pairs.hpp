@@ -1,6 +1,6 @@
 #pragma once
 
-// How kernels of the studies of paging read a page, a warp each.
+// Functions that kernels of the paging studies use to read pages, one warp per page.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace isthmus::microbench::paged {
 
-/// ulonglong2 is not trivially copyable under HIP.
+/// Replacement for ulonglong2, which is not trivially copyable under HIP.
 struct alignas(16) Pair {
   unsigned long long x, y;
 };
 
-/// Calls `action` for elements rank, rank + width, … of a page, so many at a time: all are asked for before the first
-/// is used. A loop whose stride the compiler does not know asks for one after the other, even unrolled.
+/// Calls `action` for elements rank, rank + width, … of a page in batches: all loads of a batch are issued before the
+/// first result is used. Without batches, a loop whose stride the compiler does not know issues one load after the
+/// other, even when unrolled.
 template <class Action>
 inline __device__ void for_each_batch(std::size_t count, Action action) {
   constexpr unsigned kInFlight = 4;
@@ -25,7 +26,7 @@ inline __device__ void for_each_batch(std::size_t count, Action action) {
   for (; j < count; j += width) action.template operator()<1>(j, width);
 }
 
-/// Sum of the page's elements that are this lane's.
+/// Returns the sum of the elements of the page that this lane reads.
 inline __device__ unsigned long long sum_of(const Pair* page, std::size_t count) {
   unsigned long long part = 0;
   for_each_batch(count, [&]<unsigned Batch>(std::size_t j, unsigned width) {
@@ -38,8 +39,8 @@ inline __device__ unsigned long long sum_of(const Pair* page, std::size_t count)
   return part;
 }
 
-/// Warps take pages as they come to it: one that had to search for a frame takes fewer. With as many for each, the last
-/// ones would keep the link waiting.
+/// Claims the next page for the calling warp and returns its number. Pages are claimed dynamically because a warp that
+/// had to search for a frame handles fewer; with equal shares, the last warps would leave the link idle.
 inline __device__ std::uint64_t take_next(unsigned long long* next) {
   const unsigned long long taken = device::lane() == 0 ? atomicAdd(next, 1ull) : 0;
   return device::shuffle(device::full_warp(), taken, 0);

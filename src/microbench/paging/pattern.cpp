@@ -1,5 +1,5 @@
-// paging/pattern: some pages of an array of the host's, some of each, several times, by every way that bytes can take:
-// copied whole, streamed, read in place, by the driver's page faults, paged. docs/paging.md has the map.
+// paging/pattern: reads some pages of an array in host memory, a part of each, several times. The array is
+// copied whole, streamed, read in place, fetched by the driver's page faults, or paged. docs/paging.md has the map.
 
 #include "microbench/paging/pattern.hpp"
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
-#include "microbench/paging/study.hpp"
+#include "microbench/paging/common.hpp"
+#include "microbench/require.hpp"
 #include "paging/placement.hpp"
 #include "workload/lanes.hpp"
 
@@ -39,11 +39,11 @@ struct Asked {
     pattern.order = Scattered(pages);
     frames = paging::frames_of(pattern.touched, percent);
     refuse_if(percent < 100 && (way == "copy" || way == "managed"),
-              "this way needs room for all; ask for frames=100, or for streamed, mapped or paged");
+              "this way needs memory for the whole array; set frames=100, or choose streamed, mapped or paged");
     refuse_if(way == "streamed" && (pattern.scattered || pattern.touched < pages),
-              "only all pages in order can be streamed; ask for order=in_order and density=100");
+              "only all pages in order can be streamed; set order=in_order and density=100");
   }
-  /// Chunks of a stream that the device has room for.
+  /// Returns the number of chunks of a stream that fit on the device.
   std::size_t slots() const {
     return percent < 100 ? std::clamp(kChunks * percent / 100, std::size_t{2}, kChunks) : kChunks;
   }
@@ -61,23 +61,24 @@ struct Asked {
   Pattern pattern;
 };
 
-/// Where a kernel adds, and the number of the next turn.
+/// Addresses of a kernel's sum and of the number of the next turn.
 struct Results {
   Word *sum, *next;
 };
 
-/// One way of reaching the array.
+/// Method of accessing the array.
 class Reached {
  public:
   virtual ~Reached() = default;
   virtual device::KernelInfo kernel() const = 0;
   virtual const device::LaunchShape& shape() const = 0;
-  /// As if nobody had read yet.
+  /// Restores the state in which nothing has been read.
   virtual void forget(device::Stream&) {}
   virtual void queue(device::Stream& stream, const Results& results) = 0;
-  /// After a sample: whether the counts are those of one.
+  /// Returns whether the counters have the values of one sample. Called after each sample.
   virtual bool counts_are_right(device::Stream&) { return true; }
-  /// Bytes that came; before the first sample, that have to come at the least; nullopt where nobody knows.
+  /// Returns the bytes that the last sample moved or, before the first sample, the minimum bytes to move; nullopt if
+  /// unknown.
   virtual std::optional<double> moved() const { return std::nullopt; }
   virtual void observe(Case&) const {}
 };
@@ -87,7 +88,7 @@ device::LaunchShape shape_of(const PlainTurns& work, const device::DeviceInfo& i
   return shape_for(work, info, turns, turns, false);
 }
 
-/// By an address: of a copy, of the host's memory in place, or of managed memory.
+/// Access by address: to a copy, to host memory in place, or to managed memory.
 class ByAddress : public Reached {
  public:
   ByAddress(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array, int node)
@@ -121,7 +122,8 @@ class ByAddress : public Reached {
   device::LaunchShape shape_;
 };
 
-/// Chunk by chunk, each used as it comes. Where there is room for all of them, later passes find them there.
+/// Access to chunks that are copied in one by one, each used as it arrives. If all of them fit, later passes find them
+/// on the device.
 class Streamed : public Reached {
  public:
   Streamed(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array)
@@ -174,7 +176,7 @@ class Streamed : public Reached {
   const Asked& asked_;
   const memory::Block& array_;
   memory::Block ring_;
-  std::vector<device::Event> copied_, used_;  ///< of each slot
+  std::vector<device::Event> copied_, used_;  ///< events of each slot
   device::LaunchShape shape_;
   PlainTurns all_;
   device::LaunchShape shape_of_all_;
@@ -182,14 +184,14 @@ class Streamed : public Reached {
   device::Event begin_;
 };
 
-/// Paged by the GPU.
+/// Access to memory that the GPU pages.
 class Paged : public Reached {
  public:
   Paged(const Asked& asked, const device::DeviceInfo& info, const memory::Block& array)
       : asked_(asked),
         pager_({.page_bytes = asked.page, .frames = asked.frames, .eviction = paging::Eviction::scan_resistant}),
         turns_{asked.pattern, pager_.open(array, "array")},
-        // Where pages have to go, half of the frames are left to whoever searches for one.
+        // Half of the frames are left to warps that search for a frame, if pages have to be evicted.
         shape_(shape_for(turns_, info, all_stay() ? asked.frames : (asked.frames + 1) / 2, asked.pattern.touched,
                          false)) {}
 
@@ -210,8 +212,8 @@ class Paged : public Reached {
     return static_cast<double>(seen_ ? seen_->fetched_bytes : least_fetches() * asked_.page);
   }
   void observe(Case& c) const override {
-    c.observe(count_metric("fetches"), static_cast<double>(seen_->faults));
-    c.observe(count_metric("evictions"), static_cast<double>(seen_->evictions));
+    c.report(count_metric("fetches"), static_cast<double>(seen_->faults));
+    c.report(count_metric("evictions"), static_cast<double>(seen_->evictions));
   }
 
  private:
@@ -254,7 +256,7 @@ void run(Case& c) {
   const Asked asked(c);
   const auto info = c.device();
   c.needs(asked.way == "managed" ? 0 : asked.bytes, asked.device_bytes());
-  need_kind(asked.way == "managed" ? memory::Kind::managed : memory::Kind::mapped, memory::Reader::gpu, info);
+  require_kind(asked.way == "managed" ? memory::Kind::managed : memory::Kind::mapped, memory::Reader::gpu, info);
 
   const device::Selected on(info.index);
   const memory::Block array = filled_array(c, asked);
@@ -278,7 +280,7 @@ void run(Case& c) {
   workload::Lanes lanes(c, std::move(list));
   device::Stream& stream = c.stream();
   double wrong = 0;
-  c.verify("the sum of what every sample read", [&] { return wrong; }, 0);
+  c.verify("the sum of the bytes that every sample read", [&] { return wrong; }, 0);
   c.sampling().sample(
       metrics_of(lanes.timer(), useful, wanted, reached->moved().value_or(0), link_bound(info)),
       [&] {
@@ -294,31 +296,30 @@ void run(Case& c) {
         wrong += counts && found == expected ? 0 : 1;
         return std::vector{seconds, wanted / seconds};
       });
-  c.observe(count_metric("pages_touched"), static_cast<double>(asked.pattern.touched));
-  c.observe(count_metric("useful", "B"), useful);
-  if (const auto moved = reached->moved()) c.observe(count_metric("moved", "B"), *moved);
+  c.report(count_metric("pages_touched"), static_cast<double>(asked.pattern.touched));
+  c.report(count_metric("useful", "B"), useful);
+  if (const auto moved = reached->moved()) c.report(count_metric("moved", "B"), *moved);
   reached->observe(c);
 }
 
 const Registration registration =
     paging_workload("paging/pattern", run,
-                    "some pages of the host's memory, some of each, by every way that bytes can take to the GPU")
-        .source("gpuvm-2024, its rivals on one pattern of accesses")
+                    "parts of some pages of host memory, by every method that transfers bytes to the GPU")
+        .source("gpuvm-2024, paging by the GPU and the alternatives to it, on one access pattern")
         .metrics({"time", "rate", "pages_touched", "useful"})
-        .observed({"moved", "fetches", "evictions"})
+        .reported({"moved", "fetches", "evictions"})
         .estimate([](const CaseSpec& spec) {
           const double rate = spec.choice("way") == "managed" ? 5e9 : 20e9;
           return 1e-3 + static_cast<double>(spec.integer("bytes")) / rate;
         })
         .axis(number_axis("density", "pages that are touched, in percent of all", 100))
-        .axis(bytes_axis("use", "bytes that are read of a touched page, from its beginning; more than a page: all",
-                         2 * kMi, 16))
-        .axis(number_axis("passes", "times that all of this is read, by a kernel each", 1))
-        .axis(
-            number_axis("frames", "room on the device, in percent of the touched pages; 100: for the array, too", 100))
-        .axis(choice_axis("order", "of the touched pages", {"in_order", "scattered"}))
+        .axis(bytes_axis("use", "bytes read from the beginning of a touched page; more than a page: all", 2 * kMi, 16))
+        .axis(number_axis("passes", "times that all of this is read, each by a kernel", 1))
+        .axis(number_axis("frames",
+                          "memory on the device, in percent of the touched pages; 100: also for the whole array", 100))
+        .axis(choice_axis("order", "order of the touched pages", {"in_order", "scattered"}))
         .axis(how(choice_axis("way",
-                              "copy: the whole array first; streamed: in chunks, each used as it comes; mapped: read "
+                              "copy: the whole array first; streamed: in chunks, each used as it arrives; mapped: read "
                               "in place; managed: by the driver's page faults; paged: by the GPU",
                               {"copy", "streamed", "mapped", "managed", "paged"})
                       .with_default_sweep_of_all()))

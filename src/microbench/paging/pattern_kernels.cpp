@@ -7,7 +7,7 @@ namespace {
 
 using paging::Array, paging::Lanes;
 
-/// Pages at an address, as an Array has them in frames.
+/// Pages in ordinary memory, with the interface of paging::Array, whose pages are in frames.
 class Plain {
  public:
   class Reader {
@@ -21,7 +21,7 @@ class Plain {
     const Pair* data_ = nullptr;
   };
 
-  /// Of elements from `first` on.
+  /// Creates a view whose memory begins with element `first`.
   Plain(const Pair* memory, std::uint64_t first) : memory_(memory), first_(first) {}
   __device__ Reader reader(const Lanes&) const { return Reader(*this); }
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace workload;
 
-/// A pitched matrix of uniform values on the device (vectors have one row).
+/// Pitched matrix of uniform values on the device. A vector is a matrix with one row.
 class Matrix {
  public:
   static std::size_t pitch_of(std::size_t rows, std::size_t columns) {
@@ -56,7 +56,7 @@ class Matrix {
   float* device_ = nullptr;
 };
 
-/// Samples a call as one movement: behind a latch, and in batches where one is short.
+/// Samples a call in the same way as transfers: behind a latch, and in batches if one call is short.
 void sample(Case& c, Metric metric, double amount, const std::function<void(device::Stream&)>& call) {
   Lane lane;
   lane.device = c.device().index;
@@ -68,7 +68,7 @@ void sample(Case& c, Metric metric, double amount, const std::function<void(devi
   c.sampling().sample(std::move(metric), [&] { return amount / read(c, lanes, batch).all; });
 }
 
-/// Of sampled elements: `expected(row, column)`.
+/// Verifies sampled elements of `out` against `expected(row, column)`.
 void verify_sampled(Case& c, Matrix& out, std::size_t rows, std::size_t columns, double tolerance,
                     const std::function<double(std::size_t, std::size_t)>& expected) {
   constexpr std::size_t samples = 64;
@@ -101,7 +101,7 @@ void sgemm(Case& c) {
   const auto length = [](std::size_t extent) { return static_cast<std::int64_t>(extent); };
   sample(c,
          rate_metric("kernel_flop_rate", "FLOP/s", "event",
-                     {c.device().fp32_rate, "peak fp32 rate", "the device does not tell its fp32 rate"})
+                     {c.device().fp32_rate, "peak fp32 rate", "the device does not report its fp32 rate"})
              .moving(4.0 * static_cast<double>(m * k + k * n + m * n), 0),
          flops, [&](device::Stream& stream) {
            blas->sgemm(stream, length(m), length(n), length(k), a.device(), a.pitch(), b.device(), b.pitch(),

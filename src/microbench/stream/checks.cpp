@@ -13,7 +13,7 @@ namespace isthmus::microbench::stream {
 namespace {
 
 constexpr std::size_t kGrain = std::size_t{1} << 16;
-constexpr std::size_t kBounce = std::size_t{2} << 20;  // elements that go through the host at once
+constexpr std::size_t kBounce = std::size_t{2} << 20;  // elements copied through the host at a time
 
 std::size_t compare(Operation operation, std::uint64_t seed, const double* out, std::size_t first, std::size_t count) {
   std::atomic<std::size_t> wrong = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether the results are right: every element against its closed form, exactly.
+// Checks of the results: every element must exactly equal its closed form.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace isthmus::microbench::stream {
 
-/// How the host comes to see memory.
+/// Method by which the host reads memory.
 enum class Reach {
-  host,            ///< where it is
-  copies,          ///< by copies
-  through_device,  ///< by copies to the selected device and back: memory that the CPU reads very slowly
+  host,            ///< direct access
+  copies,          ///< copies to the host
+  through_device,  ///< copies to the selected device, then to the host, for memory that the CPU reads very slowly
 };
 
-/// Elements that are not what the operation leaves.
+/// Returns the number of elements that differ from the expected results of the operation.
 std::size_t wrong_results(Operation operation, std::uint64_t seed, const double* out, std::size_t count, Reach reach);
-/// Of all elements of input array 0.
+/// Returns the expected sum of all elements of input array 0.
 double expected_sum(std::uint64_t seed, std::size_t count);
 
 }  // namespace isthmus::microbench::stream

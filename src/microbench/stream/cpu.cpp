@@ -1,4 +1,4 @@
-// stream/cpu/<operation>: what the CPU gets from its own memory.
+// stream/cpu/<operation>: bandwidth of the CPU to its own memory.
 
 #include <fmt/format.h>
 
@@ -16,21 +16,23 @@ using namespace workload;
 
 namespace {
 
-/// The same on every machine, so that records of two have a case in common. STREAM's rules ask for four times all
-/// last-level caches: this is that for up to 1 GiB of them (docs/memory-bandwidth.md).
+/// Default bytes of an array, the same on every machine so that records of two machines have a case in common. STREAM's
+/// rules require four times the size of all last-level caches, which this size satisfies for caches of up to 1 GiB
+/// (docs/memory-bandwidth.md).
 constexpr std::int64_t kDefaultBytes = 4 * kGi;
 
-/// Four times all last-level caches of this machine; whole mebibytes, and no less than 64 of them.
+/// Returns four times the size of all last-level caches of this machine, in bytes: whole mebibytes, at least 64.
 std::int64_t bytes_beyond_caches() {
   const auto cache = static_cast<std::int64_t>(memory::processors().last_level_cache_bytes);
   return std::max(64 * kMi, (4 * cache + kMi - 1) / kMi * kMi);
 }
 
-/// How an array compares with the caches, in words, since the default size does not follow them.
+/// Returns a text with the size of the last-level caches and that of an array relative to it. It is reported because
+/// the default size of an array does not depend on the caches.
 std::string caches_beside(std::size_t bytes) {
   const std::size_t cache = memory::processors().last_level_cache_bytes;
-  if (cache == 0) return "unknown: the system does not tell";
-  return fmt::format("{} MiB, of which an array is {:.2g} times as large", cache / kMi,
+  if (cache == 0) return "unknown: the system does not report it";
+  return fmt::format("{} MiB; an array is {:.2g} times as large", cache / kMi,
                      static_cast<double>(bytes) / static_cast<double>(cache));
 }
 
@@ -55,15 +57,15 @@ void run(Case& c, Operation operation) {
 Preset cache_preset() {
   return {.name = "cache-relative",
           .help =
-              "arrays of four times this machine's last-level caches, STREAM's own rule: quicker than the default, "
-              "and not to be compared with another machine",
+              "arrays of four times this machine's last-level caches, STREAM's own rule: quicker than the default, but "
+              "not comparable with other machines",
           .settings = {{"bytes", bytes_beyond_caches()}}};
 }
 
 Preset paper_preset() {
   Preset preset;
   preset.name = "paper-fig3";
-  preset.help = "mi300a-upm-2025, Figure 3, CPU: arrays of 610 MiB, every number of threads";
+  preset.help = "mi300a-upm-2025, Figure 3, CPU: arrays of 610 MiB, all numbers of threads";
   preset.settings = {{"bytes", 610 * kMi}, {"stores", "standard"}};
   preset.sweep_axis = "threads";
   for (std::int64_t count = 1; count <= static_cast<std::int64_t>(memory::processors().cores.size()); ++count)

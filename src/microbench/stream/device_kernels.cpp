@@ -4,9 +4,9 @@ namespace isthmus::microbench::stream {
 
 namespace {
 
-/// Accesses in flight of a thread to each array: a GPU hides its memory's latency behind them.
+/// Number of accesses in flight per thread and array, which lets a GPU hide the latency of its memory.
 constexpr unsigned kInFlight = 4;
-/// Warps that a block of 1024 threads can have.
+/// Maximum number of warps of a block, which has at most 1024 threads.
 constexpr unsigned kMostWarps = 32;
 
 template <Operation operation>
@@ -20,7 +20,7 @@ __device__ inline double result(double first, double second, double scalar) {
 
 // for (i = 0; i < count; ++i) out[i] = result(first[i], second[i], scalar);
 //
-// A block takes kInFlight · blockDim pairs at a time and reads all of its own before it writes the first.
+// A block processes kInFlight · blockDim pairs at a time and reads all of them before it writes the first.
 template <Operation operation>
 __global__ void work(double2* __restrict__ out, const double2* __restrict__ first, const double2* __restrict__ second,
                      double scalar, std::size_t pairs) {
@@ -46,7 +46,7 @@ __global__ void work(double2* __restrict__ out, const double2* __restrict__ firs
   }
 }
 
-// for (i = 0; i < count; ++i) sums[block that takes i] += from[i];
+// for (i = 0; i < count; ++i) sums[block that reads i] += from[i];
 __global__ void sum_up(const double2* __restrict__ from, std::size_t pairs, double* sums) {
   __shared__ double of_warp[kMostWarps];
   const std::size_t piece = std::size_t{blockDim.x} * kInFlight;
@@ -89,7 +89,7 @@ __global__ void write_poison(unsigned long long* to, std::size_t count) {
 
 template <Operation operation>
 auto kernel_of() {
-  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the names are literals, which end with a zero
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the names are null-terminated literals
   return device::Kernel{facts(operation).name.data(), work<operation>};
 }
 
@@ -110,8 +110,8 @@ void with_kernel(Operation operation, Body body) {
   }
 }
 
-/// Whole warps, so that their lanes can add up what they have. Blocks that only read stay to the end: each ends with a
-/// sum of its threads, and on an H200 sixteen waves of them read 3.86 TB/s where one wave reads 4.36.
+/// Returns a shape with whole warps, so that their lanes can reduce their sums. A read has one wave of blocks, because
+/// each block ends with a sum over its threads: on an H200, sixteen waves read 3.86 TB/s, one wave 4.36 TB/s.
 device::LaunchShape shape(Operation operation, std::size_t count, BlockRequest blocks,
                           const device::DeviceInfo& device) {
   const auto lanes = static_cast<unsigned>(device.warp_size);

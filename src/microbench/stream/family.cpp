@@ -1,4 +1,4 @@
-// stream/*: bandwidth of memory as the CPU and each GPU see it, by operation.
+// stream/*: memory bandwidth that the CPU and each GPU reach, for each operation.
 
 #include "microbench/stream/family.hpp"
 
@@ -33,14 +33,14 @@ void add_sizes(Workload& workload) {
 void add_cpu_axes(Workload& workload, Operation operation, const Machine& machine, bool several) {
   add_thread_axes(workload, machine, several);
   if (has_offset(operation))
-    workload.axis(
-        bytes_axis("offset",
-                   "bytes from the end of an array to the next one (STREAM's OFFSET): what is read and written "
-                   "at the same place of a page hinders each other",
-                   1024, 0));
+    workload.axis(bytes_axis("offset",
+                             "bytes from the end of an array to the next one (STREAM's OFFSET): reads and writes at "
+                             "the same offset in a page hinder each other",
+                             1024, 0));
   if (facts(operation).writes == 0) return;
-  Axis stores = choice_axis("stores", "through the caches (a line is fetched before it is changed) or past them",
-                            {"standard", "streaming"});
+  Axis stores = choice_axis(
+      "stores", "how elements are stored: through the caches (a line is fetched before it is changed) or past them",
+      {"standard", "streaming"});
   if (several) stores.default_sweep = stores.choices;
   workload.axis(std::move(stores));
 }
@@ -57,7 +57,7 @@ Layout layout_of(const Case& c, Operation operation, bool by_cpu) {
   constexpr std::size_t piece = kPiece * sizeof(double);
   for (const std::size_t each : {bytes, offset}) {
     if (each % piece != 0)
-      throw Skip(std::to_string(each) + " bytes are no whole pieces of " + std::to_string(piece) + " bytes",
+      throw Skip(std::to_string(each) + " bytes are not a multiple of " + std::to_string(piece) + " bytes",
                  SkipKind::not_applicable);
   }
   return {operation, bytes / sizeof(double), offset};
@@ -72,7 +72,7 @@ std::vector<Metric> metrics(Operation operation, std::size_t count, const std::s
 
 namespace {
 
-// The first pass after the inputs were written may fault where the GPU wrote them.
+// The first pass after the inputs were written may fault if the GPU wrote them.
 constexpr const char* kInitFaults = "init_page_faults";
 constexpr const char* kFirstFaults = "first_pass_page_faults";
 constexpr const char* kLaterFaults = "page_faults_per_pass";
@@ -88,7 +88,7 @@ std::vector<std::string> metrics_on_cpu() {
 }
 
 void observe_init(Case& c, const memory::PageFaults& before) {
-  c.observe(count_metric(kInitFaults), static_cast<double>(faults_since(before)));
+  c.report(count_metric(kInitFaults), static_cast<double>(faults_since(before)));
 }
 
 void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores, const Arrays& arrays) {
@@ -114,7 +114,7 @@ void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores,
       0);
   const auto before_first = memory::process_page_faults();
   team.run(operation, stores, arrays, 1);
-  c.observe(count_metric(kFirstFaults), static_cast<double>(faults_since(before_first)));
+  c.report(count_metric(kFirstFaults), static_cast<double>(faults_since(before_first)));
   const int times = c.sampling().batch_for("clock", c.sampling().largest_batch(),
                                            [&](int n) { return team.run(operation, stores, arrays, n); });
   double faults = 0, passes = 0;
@@ -126,8 +126,8 @@ void measure_on_cpu(Case& c, Operation operation, HostTeam& team, Stores stores,
     passes += times;
     return std::vector{seconds, needed / seconds};
   });
-  if (passes > 0) c.observe(count_metric(kLaterFaults), faults / passes);
-  if (!team.kept_places()) c.warn("threads_strayed", "the system refused to keep threads on the cores they were given");
+  if (passes > 0) c.report(count_metric(kLaterFaults), faults / passes);
+  if (!team.kept_places()) c.warn("threads_strayed", "the system refused to bind threads to their cores");
 }
 
 }  // namespace isthmus::microbench::stream

@@ -1,11 +1,11 @@
-// stream/gpu<N>/<operation>: what a GPU gets from memory of every kind.
-// stream/gpu<N>/cpu-<operation>: what the CPU gets from memory allocated for that GPU.
+// stream/gpu<N>/<operation>: bandwidth of a GPU to memory of every kind.
+// stream/gpu<N>/cpu-<operation>: bandwidth of the CPU to memory allocated for that GPU.
 
 #include <algorithm>
 
 #include "memory/processors.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "microbench/stream/checks.hpp"
 #include "microbench/stream/device_kernels.hpp"
 #include "microbench/stream/family.hpp"
@@ -17,7 +17,7 @@ using namespace workload;
 
 namespace {
 
-/// Arrays of one kind of memory.
+/// Arrays in one kind of memory.
 class KindArrays {
  public:
   KindArrays(const Layout& layout, Kind kind, memory::BlockOptions options)
@@ -28,7 +28,7 @@ class KindArrays {
   const Arrays& host() const { return host_; }
   const Arrays& device() const { return device_; }
 
-  /// Writes the inputs, and poison into the output, by kernels.
+  /// Writes the inputs, and poison into the output, with kernels.
   void write_by_gpu(std::uint64_t seed, const device::DeviceInfo& info) {
     device::Stream stream;
     if (device_.first != nullptr) queue_input(stream, device_.first, device_.count, seed, 0, info);
@@ -47,40 +47,40 @@ class KindArrays {
 
 bool touched_by_cpu(const Case& c, Kind kind, const device::DeviceInfo& info) {
   if (c.choice("first_touch") != "cpu") return false;
-  if (obstacle(kind, Reader::cpu, info))
+  if (unsupported_reason(kind, Reader::cpu, info))
     throw Skip("the CPU cannot touch " + std::string(name(kind)) + " memory of " + info.name, SkipKind::not_applicable);
   return true;
 }
 
-void need_memory(Case& c, Kind kind, std::size_t bytes) {
+void require_memory(Case& c, Kind kind, std::size_t bytes) {
   c.needs(on_device(kind) ? 0 : bytes, on_device(kind) || is_managed(kind) ? bytes : 0);
 }
 
-/// What the hardware allows at most, counted as STREAM counts.
+/// Returns the limit that the hardware sets for the rate, with bytes counted as in STREAM.
 Bound bound(Operation operation, Kind kind, const device::DeviceInfo& info) {
-  if (kind == Kind::pageable && !info.integrated) return "the system decides where pageable memory lies";
+  if (kind == Kind::pageable && !info.integrated) return "the system decides where pageable memory is";
   if (!page_locked(kind) || info.integrated)
     return {info.memory_bandwidth, "peak device memory bandwidth", "the device does not report its memory bandwidth"};
   std::string reason;
   const auto link = device::link(info.index, -1, &reason);
   if (!link) return {std::nullopt, reason};
   const auto& operation_facts = facts(operation);
-  // Both directions of the link are there at once; the fuller one decides.
+  // Both directions of the link work at once; the one with more bytes determines the rate.
   return {link->rate * operation_facts.arrays() / std::max(operation_facts.reads, operation_facts.writes), link->text};
 }
 
 void run_on_gpu(Case& c, Operation operation, int gpu) {
-  need_gpu(gpu);
+  require_gpu(gpu);
   const auto info = device::info(gpu);
   const Kind kind = kind_of(c);
-  need_kind(kind, Reader::gpu, info);
+  require_kind(kind, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, kind, info);
   const auto node = static_cast<int>(c.integer("node"));
-  need_node(node);
+  require_node(node);
   const Layout layout = layout_of(c, operation, false);
   const std::size_t count = layout.count;
   const auto& operation_facts = facts(operation);
-  need_memory(c, kind, layout.bytes());
+  require_memory(c, kind, layout.bytes());
   const device::Selected on(gpu);
   const int memory_node = node >= 0 ? node : c.numa_node();
   const BlockRequest blocks{.threads = static_cast<unsigned>(c.extent("block")),
@@ -111,9 +111,9 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
   const auto wrong = [&]() -> std::size_t {
     if (operation != Operation::read)
       return wrong_results(operation, c.seed(), arrays.host().out, count,
-                           kind == Kind::write_combined         ? Reach::through_device
-                           : !obstacle(kind, Reader::cpu, info) ? Reach::host
-                                                                : Reach::copies);
+                           kind == Kind::write_combined                   ? Reach::through_device
+                           : !unsupported_reason(kind, Reader::cpu, info) ? Reach::host
+                                                                          : Reach::copies);
     device::copy(sums.data(), sums_on_device, sum_bytes);
     double found = 0;
     for (const double each : sums) found += each;
@@ -145,20 +145,20 @@ void run_on_gpu(Case& c, Operation operation, int gpu) {
 }
 
 void run_on_cpu(Case& c, Operation operation, int gpu) {
-  need_gpu(gpu);
+  require_gpu(gpu);
   const auto info = device::info(gpu);
   const Kind kind = kind_of(c);
-  need_kind(kind, Reader::cpu, info);
-  need_kind(kind, Reader::gpu, info);
+  require_kind(kind, Reader::cpu, info);
+  require_kind(kind, Reader::gpu, info);
   const bool by_cpu = touched_by_cpu(c, kind, info);
   const ThreadPlaces places = thread_places(c);
   const Stores stores = stores_of(c, operation);
   const Layout layout = layout_of(c, operation, true);
-  need_memory(c, kind, layout.bytes());
+  require_memory(c, kind, layout.bytes());
   const device::Selected on(gpu);
 
   HostTeam team(places.processors, places.memory_node);
-  device::load_kernels();  // which faults in pages of the runtime's
+  device::load_kernels();  // loading them faults in pages of the runtime
   const auto before = memory::process_page_faults();
   KindArrays arrays(layout, kind, {.numa_node = places.memory_node});
   if (by_cpu) {
@@ -174,8 +174,8 @@ void run_on_cpu(Case& c, Operation operation, int gpu) {
 std::vector<AxisValue> kind_names(bool for_cpu) {
   std::vector<AxisValue> names;
   for (const Kind kind : axis_kinds()) {
-    if (kind == Kind::pinned) continue;  // to kernels it is `mapped`, or not there
-    // The CPU reads write-combined memory a hundred times as slowly as any other.
+    if (kind == Kind::pinned) continue;  // kernels reach it as `mapped`, or not at all
+    // The CPU reads write-combined memory a hundred times more slowly than any other.
     if (!for_cpu || (kind != Kind::pool && kind != Kind::write_combined)) names.emplace_back(std::string(name(kind)));
   }
   return names;
@@ -200,20 +200,20 @@ Workload workload(Operation operation, int gpu, bool by_cpu, const Machine& mach
         return 50e-6 + arrays * static_cast<double>(spec.integer("bytes")) / rate;
       });
   add_bytes_axis(w, 512 * kMi);
-  w.axis(choice_axis("memory", "way of allocating the arrays", kind_names(by_cpu)).with_default_sweep_of_all())
+  w.axis(choice_axis("memory", "how the arrays are allocated", kind_names(by_cpu)).with_default_sweep_of_all())
       .axis(choice_axis("first_touch", "who touches the arrays first and writes the inputs", {"gpu", "cpu"}));
   if (by_cpu) {
     add_cpu_axes(w, operation, machine, false);
   } else {
     w.axis(node_axis(machine, "NUMA node of host memory; -1: the GPU's own"))
-        .axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0))
-        .axis(number_axis("block", "threads of a block", 1024));
+        .axis(number_axis("grid", "blocks of the kernel; 0: chosen for the GPU", 0, 0))
+        .axis(number_axis("block", "threads per block", 1024));
   }
   add_sizes(w);
   if (operation == Operation::triad)
     w.preset(
         {.name = "paper-fig3",
-         .help = "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, every way of allocating",
+         .help = "mi300a-upm-2025, Figure 3: arrays of 256 MiB on the GPU, 610 MiB on the CPU, all kinds of memory",
          .settings = {{"bytes", (by_cpu ? 610 : 256) * kMi}},
          .sweep_axis = "memory",
          .sweep = kind_names(by_cpu)});

@@ -1,6 +1,6 @@
-// Standard stores are loops as STREAM has them, which the compiler makes vector code of. It must not make calls of
-// memcpy of them: a C library stores long copies past the caches as it thinks fit. GCC is told here, clang by
-// CMakeLists.txt.
+// Standard stores are loops like those of STREAM, which the compiler vectorizes. It must not turn them into calls of
+// memcpy, because C libraries store long copies past the caches at their own discretion. The pragma tells GCC;
+// CMakeLists.txt tells Clang.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
@@ -15,7 +15,7 @@ namespace isthmus::microbench::stream {
 
 namespace {
 
-/// What every 64-bit CPU that we know takes in one register.
+/// Vector that fits into one register of every 64-bit CPU that we know of.
 using Vector = double __attribute__((vector_size(16)));
 constexpr std::size_t kLanes = sizeof(Vector) / sizeof(double);
 
@@ -30,7 +30,7 @@ void store_past_caches(double* to, Vector low, Vector high) {
   _mm_stream_pd(to + kLanes, high);
 }
 void finish_stores() {
-  _mm_sfence();  // such stores are in no order with others
+  _mm_sfence();  // non-temporal stores are not ordered with others
 }
 #elif defined(__aarch64__)
 constexpr bool kCanStream = true;
@@ -49,7 +49,7 @@ void store_past_caches(double* to, Vector low, Vector high) {
 void finish_stores() {}
 #endif
 
-/// Works on doubles and on vectors of them.
+/// Returns the result of the operation, for doubles and for vectors of them.
 template <Operation operation, class T>
 T result(T first, T second, T scalar) {
   if constexpr (operation == Operation::copy) return first;
@@ -68,7 +68,7 @@ void store_standard(double* __restrict out, const double* __restrict first, cons
     out[i] = result<operation>(kReads > 0 ? first[i] : 0.0, kReads > 1 ? second[i] : 0.0, kScalar);
 }
 
-// The same, a cache line at a time: half a line that is sent to memory costs as much as a whole one.
+// Does the same, a cache line at a time: sending half a line to memory costs as much as a whole one.
 template <Operation operation>
 void store_streaming(double* __restrict out, const double* __restrict first, const double* __restrict second,
                      std::size_t count) {
@@ -88,7 +88,7 @@ void store_streaming(double* __restrict out, const double* __restrict first, con
 
 // for (i = 0; i < count; ++i) sum += from[i];
 //
-// Several sums at a time: an addition takes four cycles, in which a core can read two lines.
+// Several sums run in parallel: an addition takes four cycles, in which a core can read two lines.
 double sum_of(const double* from, std::size_t count) {
   constexpr std::size_t kSums = 2 * kPiece / kLanes;
   Vector sums[kSums] = {};

@@ -9,19 +9,19 @@
 namespace isthmus::microbench::stream {
 
 HostTeam::HostTeam(std::vector<int> processors, int numa_node)
-    : crew_(std::move(processors)), numa_node_(numa_node), own_(crew_.size()) {}
+    : pool_(std::move(processors)), numa_node_(numa_node), own_(pool_.size()) {}
 
 memory::Part HostTeam::own_part(const Arrays& arrays, unsigned thread) const {
-  const auto pieces = memory::part_of(arrays.count / kPiece, crew_.size(), thread);
+  const auto pieces = memory::part_of(arrays.count / kPiece, pool_.size(), thread);
   return {pieces.first * kPiece, pieces.last * kPiece};
 }
 
 void HostTeam::write_inputs(const Arrays& arrays, std::uint64_t seed) {
-  crew_.run([&](unsigned thread) {
+  pool_.run([&](unsigned thread) {
     const memory::ScopedMemoryNode on_node(numa_node_);
     const auto part = own_part(arrays, thread);
-    // All arrays in one loop, as STREAM has it: so their pages come in turns, and what is read together does not lie in
-    // rows of the same banks.
+    // All arrays are written in one loop, as in STREAM. So their pages are allocated alternately, and data that are
+    // read together do not fall into different rows of the same banks.
     for (std::size_t i = part.first; i < part.last; ++i) {
       if (arrays.first != nullptr) arrays.first[i] = input(seed, 0, i);
       if (arrays.second != nullptr) arrays.second[i] = input(seed, 1, i);
@@ -31,7 +31,7 @@ void HostTeam::write_inputs(const Arrays& arrays, std::uint64_t seed) {
 }
 
 void HostTeam::poison(const Arrays& arrays) {
-  crew_.run([&](unsigned thread) {
+  pool_.run([&](unsigned thread) {
     const auto part = own_part(arrays, thread);
     if (arrays.out != nullptr) std::memset(arrays.out + part.first, 0xff, (part.last - part.first) * sizeof(double));
     own_[thread].sum = 0;
@@ -39,11 +39,11 @@ void HostTeam::poison(const Arrays& arrays) {
 }
 
 double HostTeam::run(Operation operation, Stores stores, const Arrays& arrays, int times) {
-  crew_.run([&](unsigned thread) {
+  pool_.run([&](unsigned thread) {
     const auto part = own_part(arrays, thread);
     auto& own = own_[thread];
     double sum = 0;
-    crew_.meet();
+    pool_.meet();
     own.begin = workload::now();
     for (int i = 0; i < times; ++i) sum = run_on_host(operation, stores, arrays, part.first, part.last);
     own.end = workload::now();

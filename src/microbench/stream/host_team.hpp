@@ -1,37 +1,38 @@
 #pragma once
 
-// Threads of the CPU that do an operation together, each on its own part of the arrays, always the same one.
+// Host threads that perform an operation together, each always on its own part of the arrays.
 
 #include <vector>
 
-#include "memory/crew.hpp"
+#include "memory/thread_pool.hpp"
 #include "microbench/stream/host_kernels.hpp"
 
 namespace isthmus::microbench::stream {
 
 class HostTeam {
  public:
-  /// A thread on each of `processors`. What they touch first lies on `numa_node`, or beside each where that is -1.
+  /// Starts one thread on each of `processors`. Memory that they touch first is on `numa_node`, or local to each thread
+  /// if that is -1.
   HostTeam(std::vector<int> processors, int numa_node);
 
-  unsigned size() const noexcept { return crew_.size(); }
-  bool kept_places() const noexcept { return crew_.kept_places(); }
-  /// Writes the inputs, and poison into the output: the first touch of memory that nobody has used.
+  unsigned size() const noexcept { return pool_.size(); }
+  bool kept_places() const noexcept { return pool_.kept_places(); }
+  /// Writes the inputs, and poison into the output. This is the first touch of the memory.
   void write_inputs(const Arrays& arrays, std::uint64_t seed);
   void poison(const Arrays& arrays);
-  /// Does the operation `times` times in a row and returns the seconds from the first start to the last end.
+  /// Performs the operation `times` times in a row and returns the seconds from the first start to the last end.
   double run(Operation operation, Stores stores, const Arrays& arrays, int times);
-  /// What the last run read.
+  /// Returns the sum of the elements that the last run read.
   double sum() const;
 
  private:
-  /// Of one thread, on a cache line of its own.
+  /// State of one thread, on a separate cache line.
   struct alignas(128) Own {
     double begin = 0, end = 0, sum = 0;
   };
   memory::Part own_part(const Arrays& arrays, unsigned thread) const;
 
-  memory::Crew crew_;
+  memory::ThreadPool pool_;
   int numa_node_;
   std::vector<Own> own_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is done to each element: the four of STREAM, and reading and writing by themselves.
+// Operations on each element: STREAM's four, plus read-only and write-only.
 
 #include <array>
 #include <cstddef>
@@ -24,7 +24,7 @@ enum class Operation {
 struct OperationFacts {
   Operation operation;
   std::string_view name, formula;
-  unsigned reads, writes;  ///< arrays
+  unsigned reads, writes;  ///< numbers of arrays that are read and written
   unsigned arrays() const { return reads + writes; }
 };
 
@@ -43,13 +43,13 @@ constexpr const OperationFacts& facts(Operation operation) {
 
 inline constexpr double kScalar = 3;
 
-/// Element i of input array 0 or 1: a whole number below 2^16, so that every result and every sum is exact in a double.
-/// Called by kernels and by the host.
+/// Returns element i of input array 0 or 1: an integer below 2^16, so that every result and every sum is exact in a
+/// double. Called by kernels and by the host.
 constexpr double input(std::uint64_t seed, std::uint64_t array, std::size_t i) {
   return static_cast<double>(workload::hash(seed, array, i) >> 48);
 }
 
-/// What must come out at element i.
+/// Returns the expected result at element i.
 constexpr double expected(Operation operation, std::uint64_t seed, std::size_t i) {
   switch (operation) {
     case Operation::copy:
@@ -65,15 +65,15 @@ constexpr double expected(Operation operation, std::uint64_t seed, std::size_t i
   }
 }
 
-/// The arrays of one case. Those that the operation does not use are null.
+/// Arrays of one case; those that the operation does not use are null.
 struct Arrays {
   double* out = nullptr;
   double* first = nullptr;
   double* second = nullptr;
-  std::size_t count = 0;  ///< elements of each
+  std::size_t count = 0;  ///< elements of each array
 };
 
-/// The arrays of an operation in one block of memory, one after the other, as STREAM has them.
+/// Layout of an operation's arrays in one block of memory: one after the other, as in STREAM.
 struct Layout {
   Operation operation;
   std::size_t count;       ///< elements of an array

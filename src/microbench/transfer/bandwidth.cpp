@@ -1,5 +1,5 @@
-// transfer/*: how fast bytes get from one memory to another, by every way there is. One function for all of them; the
-// names are the product of ends.cpp.
+// transfer/*: bandwidth from one memory to another, by every available method. One function measures all of them;
+// ends.cpp lists them.
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/limits.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 using namespace workload;
 
-/// The movements that a path stands for, `gpus` being all GPUs there are.
+/// Returns the movements that a path stands for on a machine with `gpus` GPUs, each repeated `at_once` times.
 std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   const auto expand = [&](const End& end) {
     std::vector<End> ends{end};
@@ -34,7 +34,7 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   for (const auto& from : expand(path.from)) {
     for (const auto& to : expand(path.to)) {
       const bool group = path.from.all_gpus() || path.to.all_gpus();
-      if (group && from == to) continue;  // to itself: no link is in the way
+      if (group && from == to) continue;  // a copy within one GPU uses no link
       for (std::int64_t k = 0; k < at_once; ++k) {
         legs.push_back({from, to});
         if (path.duplex) legs.push_back({to, from});
@@ -44,13 +44,15 @@ std::vector<Leg> legs_of(const Path& path, int gpus, std::int64_t at_once) {
   return legs;
 }
 
-/// Both ways at once, a kernel that reads one way writes the other: it runs on the same GPU where one end is the host.
+/// Returns the initiator of one leg. In duplex mode the backward leg of sm_read is a kernel that writes if it ends on
+/// the host, so that it runs on the same GPU.
 Initiator initiator_of(const Path& path, const Leg& leg) {
   if (path.initiator == Initiator::sm_read && !leg.to.on_gpu()) return Initiator::sm_write;
   return path.initiator;
 }
 
-/// Kernels that run at once on the GPU whose kernel moves this leg, itself counted.
+/// Returns the number of kernels that run at the same time on the GPU whose kernel moves this leg, including that
+/// kernel.
 unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Leg& leg) {
   const auto runs_on = [&](const Leg& each) {
     const bool writes = initiator_of(path, each) == Initiator::sm_write;
@@ -60,7 +62,7 @@ unsigned kernels_beside(const Path& path, const std::vector<Leg>& legs, const Le
       std::count_if(legs.begin(), legs.end(), [&](const Leg& each) { return runs_on(each) == runs_on(leg); }));
 }
 
-/// Which axes a path has: those that mean something for it.
+/// Axes that make sense for a path.
 struct PathAxes {
   explicit PathAxes(const Path& path) {
     const auto either = [&](const auto& is) { return is(path.from) || is(path.to); };
@@ -89,7 +91,7 @@ Settings settings_of(const Case& c, const PathAxes& has) {
   s.seed = c.seed();
   if (has.node) {
     const auto node = static_cast<int>(c.integer("node"));
-    need_node(node);
+    require_node(node);
     s.host.numa_node = node >= 0 ? node : c.numa_node();
   }
   if (has.pages) s.host.pages = pages_of(c);
@@ -116,7 +118,7 @@ Settings settings_of(const Case& c, const PathAxes& has) {
   return s;
 }
 
-/// What all legs hold at once; of several GPUs, what the one that holds most does.
+/// Returns the memory of all legs together. For several GPUs, device memory is the maximum over the GPUs.
 EndBytes footprint_of(const Path& path, const std::vector<Leg>& legs, const Settings& s) {
   std::size_t host = 0;
   std::vector<std::size_t> devices(1);
@@ -137,7 +139,7 @@ std::string direction(const End& from, const End& to) {
   return std::string(from.on_gpu() ? "d" : "h") + "2" + (to.on_gpu() ? "d" : "h");
 }
 
-/// Metrics of one case and the values that one reading gives them.
+/// Metrics of one case, and their values for one sample.
 class Readings {
  public:
   Readings(const Path& path, const std::vector<Leg>& legs, const std::vector<std::unique_ptr<Movement>>& movements,
@@ -176,10 +178,10 @@ class Readings {
  private:
   static Bound limit_of(const Movement& movement, Bound link) {
     if (movement.crosses_link()) return link;
-    return "discarded pages come without their bytes, so no link bounds them";
+    return "discarded pages move without their bytes, so no link limits them";
   }
 
-  /// "gpu0_gpu1", with a number where several legs have the same ends.
+  /// Returns a name such as "gpu0_gpu1", with a number if several legs have the same ends.
   static std::string leg_name(const std::vector<Leg>& legs, std::size_t index) {
     const auto same = [&](const Leg& leg) { return leg.from == legs[index].from && leg.to == legs[index].to; };
     const auto first = std::count_if(legs.begin(), legs.begin() + static_cast<std::ptrdiff_t>(index), same);
@@ -193,7 +195,7 @@ class Readings {
 };
 
 void run(Case& c, const Path& path) {
-  need_ends(path);
+  require_ends(path);
   const PathAxes has(path);
   const Settings settings = settings_of(c, has);
   const bool flushed = has.cache && c.choice("cache") == "flushed";
@@ -201,7 +203,8 @@ void run(Case& c, const Path& path) {
   const auto needed = footprint_of(path, legs, settings);
   c.needs(needed.host, needed.device);
 
-  // Pageable copies, and those between GPUs without peer access, are led by the calling thread.
+  // The calling thread drives pageable copies, and copies between GPUs without peer access, so it runs on the memory's
+  // node.
   const memory::ScopedThreadNode on_node(settings.host.numa_node);
   std::vector<std::unique_ptr<Movement>> movements;
   std::vector<Lane> lanes;
@@ -230,8 +233,7 @@ void run(Case& c, const Path& path) {
   prepare();
   const auto cold = at_once.run();
   if (!could_flush)
-    c.warn("caches_not_flushed",
-           "this CPU does not let a program flush its caches, so small copies may read from them");
+    c.warn("caches_not_flushed", "programs cannot flush the caches of this CPU, so small copies may read from them");
   c.once(time_metric("first_time", at_once.timer()), cold.all);
 
   verify(c, movements);
@@ -250,10 +252,10 @@ void run(Case& c, const Path& path) {
   for (const auto& movement : movements) {
     const auto left = movement->left();
     if (!left) continue;
-    c.observe(share_metric("pages_moved", "none"), *left);
+    c.report(share_metric("pages_moved", "none"), *left);
     if (movement->moves_pages() && *left < 0.99)
       c.warn("pages_stayed", std::to_string(static_cast<int>(*left * 100)) +
-                                 "% of the pages left the host when the GPU asked for them: it reads the rest there");
+                                 "% of the pages left the host when the GPU accessed them: it reads the rest there");
     break;
   }
 }
@@ -276,36 +278,36 @@ void add_axes(Workload& w, const Path& path, const Machine& machine) {
              .with_default_sweep({4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi, 1 * kGi})
              .with_size_sweep(powers(256, 8 * kGi)));
   if (has.node) w.axis(node_axis(machine));
-  if (has.cache) w.axis(choice_axis("cache", "host memory before each sample", {"flushed", "warm"}));
+  if (has.cache) w.axis(choice_axis("cache", "state of host memory before each sample", {"flushed", "warm"}));
   if (has.pages) w.axis(choice_axis("pages", "pages of pageable memory", {"standard", "small", "huge"}));
-  if (has.at_once) w.axis(number_axis("at_once", "the same transfer so many times at once, each on a stream", 1));
+  if (has.at_once) w.axis(number_axis("at_once", "simultaneous transfers, each on its own stream", 1));
   if (has.width) w.axis(choice_axis("width", "bytes of one access of the copying kernel", {16, 8, 4}));
   if (has.grid) {
-    w.axis(number_axis("grid", "blocks of the kernel; 0: as many as suit the GPU", 0, 0));
-    w.axis(number_axis("block", "threads of a block", has.width ? 1024 : 512));
+    w.axis(number_axis("grid", "blocks of the kernel; 0: chosen for the GPU", 0, 0));
+    w.axis(number_axis("block", "threads per block", has.width ? 1024 : 512));
   }
   if (has.order) {
-    w.axis(choice_axis("order", "in which the kernel takes its elements", {"contiguous", "strided", "chunked"}));
+    w.axis(choice_axis("order", "order in which the kernel accesses elements", {"contiguous", "strided", "chunked"}));
     w.axis(bytes_axis("stride", "bytes between neighbours (strided) or of a thread's run (chunked)", 128, 4));
   }
   if (has.box) {
-    w.axis(bytes_axis("row", "bytes of a row of the box; rows lie two rows apart", 512, 8));
+    w.axis(bytes_axis("row", "bytes of a row of the box; the pitch is twice that", 512, 8));
     w.axis(number_axis("planes", "planes of the box", 1));
   }
-  if (has.pieces) w.axis(number_axis("pieces", "copies or ranges of a batch", 64));
-  if (has.threads) w.axis(number_axis("threads", "threads of the host that fault or copy; 0: all", 1, 0));
+  if (has.pieces) w.axis(number_axis("pieces", "copies or ranges per batch", 64));
+  if (has.threads) w.axis(number_axis("threads", "host threads that fault or copy; 0: all", 1, 0));
   if (has.touch)
-    w.axis(
-        choice_axis("touch", "of each page: every word read, one read, one byte written", {"whole", "page", "write"}));
+    w.axis(choice_axis("touch", "access to each page: every word read, one word read, or one byte written",
+                       {"whole", "page", "write"}));
   if (has.issuer)
-    w.axis(choice_axis("issuer", "whose stream carries the copy: the source's or the other", {"near", "far"}));
+    w.axis(choice_axis("issuer", "GPU whose stream runs the copy: the source's or the other", {"near", "far"}));
 }
 
 Preset paper_preset(const Path& path) {
   const PathAxes has(path);
   Preset preset{.name = "paper-commscope",
                 .help =
-                    "Comm|Scope: 256 x 256 threads, 4 bytes an access, a byte written a page, all sizes, five "
+                    "Comm|Scope: 256 x 256 threads, 4 bytes per access, one byte written per page, all sizes, five "
                     "processes of a second each",
                 .settings = {},
                 .sizes = {},
@@ -320,8 +322,8 @@ Preset paper_preset(const Path& path) {
   return preset;
 }
 
-/// Seconds that one transfer may take, so that a run can say beforehand how long it will be: rates of a machine with
-/// PCIe 5, rounded down. Not used for anything else.
+/// Returns an estimate of the seconds of one transfer, from rates of a machine with PCIe 5, rounded down. It only
+/// serves to predict how long a run takes.
 double expected_seconds(const Path& path, double bytes) {
   double rate = 40e9;  // the host's link
   if (path.from.kind == Kind::pageable || path.to.kind == Kind::pageable) rate = 8e9;

@@ -15,8 +15,8 @@ namespace isthmus::microbench::transfer {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::size_t kBounce = std::size_t{16} << 20;  // what goes through the host at once
-constexpr std::size_t kGrain = std::size_t{1} << 16;    // words of a thread at least
+constexpr std::size_t kBounce = std::size_t{16} << 20;  // bytes copied through the host at a time
+constexpr std::size_t kGrain = std::size_t{1} << 16;    // minimum words per thread
 
 std::size_t words_of(std::size_t bytes) {
   return (bytes + kWord - 1) / kWord;
@@ -89,7 +89,7 @@ Block::Block(End end, std::size_t bytes, memory::BlockOptions options) : end_(en
     const std::size_t page = memory::page_bytes();
     managed_ = std::make_unique<SharedPages>(end, end, (bytes + page - 1) / page * page, options);
     data_ = managed_->data();
-    bring_home();
+    move_home();
     return;
   }
   std::optional<device::Selected> on;
@@ -110,7 +110,7 @@ void Block::fill(const Pattern& pattern) {
   write_pattern(data_, bytes_, pattern, on_host());
 }
 
-void Block::bring_home() {
+void Block::move_home() {
   if (!managed_) return;
   device::Stream stream;
   managed_->send_to(end_, stream);
@@ -130,7 +130,7 @@ void Block::poison() {
 
 std::size_t Block::wrong(const Pattern& pattern, const WordMap& source) const {
   if (!write_combined()) return count_wrong(data_, bytes_, pattern, source, on_host());
-  // The CPU reads write-combined memory past its caches, at a hundredth of their speed; a GPU does not mind.
+  // The CPU reads write-combined memory past its caches, at a hundredth of their speed. A GPU reads it at full speed.
   const Block copied(gpu(device::selected()), bytes_, {});
   device::copy(copied.data(), data_, bytes_);
   return copied.wrong(pattern, source);

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "device/api/peer_access.hpp"
-#include "memory/crew.hpp"
+#include "memory/thread_pool.hpp"
 #include "microbench/transfer/movement.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -32,10 +32,10 @@ bool is_kernel(Initiator initiator) {
 
 Box box_of(const Settings& s) {
   if (s.bytes % (s.row_bytes * s.planes) != 0)
-    not_applicable(std::to_string(s.bytes) + " bytes are no whole number of rows of " + std::to_string(s.row_bytes) +
+    not_applicable(std::to_string(s.bytes) + " bytes are not a whole number of rows of " + std::to_string(s.row_bytes) +
                    " bytes in " + std::to_string(s.planes) + " planes");
   if (s.row_bytes % kWord != 0)
-    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is no multiple of 8");
+    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is not a multiple of 8");
   return {.row_bytes = s.row_bytes,
           .rows = s.bytes / s.row_bytes / s.planes,
           .planes = s.planes,
@@ -47,21 +47,22 @@ void check_copy(Initiator initiator, const Settings& s) {
   const auto& g = s.geometry;
   if (is_kernel(initiator)) {
     if (s.bytes % g.width != 0)
-      not_applicable(std::to_string(s.bytes) + " bytes are no multiple of the access width of " +
+      not_applicable(std::to_string(s.bytes) + " bytes are not a multiple of the access width of " +
                      std::to_string(g.width));
     if (g.order != Order::contiguous && (g.stride % g.width != 0 || s.bytes % g.stride != 0))
-      not_applicable("a stride of " + std::to_string(g.stride) + " bytes must be a multiple of the access width and " +
+      not_applicable("a stride of " + std::to_string(g.stride) + " bytes must be a multiple of the access width, and " +
                      std::to_string(s.bytes) + " bytes one of the stride");
   }
   if (initiator == Initiator::pack && s.row_bytes % g.width != 0)
-    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is no multiple of the access width of " +
+    not_applicable("a row of " + std::to_string(s.row_bytes) + " bytes is not a multiple of the access width of " +
                    std::to_string(g.width));
   if (initiator == Initiator::ce_batch && s.bytes % (s.pieces * kWord) != 0)
-    not_applicable(std::to_string(s.bytes) + " bytes are no " + std::to_string(s.pieces) +
+    not_applicable(std::to_string(s.bytes) + " bytes are not " + std::to_string(s.pieces) +
                    " equal pieces of whole 8-byte words");
 }
 
-/// Bytes of each end: with a box, those between its rows, too.
+/// Returns the bytes of the source; destination_bytes() returns those of the destination. For a box they include the
+/// gaps between its rows.
 std::size_t source_bytes(const End& from, Initiator initiator, const Settings& s) {
   if (!is_box(initiator)) return s.bytes;
   const bool packed = initiator == Initiator::pack && !from.on_gpu();
@@ -71,7 +72,7 @@ std::size_t destination_bytes(const End& to, Initiator initiator, const Settings
   return source_bytes(to, initiator, s);
 }
 
-/// The GPU whose stream the movement is queued on; -1 where none takes part.
+/// Returns the GPU on whose stream the movement is queued; -1 if no GPU takes part.
 int issuing_gpu(const End& from, const End& to, Initiator initiator, bool far_issues) {
   if (!from.on_gpu() && !to.on_gpu()) return -1;
   if (!from.on_gpu()) return to.index;
@@ -100,7 +101,7 @@ class CopyMovement : public Movement {
     destination_->poison();
     if (initiator == Initiator::pack) prepare_packing();
     if (initiator == Initiator::ce_batch) prepare_batch();
-    if (initiator == Initiator::cpu) crew_.emplace(s.threads, from.index);
+    if (initiator == Initiator::cpu) pool_.emplace(s.threads, from.index);
   }
 
   Lane lane() override {
@@ -108,7 +109,7 @@ class CopyMovement : public Movement {
     lane.device = std::max(gpu_, 0);
     lane.queue = [this](device::Stream& stream) { queue(stream); };
     const bool pageable = is_pageable(from) || is_pageable(to);
-    // A pageable copy, and one that the runtime leads through the host, wait by themselves.
+    // A pageable copy blocks the caller, and so does a copy between two blocks of host memory.
     lane.blocking = gpu_ < 0 || pageable;
     lane.latchable = initiator_ != Initiator::ce_nopeer;
     const bool host_copy =
@@ -119,10 +120,10 @@ class CopyMovement : public Movement {
   }
 
   void reset() override {
-    source_->bring_home();
-    destination_->bring_home();
+    source_->move_home();
+    destination_->move_home();
   }
-  /// A device may take managed pages away while it copies.
+  /// Returns whether neither end is managed. A device may move managed pages away while it copies.
   bool repeats() const override { return from.kind != Kind::managed && to.kind != Kind::managed; }
   std::optional<double> left() const override {
     const auto first = source_->share_away(), second = destination_->share_away();
@@ -153,7 +154,8 @@ class CopyMovement : public Movement {
   }
 
  private:
-  /// Or copied as pageable memory is, since the runtime may have to fetch its pages first.
+  /// Returns whether the end is copied like pageable memory. This includes managed memory, because the runtime may have
+  /// to fetch its pages first.
   static bool is_pageable(const End& end) { return end.kind == Kind::pageable || end.kind == Kind::managed; }
 
   void prepare_packing() {
@@ -169,7 +171,7 @@ class CopyMovement : public Movement {
     }
   }
 
-  /// Piece k goes to where piece n - 1 - k was: nothing is left to merge into one copy.
+  /// Reverses the order of the pieces, so that no two copies can be merged into one.
   void prepare_batch() {
     const std::size_t piece = settings_.bytes / settings_.pieces;
     for (std::size_t k = 0; k < settings_.pieces; ++k)
@@ -210,8 +212,8 @@ class CopyMovement : public Movement {
         queue_copy(stream, destination_->device_data(), source_->device_data(), moved, settings_.geometry, *info_);
         break;
       case Initiator::cpu:
-        crew_->run([&](unsigned i) {
-          const memory::Part part = memory::part_of(moved, crew_->size(), i);
+        pool_->run([&](unsigned i) {
+          const memory::Part part = memory::part_of(moved, pool_->size(), i);
           std::memcpy(to_data + part.first, from_data + part.first, part.last - part.first);
         });
         break;
@@ -245,7 +247,7 @@ class CopyMovement : public Movement {
     stream.wait(*unpacked_);
   }
 
-  /// Where a word of the destination comes from.
+  /// Returns the map from a word of the destination to its word in the source.
   WordMap word_map() const {
     if (initiator_ == Initiator::ce_batch) {
       const std::size_t piece = settings_.bytes / settings_.pieces / kWord, pieces = settings_.pieces;
@@ -274,7 +276,7 @@ class CopyMovement : public Movement {
   std::vector<device::CopyItem> batch_;
   std::optional<device::Stream> far_stream_;
   std::optional<device::Event> copied_, unpacked_;
-  std::optional<memory::Crew> crew_;
+  std::optional<memory::ThreadPool> pool_;
 };
 
 }  // namespace

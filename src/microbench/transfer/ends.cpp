@@ -4,7 +4,7 @@
 #include <array>
 
 #include "device/api/device.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 
 namespace isthmus::microbench::transfer {
 
@@ -43,7 +43,7 @@ constexpr bool in_order() {
   }
   return true;
 }
-static_assert(in_order(), "the table is indexed by initiator");
+static_assert(in_order(), "the table must be indexed by initiator");
 
 }  // namespace
 
@@ -90,7 +90,7 @@ std::vector<Path> paths(const workload::Machine& machine) {
   };
 
   for (int g = 0; g < machine.gpus; ++g) {
-    // The host's memory and this GPU.
+    // Paths between host memory and this GPU.
     for (const auto host : {Kind::pageable, Kind::pinned, Kind::registered, Kind::write_combined, Kind::managed})
       each_way({host}, gpu(g), Initiator::ce);
     for (const auto initiator : {Initiator::ce_batch, Initiator::ce_strided, Initiator::pack}) {
@@ -108,7 +108,7 @@ std::vector<Path> paths(const workload::Machine& machine) {
       one_way({Kind::managed}, gpu(g), initiator);
       one_way(gpu(g), {Kind::managed}, initiator);
     }
-    // Within this GPU, and to every other.
+    // Copies within this GPU, and to every other.
     for (const auto initiator : {Initiator::ce, Initiator::sm_read}) one_way(gpu(g), gpu(g), initiator);
     for (int h = 0; h < machine.gpus; ++h) {
       if (h == g) continue;
@@ -138,7 +138,7 @@ std::vector<Path> paths(const workload::Machine& machine) {
     for (const auto initiator : {Initiator::ce, Initiator::sm_read, Initiator::sm_write}) one_way(all, all, initiator);
   }
 
-  // Within the host.
+  // Copies within the host.
   constexpr std::array all_hosts{Kind::pageable, Kind::pinned, Kind::registered, Kind::managed};
   for (const auto from : all_hosts) {
     for (const auto to : all_hosts) one_way({from}, {to}, Initiator::runtime);
@@ -169,12 +169,12 @@ std::vector<Path> latency_paths(const workload::Machine& machine) {
   return list;
 }
 
-void need_ends(const Path& path) {
+void require_ends(const Path& path) {
   for (const auto& end : {path.from, path.to}) {
-    if (end.on_node()) need_node(end.index);
-    if (end.on_gpu()) need_gpu(end.index);
+    if (end.on_node()) require_node(end.index);
+    if (end.on_gpu()) require_gpu(end.index);
     if (end.all_gpus() && device::count() < 2)
-      throw workload::Skip("'all' means several GPUs, and this process sees " + std::to_string(device::count()) +
+      throw workload::Skip("'all' means several GPUs, but this process sees " + std::to_string(device::count()) +
                            (device::count() == 1 ? " GPU" : " GPUs"));
   }
 }

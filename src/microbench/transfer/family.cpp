@@ -1,4 +1,4 @@
-// transfer/<from>-<to>/<initiator>[-duplex]: every way to move bytes between two memories of this machine.
+// transfer/<from>-<to>/<initiator>[-duplex]: every method of moving bytes between two memories of this machine.
 
 #include "microbench/transfer/family.hpp"
 

@@ -8,12 +8,12 @@ namespace isthmus::microbench::transfer {
 
 namespace {
 
-/// Elements in flight of a thread: a GPU hides a microsecond of link latency behind them.
+/// Number of elements in flight per thread, which lets a GPU hide a microsecond of link latency.
 constexpr unsigned kInFlight = 4;
 
 // for (i = 0; i < count; ++i) to[i] = from[i];
 //
-// A block takes kInFlight · blockDim elements at a time and reads all of its own before it writes the first.
+// A block copies kInFlight · blockDim elements at a time and reads all of them before it writes the first.
 template <class T>
 __global__ void copy_contiguous(T* __restrict__ to, const T* __restrict__ from, std::size_t count) {
   const std::size_t piece = std::size_t{blockDim.x} * kInFlight;
@@ -30,8 +30,8 @@ __global__ void copy_contiguous(T* __restrict__ to, const T* __restrict__ from, 
   }
 }
 
-// The same elements in another order: `run` neighbours lie `lines` turns apart, so that turn t takes element
-// (t % lines) · run + t / lines.
+// Copies the same elements in another order: neighbours within a run are `lines` turns apart, so that turn t copies
+// element (t % lines) · run + t / lines.
 template <class T>
 __global__ void copy_strided(T* __restrict__ to, const T* __restrict__ from, std::size_t lines, std::size_t run) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
@@ -41,7 +41,7 @@ __global__ void copy_strided(T* __restrict__ to, const T* __restrict__ from, std
   }
 }
 
-// Each thread takes whole runs.
+// Copies the same elements; each thread copies whole runs.
 template <class T>
 __global__ void copy_chunked(T* __restrict__ to, const T* __restrict__ from, std::size_t lines, std::size_t run) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
@@ -51,9 +51,9 @@ __global__ void copy_chunked(T* __restrict__ to, const T* __restrict__ from, std
   }
 }
 
-/// A box in elements.
+/// Distances in a box, in elements.
 struct Rows {
-  std::size_t pitch, plane;  // from row to row, from plane to plane
+  std::size_t pitch, plane;  // between rows, between planes
 };
 
 // for each plane p, row r, element c: to[p][r][c] = from[p][r][c];
@@ -81,7 +81,7 @@ __global__ void touch(const unsigned long long* __restrict__ from, std::size_t c
 
 // for (i = 0; i < bytes; i += page) range[i] = 0;
 //
-// Each warp takes a page (commscope-icpe2019, section 3.4).
+// Each warp writes to one page at a time (commscope-icpe2019, section 3.4).
 __global__ void write_pages(unsigned char* range, std::size_t bytes, std::size_t page) {
   const std::size_t warps = blockDim.x / static_cast<unsigned>(device::warp_size());
   const std::size_t first = blockIdx.x * warps + static_cast<unsigned>(device::warp_in_block());
@@ -93,8 +93,8 @@ __global__ void write_pages(unsigned char* range, std::size_t bytes, std::size_t
 // for (hop = 0; hop < hops; ++hop) place = chain[place * step];
 // *at = place;
 //
-// One block does; the others are there so that it runs on another multiprocessor each turn. Volatile: past the
-// first-level cache, which would keep what another device's memory held.
+// Only block `turn` runs the chain; the other blocks make it run on a different multiprocessor each turn. Accesses are
+// volatile to bypass the first-level cache, which could return stale values of another device's memory.
 __global__ void chase(const std::uint64_t* chain, std::size_t step, std::size_t hops, unsigned turn,
                       std::uint64_t* at) {
   if (blockIdx.x != turn) return;
@@ -153,7 +153,7 @@ void queue_copy(device::Stream& stream, void* to, const void* from, std::size_t 
       return;
     }
     const std::size_t run = std::max<std::size_t>(1, geometry.stride / sizeof(T));
-    const std::size_t lines = count / run;  // whole ones: the caller has checked
+    const std::size_t lines = count / run;  // no remainder: the caller has checked
     if (geometry.order == Order::strided) {
       launch(stream, device::Kernel{"copy_strided", copy_strided<T>}, shape_for(geometry, count, device), out, in,
              lines, run);
@@ -180,7 +180,7 @@ void queue_box_copy(device::Stream& stream, void* to, const Box& to_box, const v
 void queue_touch(device::Stream& stream, std::byte* range, std::size_t bytes, std::size_t page, Touch touch_how,
                  std::uint64_t* sum, const CopyGeometry& geometry, const device::DeviceInfo& device) {
   if (touch_how == Touch::write) {
-    // Whole warps, so that each has a page.
+    // Threads form whole warps, so that each warp has a page.
     CopyGeometry warps = geometry;
     const auto lanes = static_cast<unsigned>(device.warp_size);
     warps.threads = std::max(geometry.threads / lanes, 1u) * lanes;

@@ -1,12 +1,12 @@
-// transfer/*: latency apart from bandwidth. A chain of dependent accesses cannot overlap them, so the time of the whole
-// chain over its hops is what one access, or one page fault, takes.
+// transfer/*: latency, separate from bandwidth. Accesses of a dependent chain cannot overlap, so one access, or one
+// page fault, takes the time of the whole chain divided by its hops.
 
 #include "device/api/peer_access.hpp"
 #include "memory/numa_nodes.hpp"
 #include "memory/pages.hpp"
 #include "microbench/axes.hpp"
 #include "microbench/chain.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "microbench/transfer/ends.hpp"
 #include "microbench/transfer/family.hpp"
 #include "microbench/transfer/kernels.hpp"
@@ -28,17 +28,17 @@ Lane kernel_lane(int gpu, std::function<void(device::Stream&)> queue) {
   return lane;
 }
 
-/// Host memory for the ends of transfers: where the axis says, else where the session says.
+/// Returns the options of a transfer's host memory, which is on the node that the axis selects, else on the session's.
 memory::BlockOptions host_options(const Case& c, const Path& path) {
   if (path.from.on_gpu() && path.to.on_gpu()) return {};
   const auto node = static_cast<int>(c.integer("node"));
-  need_node(node);
+  require_node(node);
   return {.numa_node = node >= 0 ? node : c.numa_node()};
 }
 
-// The GPU at the far end follows a chain through memory at the near end.
+// Measures how the GPU at the far end follows a chain through memory at the near end.
 void chase(Case& c, const Path& path) {
-  need_ends(path);
+  require_ends(path);
   const std::size_t bytes = c.extent("bytes"), line = c.extent("line"), hops = c.extent("hops");
   if (line % kWord != 0 || bytes % line != 0 || bytes / line < 2)
     throw Skip("a chain needs at least two whole lines, each a multiple of 8 bytes", SkipKind::not_applicable);
@@ -62,7 +62,7 @@ void chase(Case& c, const Path& path) {
                             sms, reinterpret_cast<std::uint64_t*>(end.data()));
               })});
   c.verify(
-      "the chain ends where the host says",
+      "the chain ends where the host computes",
       [&] {
         std::uint64_t found = 0;
         device::copy(&found, end.data(), kWord);
@@ -77,12 +77,14 @@ void chase(Case& c, const Path& path) {
   });
 }
 
-// One thread follows a chain through pages that lie elsewhere, each further from the last than a driver prefetches.
+// Measures how one thread follows a chain through pages that are elsewhere, each further from the previous one than a
+// driver prefetches.
 void fault_latency(Case& c, const Path& path) {
-  need_ends(path);
+  require_ends(path);
   const std::size_t pages = c.extent("faults"), apart = c.extent("apart");
   if (pages < 2 || apart % memory::page_bytes() != 0)
-    throw Skip("page faults need at least two pages, a multiple of the page size apart", SkipKind::not_applicable);
+    throw Skip("page faults need at least two pages at a distance that is a multiple of the page size",
+               SkipKind::not_applicable);
   const memory::BlockOptions host = host_options(c, path);
   const std::size_t bytes = memory::byte_count(pages, apart);
   c.needs(bytes, bytes);
@@ -126,9 +128,9 @@ void fault_latency(Case& c, const Path& path) {
   });
 }
 
-// A copy so small that its submission takes longer than itself, timed three ways.
+// Times, by three methods, a copy so small that its submission takes longer than the copy.
 void small_copy(Case& c, const Path& path) {
-  need_ends(path);
+  require_ends(path);
   const std::size_t bytes = c.extent("bytes");
   const memory::BlockOptions host = host_options(c, path);
   c.needs(2 * bytes, 2 * bytes);
@@ -160,7 +162,7 @@ void small_copy(Case& c, const Path& path) {
                         });
   }
   device::Stream stream;
-  const int times = c.emulated() ? 1 : 8;  // several microseconds each, on a clock of a tenth of one
+  const int times = c.emulated() ? 1 : 8;  // each takes several microseconds; the clock's resolution is 0.1 us
   c.sampling().sample(time_metric("latency_to_host", "clock", kLatencyUnbounded), [&] {
     flush();
     c.sampling().batch(times);
@@ -179,7 +181,7 @@ Workload workload(const Path& path, const Machine& machine) {
                                                                 : small_copy;
   Workload w("transfer/" + path.name(), [run, path](Case& c) { run(c, path); });
   w.version(1).summary(path.summary()).stagings({}).tags({"transfer", "latency", std::string(name(path.initiator))});
-  // Rounded up from what PCIe machines show, so that a run can say beforehand how long it will be.
+  // Estimates are rounded up from measurements on machines with PCIe; they predict how long a run takes.
   w.devices(path.gpus(machine)).estimate([path](const CaseSpec& spec) {
     if (path.initiator == Initiator::chase) return 1.5e-6 * static_cast<double>(spec.integer("hops"));
     if (path.initiator == Initiator::fault_latency) return 50e-6 * static_cast<double>(spec.integer("faults"));
@@ -188,18 +190,17 @@ Workload workload(const Path& path, const Machine& machine) {
   switch (path.initiator) {
     case Initiator::chase:
       w.source("commscope-icpe2019, section 3.3; mi300a-upm-2025, section III").metrics({"latency"});
-      w.axis(bytes_axis("bytes", "memory that the chain goes through", 2 * kMi, 16)
-                 .with_size_sweep(powers(64 * kKi, 4 * kGi)))
-          .axis(bytes_axis("line", "bytes from one place of the chain to the next in memory", 128, 8))
-          .axis(number_axis("hops", "accesses that follow each other", 100'000, 1))
-          .axis(number_axis("sms", "multiprocessors that make them in turn; 0: all", 0, 0))
+      w.axis(bytes_axis("bytes", "bytes that the chain visits", 2 * kMi, 16).with_size_sweep(powers(64 * kKi, 4 * kGi)))
+          .axis(bytes_axis("line", "bytes between neighbouring places of the chain", 128, 8))
+          .axis(number_axis("hops", "dependent accesses in a sample", 100'000, 1))
+          .axis(number_axis("sms", "multiprocessors that make the accesses in turn; 0: all", 0, 0))
           .size("tiny", {{"bytes", 64 * kKi}, {"hops", 10'000}})
           .size("small", {{"bytes", 2 * kMi}, {"hops", 100'000}});
       break;
     case Initiator::fault_latency:
       w.source("commscope-icpe2019, section 3.4.3")
           .metrics({"latency"})
-          .axis(number_axis("faults", "pages touched one after the other", 64, 2))
+          .axis(number_axis("faults", "pages touched one after another", 64, 2))
           .axis(bytes_axis("apart", "bytes between two such pages", 2 * kMi, 4 * kKi))
           .size("tiny", {{"faults", 8}})
           .size("small", {{"faults", 64}});

@@ -32,7 +32,7 @@ double combined_rate(const std::vector<Flow>& flows) {
   double sent = 0, received = 0;
   for (const auto& [gpu, rate] : leaving) sent += rate;
   for (const auto& [gpu, rate] : arriving) received += rate;
-  std::set<int> fed, drained;  // by and to the host
+  std::set<int> fed, drained;  // GPUs that receive from the host, GPUs that send to it
   for (const auto& [from, to, rate] : flows) {
     if (!from.on_gpu() && fed.insert(to.index).second) sent += arriving.at(to.index);
     if (!to.on_gpu() && drained.insert(from.index).second) received += leaving.at(from.index);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the links allow at most, for the share of each figure.
+// Limits that the links set, from which the share of a figure is computed.
 
 #include <vector>
 
@@ -11,21 +11,22 @@ namespace isthmus::microbench::transfer {
 
 using workload::Bound;
 
-/// Of bytes that go from one end to the other, counted once; in B/s.
+/// Returns the limit of the rate from one end to the other, in B/s. Each byte counts once.
 Bound bound(const End& from, const End& to);
-/// One of several transfers at once.
+/// One of several simultaneous transfers.
 struct Leg {
   End from, to;
 };
-/// The same with the rate that bounds it by itself, in B/s.
+/// Leg with its limit, in B/s.
 struct Flow {
   End from, to;
   double rate;
 };
-/// What bounds the sum of flows: what leaves each GPU shares the widest link it is given there, and so does what
-/// reaches it; the host gives and takes as much as the GPUs at the other ends.
+/// Returns the limit of the sum of all flows, in B/s. Flows that leave a GPU share its widest outgoing link, and flows
+/// that reach a GPU share its widest incoming link. The host sends and receives as much as the GPUs at the other ends.
 double combined_rate(const std::vector<Flow>& flows);
-/// The bound of legs at once, `bounds` being each one's own; not known where one of them is not.
+/// Returns the limit of simultaneous legs; `bounds` has the limit of each single leg. It is unknown if one of those is
+/// unknown.
 Bound combined_bound(const std::vector<Leg>& legs, const std::vector<Bound>& bounds);
 
 }  // namespace isthmus::microbench::transfer

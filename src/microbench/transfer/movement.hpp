@@ -1,6 +1,7 @@
 #pragma once
 
-// One way of moving bytes between two ends: what it holds, what it queues, and how its result is checked.
+// Movement of bytes between two ends by one method, with its memory, the work that it queues, and the check of its
+// result.
 
 #include <cstddef>
 #include <memory>
@@ -13,17 +14,17 @@
 
 namespace isthmus::microbench::transfer {
 
-/// The axes of a case.
+/// Settings of a case, from its axes.
 struct Settings {
   std::size_t bytes = 0;
   std::uint64_t seed = 0;
   memory::BlockOptions host{};
   CopyGeometry geometry{};
-  std::size_t row_bytes = 512, planes = 1;  ///< of a box; rows follow from `bytes`, the pitch is twice the row
-  std::size_t pieces = 64;                  ///< of a batch
-  unsigned threads = 1;                     ///< of the host: page faults, memcpy; 0: all
-  Touch touch = Touch::whole;               ///< how pages are asked for
-  bool far_issues = false;                  ///< the copy is queued on the destination's GPU
+  std::size_t row_bytes = 512, planes = 1;  ///< rows of a box follow from `bytes`; the pitch is twice the row
+  std::size_t pieces = 64;                  ///< copies in a batch
+  unsigned threads = 1;                     ///< host threads for page faults or memcpy; 0 for all
+  Touch touch = Touch::whole;
+  bool far_issues = false;  ///< the copy is queued on the destination's GPU
 };
 
 class Movement {
@@ -31,45 +32,47 @@ class Movement {
   virtual ~Movement() = default;
 
   const End from, to;
-  const std::size_t moved;  ///< bytes that change place
-  /// Whether bytes cross a link: discarded pages come without theirs.
+  const std::size_t moved;  ///< bytes that are moved
+  /// Returns whether bytes cross a link. Discarded pages move without their bytes.
   virtual bool crosses_link() const { return true; }
 
-  /// What a program asks for of them.
+  /// Returns the bytes of `moved` that a program requests.
   virtual std::size_t needed() const { return moved; }
   virtual workload::Lane lane() = 0;
-  /// Puts everything where a movement starts. Not timed.
+  /// Restores the state from which a movement starts. Not timed.
   virtual void reset() {}
-  /// Whether a second movement without a reset() moves anything.
+  /// Returns whether a second movement without reset() moves the bytes again.
   virtual bool repeats() const { return true; }
-  /// Drops its host memory from the CPU's caches; false where a program may not do that on this CPU.
+  /// Flushes the movement's host memory from the CPU's caches. Returns false if a program cannot do that on this CPU.
   virtual bool flush() const { return true; }
-  /// Poisons the far end, moves once more and compares: bytes that are wrong.
+  /// Poisons the destination, moves the bytes once more, and returns the number of wrong bytes.
   virtual std::size_t check() = 0;
   virtual std::vector<std::string> disagreements() const { return {}; }
-  /// Share of the pages that left their place in the last movement; nullopt where unknown.
+  /// Returns the share of the pages that moved in the last movement; nullopt if unknown.
   virtual std::optional<double> left() const { return std::nullopt; }
-  /// Whether they should have.
+  /// Returns whether pages are expected to move.
   virtual bool moves_pages() const { return false; }
-  /// What was launched, for the record; nullopt without a kernel of note.
+  /// Returns the launch to record; nullopt if there is no kernel worth recording.
   virtual std::optional<DescribedLaunch> kernel() const { return std::nullopt; }
 
  protected:
   Movement(End from_, End to_, std::size_t moved_) : from(from_), to(to_), moved(moved_) {}
 };
 
-/// What the two ends hold at once, before anything is allocated.
+/// Memory of both ends together, known before anything is allocated.
 struct EndBytes {
-  std::size_t host = 0, device = 0;  ///< device: on the GPU that holds most
+  std::size_t host = 0, device = 0;  ///< `device`: maximum over the GPUs
 };
 EndBytes footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 
-/// Allocates both ends and fills the source. `number` tells apart movements that run at once. Throws workload::Skip for
-/// what means nothing (a size that does not divide), device::Error (unsupported) for what the device cannot do.
+/// Allocates both ends and fills the source. `number` distinguishes simultaneous movements. Throws workload::Skip for
+/// settings that make no sense (such as a size that cannot be divided evenly), and device::Error (unsupported) for
+/// methods that the device does not support.
 std::unique_ptr<Movement> make_movement(const End& from, const End& to, Initiator initiator, const Settings& settings,
                                         unsigned number);
 
-/// The two kinds of movement that these choose from.
+/// Returns the footprint of a copy. footprint() and make_movement() call this and the following functions, which are
+/// for copies and for movements of pages.
 EndBytes copy_footprint(const End& from, const End& to, Initiator initiator, const Settings& settings);
 std::unique_ptr<Movement> make_copy_movement(const End& from, const End& to, Initiator initiator,
                                              const Settings& settings, unsigned number);
@@ -78,7 +81,7 @@ EndBytes page_footprint(const End& from, const End& to, Initiator initiator, con
 std::unique_ptr<Movement> make_page_movement(const End& from, const End& to, Initiator initiator,
                                              const Settings& settings, unsigned number);
 
-/// Declares the check of all movements of a case, which must be there for as long as it measures.
+/// Declares the check of all movements of a case. The movements must outlive the case's measurements.
 void verify(workload::Case& c, const std::vector<std::unique_ptr<Movement>>& movements);
 
 }  // namespace isthmus::microbench::transfer

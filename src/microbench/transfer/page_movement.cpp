@@ -1,11 +1,11 @@
-// Movements of pages: one allocation that both ends use, whose pages change place by faults or by prefetches.
+// Movements of pages: one allocation that both ends use, whose pages move by page faults or prefetches.
 
 #include <atomic>
 #include <optional>
 
-#include "memory/crew.hpp"
 #include "memory/host_cache.hpp"
 #include "memory/pages.hpp"
+#include "memory/thread_pool.hpp"
 #include "microbench/transfer/movement.hpp"
 #include "microbench/transfer/shared_pages.hpp"
 
@@ -27,7 +27,7 @@ class PageMovement : public Movement {
     pages_.emplace(from, to, s.bytes, s.host);
     stream_.emplace();
     sum_.emplace(gpu(gpu_), kWord, memory::BlockOptions{});
-    if (!to.on_gpu() && initiator == Initiator::fault) crew_.emplace(s.threads, s.host.numa_node);
+    if (!to.on_gpu() && initiator == Initiator::fault) pool_.emplace(s.threads, s.host.numa_node);
     if (initiator == Initiator::prefetch_batch || initiator == Initiator::discard) cut_ranges();
     write_pattern(pages_->data(), s.bytes, pattern_, true);
     if (initiator == Initiator::fault)
@@ -46,7 +46,7 @@ class PageMovement : public Movement {
     Lane lane;
     lane.device = gpu_;
     lane.queue = [this](device::Stream& stream) { queue(stream); };
-    lane.blocking = crew_.has_value();
+    lane.blocking = pool_.has_value();
     lane.latchable = initiator_ == Initiator::fault;
     return lane;
   }
@@ -64,7 +64,7 @@ class PageMovement : public Movement {
   bool flush() const override { return from.on_gpu() || memory::flush_host_caches(pages_->data(), moved); }
 
   std::size_t check() override {
-    if (writes()) write_pattern(pages_->data(), moved, pattern_, true);  // samples have written already
+    if (writes()) write_pattern(pages_->data(), moved, pattern_, true);  // samples have already overwritten it
     reset();
     const device::Selected on(gpu_);
     queue(*stream_);
@@ -81,19 +81,20 @@ class PageMovement : public Movement {
  private:
   bool writes() const { return initiator_ == Initiator::fault && settings_.touch == Touch::write; }
 
-  /// What the pages must hold after a movement.
+  /// Returns the expected content of the pages after a movement.
   Pattern expected() const {
     Pattern pattern = pattern_;
     if (writes()) pattern.zeroed = memory::page_bytes() / kWord;
     return pattern;
   }
 
-  /// Whether the last movement came about: what was read adds up, or the driver says where the pages went.
+  /// Returns whether the last movement took place: the sum of the words read is right, or the driver reports the pages
+  /// at their destination.
   bool arrived() const {
     if (initiator_ != Initiator::fault) return device::last_prefetch(pages_->data(), moved) == pages_->place(to).device;
-    if (writes()) return true;  // what was written is there to see
+    if (writes()) return true;  // its effect on the pages is checked instead
     std::uint64_t sum = host_sum_;
-    if (!crew_) device::copy(&sum, sum_->data(), sizeof sum);
+    if (!pool_) device::copy(&sum, sum_->data(), sizeof sum);
     return sum == expected_sum_;
   }
 
@@ -119,7 +120,7 @@ class PageMovement : public Movement {
         device::discard_and_prefetch_batch(ranges_, pages_->place(to), stream);
         break;
       case Initiator::fault:
-        if (crew_) {
+        if (pool_) {
           touch_on_host();
         } else {
           queue_touch(stream, pages_->data(), moved, memory::page_bytes(), settings_.touch,
@@ -133,8 +134,8 @@ class PageMovement : public Movement {
 
   void touch_on_host() {
     const std::size_t page = memory::page_bytes();
-    crew_->run([&](unsigned i) {
-      const memory::Part part = memory::part_of(moved / page, crew_->size(), i);
+    pool_->run([&](unsigned i) {
+      const memory::Part part = memory::part_of(moved / page, pool_->size(), i);
       if (settings_.touch == Touch::write) {
         for (std::size_t at = part.first * page; at < part.last * page; at += page)
           *reinterpret_cast<volatile unsigned char*>(pages_->data() + at) = 0;
@@ -148,7 +149,8 @@ class PageMovement : public Movement {
     });
   }
 
-  /// What was discarded is undefined: the pages must be at the far end and hold what is written to them now.
+  /// Checks pages whose contents are undefined because they were discarded: they must be at the destination, and must
+  /// keep the contents that are written to them now.
   std::size_t check_discarded() {
     const bool there = arrived();
     write_pattern(pages_->data(), moved, pattern_, false);
@@ -162,11 +164,11 @@ class PageMovement : public Movement {
   device::DeviceInfo info_;
   std::optional<SharedPages> pages_;
   std::optional<device::Stream> stream_;
-  std::optional<Block> sum_;  // of what kernels touched
+  std::optional<Block> sum_;  // sum of the words that kernels read
   std::atomic<std::uint64_t> host_sum_ = 0;
   std::uint64_t expected_sum_ = 0;
   std::vector<device::MemoryRange> ranges_;
-  std::optional<memory::Crew> crew_;
+  std::optional<memory::ThreadPool> pool_;
   std::optional<double> left_;
 };
 

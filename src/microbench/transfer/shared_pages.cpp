@@ -1,7 +1,7 @@
 #include "microbench/transfer/shared_pages.hpp"
 
 #include "memory/pages.hpp"
-#include "microbench/need.hpp"
+#include "microbench/require.hpp"
 #include "microbench/transfer/kernels.hpp"
 
 namespace isthmus::microbench::transfer {
@@ -13,16 +13,16 @@ SharedPages::SharedPages(const End& from, const End& to, std::size_t bytes, memo
     : bytes_(bytes), options_(options), info_(device::info(device::selected())) {
   const std::size_t page = memory::page_bytes();
   if (bytes % page != 0)
-    throw Skip(std::to_string(bytes) + " bytes are no whole pages of " + std::to_string(page) + " bytes",
+    throw Skip(std::to_string(bytes) + " bytes are not a multiple of the page size, " + std::to_string(page) + " bytes",
                SkipKind::not_applicable);
   if (from.kind == Kind::pageable || to.kind == Kind::pageable) {
-    need_kind(Kind::pageable, Reader::gpu, info_);
+    require_kind(Kind::pageable, Reader::gpu, info_);
     block_ = memory::Block(Kind::pageable, bytes, options);
     block_.touch();
     sum_.emplace(gpu(info_.index), sizeof(std::uint64_t), memory::BlockOptions{});
     return;
   }
-  need_kind(Kind::managed, Reader::gpu, info_);
+  require_kind(Kind::managed, Reader::gpu, info_);
   if (!info_.concurrent_managed)
     throw Skip(info_.name + " (" + info_.arch +
                ") cannot use managed memory at the same time as the CPU, so its pages do not move one by one");
@@ -41,7 +41,7 @@ void SharedPages::send_to(const End& end, device::Stream& stream) {
                 reinterpret_cast<std::uint64_t*>(sum_->data()), {}, info_);
   }
   stream.synchronize();
-  if (!end.on_gpu()) memory::rewrite_pages(data(), bytes_);  // into the host's page table, too
+  if (!end.on_gpu()) memory::rewrite_pages(data(), bytes_);  // puts the pages into the host's page table as well
 }
 
 std::optional<double> SharedPages::share_off_host() const {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory that the CPU and GPUs share: one allocation whose pages change place.
+// Memory that the CPU and GPUs share: one allocation whose pages move.
 
 #include <cstddef>
 #include <optional>
@@ -14,18 +14,18 @@ namespace isthmus::microbench::transfer {
 
 class SharedPages {
  public:
-  /// Managed, or pageable where one of the ends is; allocated on the selected device, which moves its pages.
-  /// Throws workload::Skip where that device cannot share it, and for sizes that are no whole pages.
+  /// Allocates managed memory, or pageable memory if one of the ends is pageable, on the selected device, which moves
+  /// its pages. Throws workload::Skip if that device cannot share it, and for sizes that are not whole pages.
   SharedPages(const End& from, const End& to, std::size_t bytes, memory::BlockOptions options);
 
   std::byte* data() const noexcept { return block_.data(); }
   std::size_t size() const noexcept { return bytes_; }
-  /// The end as the driver names places.
+  /// Returns the end as a location for the driver.
   device::Location place(const End& end) const;
-  /// Brings all pages there, by whichever way is sure, and waits. Not for timing.
+  /// Moves all pages to the end by a reliable method and waits. Must not be timed.
   void send_to(const End& end, device::Stream& stream);
-  /// Share of the pages that are not in the host's page table; nullopt where that tells nothing (memory of both sides,
-  /// emulated, pageable).
+  /// Returns the share of the pages that are not in the host's page table; nullopt if the page table does not show
+  /// where they are (pageable memory, an integrated or an emulated GPU).
   std::optional<double> share_off_host() const;
   std::vector<std::string> disagreements() const { return block_.disagreements("the memory"); }
 
@@ -36,7 +36,7 @@ class SharedPages {
   memory::BlockOptions options_;
   device::DeviceInfo info_;
   memory::Block block_;
-  std::optional<Block> sum_;  // of what a GPU touches only to bring pageable memory there
+  std::optional<Block> sum_;  // sum that a GPU writes when it touches pageable memory only to move it
 };
 
 }  // namespace isthmus::microbench::transfer

@@ -15,7 +15,8 @@ bool is_digit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
-/// At the front of the text: "580.159.04" or "515.48"; nothing else has a branch of three digits and a point.
+/// Parses a version at the beginning of the text: "580.159.04" or "515.48". Other numbers in such texts do not begin
+/// with three digits and a point.
 std::optional<DriverVersion> version_at(std::string_view text) {
   DriverVersion version;
   int* const parts[] = {&version.branch, &version.minor, &version.patch};

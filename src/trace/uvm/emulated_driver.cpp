@@ -11,9 +11,9 @@ namespace {
 constexpr int kQueueDescriptor = 1000, kMemoryDescriptor = 1001;
 constexpr std::uint8_t kRead = 1, kWrite = 2;
 constexpr unsigned kClientsOfGpc = 18;
-constexpr std::uint32_t kNoSuchObject = 0x57;  // of a group or an address that is none
+constexpr std::uint32_t kNoSuchObject = 0x57;  // status for an unknown group or address
 
-/// The driver counts processors from the CPU, which is 0.
+/// Returns the driver's number of a device; the driver numbers processors starting with the CPU, which is 0.
 std::uint8_t processor(int device) {
   return static_cast<std::uint8_t>(device + 1);
 }
@@ -145,7 +145,8 @@ void EmulatedDriver::drop(Type type) noexcept {
   std::atomic_ref(control_->dropped[static_cast<std::size_t>(type)]).fetch_add(1, std::memory_order_relaxed);
 }
 
-/// The device calls under its lock. An entry stays free, or a full queue would look empty.
+/// Puts an entry into the queue; the device calls it under the device's lock. One entry always stays empty, because a
+/// completely full queue would look empty.
 void EmulatedDriver::put(const Entry& entry) noexcept {
   const auto type = static_cast<std::size_t>(entry[0]);
   if (queue_ == nullptr || (types_ >> type & 1) == 0) return;

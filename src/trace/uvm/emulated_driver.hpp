@@ -1,6 +1,7 @@
 #pragma once
 
-// The driver of the emulated device: takes the requests of the real one and writes its entries into the queue.
+// Driver of the emulated device: accepts the same requests as the real driver and writes the same entries into the
+// queue.
 
 #include <cstdint>
 #include <mutex>
@@ -12,7 +13,7 @@
 
 namespace isthmus::trace::uvm {
 
-/// One at a time: the emulated device has one listener.
+/// Emulated driver. Only one may exist at a time, because the emulated device has one listener.
 class EmulatedDriver final : public System {
  public:
   int open(const char* path) override;

@@ -15,7 +15,7 @@ namespace isthmus::trace::uvm {
 
 namespace {
 
-/// No batch and no move takes so long: the clock went on without them.
+/// Maximum nanoseconds of a batch or a move; longer times mean that the clock jumped.
 constexpr std::uint64_t kLongest = 60'000'000'000;
 
 using Key = std::tuple<std::uint8_t, Client, std::uint32_t>;
@@ -28,10 +28,11 @@ struct OpenBatch {
   std::map<std::uint64_t, std::size_t> faults_of_block;
   std::set<std::pair<std::uint16_t, std::uint16_t>> clients;
   std::set<std::uint16_t> gpcs;
-  std::vector<std::uint64_t> written;  ///< when the GPU wrote its faults down
+  std::vector<std::uint64_t> written;  ///< times when the GPU wrote the batch's page faults
 };
 
-/// Drivers before the second kind of client leave the kind of a replay at 0.
+/// Returns the kind of client. Drivers from before the second kind was added leave the kind in a replay at 0, which
+/// means gpc.
 Client kind_of(Client stated) {
   return stated == Client::hub ? Client::hub : Client::gpc;
 }
@@ -55,18 +56,18 @@ double seconds(std::uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
 }
 
-/// Nobody waited for the end of the others.
+/// Returns whether a move has times; a move has none if nothing waited for its end.
 bool is_timed(const Migration& move) {
   return move.gpu_begin != 0 && move.gpu_end != 0;
 }
 
-/// How long a move that is timed took; none where that cannot be.
+/// Returns the duration of a timed move in seconds; nullopt if it is impossible.
 std::optional<double> seconds_of(const Migration& move) {
   if (move.gpu_end < move.gpu_begin || move.gpu_end - move.gpu_begin > kLongest) return std::nullopt;
   return seconds(move.gpu_end - move.gpu_begin);
 }
 
-/// Interpolated between neighbours; `sorted` is not empty.
+/// Returns a quantile in seconds, interpolated between neighbouring values; `sorted` must not be empty.
 double quantile(const std::vector<std::uint64_t>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
@@ -75,7 +76,7 @@ double quantile(const std::vector<std::uint64_t>& sorted, double share) {
   return seconds(sorted[below]) * (1 - part) + seconds(sorted[above]) * part;
 }
 
-/// Nanoseconds that some interval covers.
+/// Returns how many nanoseconds are covered by at least one interval.
 std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> spans) {
   std::sort(spans.begin(), spans.end());
   std::uint64_t total = 0, until = 0;
@@ -88,17 +89,18 @@ std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> spans
   return total;
 }
 
-/// What is on each GPU, as far as moves tell.
+/// Pages on each GPU, as far as they can be known from moves.
 class EvictionReckoning {
  public:
-  /// A host that touches a block may end copies on a GPU of which no move tells (read-mostly), so what arrives after
-  /// that counts as new.
+  /// Forgets the block's copies on GPUs. When the host touches a block, copies on a GPU may become invalid without a
+  /// move (read-mostly), so pages that arrive afterwards count as new.
   void touched_by_host(std::uint64_t address) {
     for (auto& [processor, gpu] : gpus_) gpu.pages.erase(address / kBlockBytes);
   }
 
   void moved(const Migration& move) {
-    if (move.bytes == 0 || move.bytes > kMostBytes || move.address >= kMostAddress) return;  // no driver reports such
+    // Ignore values that no driver reports.
+    if (move.bytes == 0 || move.bytes > kMostBytes || move.address >= kMostAddress) return;
     const std::uint64_t first = move.address / kPageBytes;
     const std::uint64_t end = (move.address + move.bytes - 1) / kPageBytes + 1;
     for (std::uint64_t page = first; page < end;) {
@@ -120,15 +122,16 @@ class EvictionReckoning {
   static constexpr std::uint64_t kPagesOfBlock = kBlockBytes / kPageBytes;
   static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30, kMostAddress = std::uint64_t{1} << 57;
   using Pages = std::bitset<kPagesOfBlock>;
-  using Place = std::pair<std::uint64_t, std::uint64_t>;  // when a block arrived, and which
+  using Place = std::pair<std::uint64_t, std::uint64_t>;  // time when a block arrived, and the block's number
   struct Gpu {
-    std::map<std::uint64_t, Pages> pages, gone;  ///< by block; gone: evicted, and not back yet
+    std::map<std::uint64_t, Pages> pages, gone;  ///< pages of each block; gone: pages that were evicted and have not
+                                                 ///< come back
     std::map<std::uint64_t, std::uint64_t> arrived;
     std::vector<Place> order;
     std::set<std::uint64_t> evicted;
   };
 
-  /// Where it was in the order of arrival; nullopt where it had left before.
+  /// Removes a block. Returns its position in the order of arrival; nullopt if it was not on the GPU.
   static std::optional<std::size_t> leave(Gpu& gpu, std::uint64_t block) {
     const auto known = gpu.arrived.find(block);
     if (known == gpu.arrived.end()) return std::nullopt;
@@ -259,13 +262,14 @@ class Reckoning {
       if (found == open_.end()) continue;
       ++found_.replays;
       auto& open = found->second;
-      // A batch that is replayed in parts has ended with the last.
+      // A batch that is replayed in several parts ends with the last part.
       open.replay = std::max(open.replay.value_or(0), replay.time);
       open.gpu_replay = std::max(open.gpu_replay.value_or(0), replay.gpu_time);
     }
   }
 
-  /// A GPU has one batch in service at a time; what it fetches and what it evicts meanwhile is the batch's work.
+  /// Assigns moves to batches. A GPU services one batch at a time; all pages that it moves in and evicts during that
+  /// time are part of the batch's work.
   void join_moves() {
     std::map<std::uint8_t, std::vector<OpenBatch*>> of_gpu;
     for (auto& [key, open] : open_) of_gpu[std::get<0>(key)].push_back(&open);
@@ -338,7 +342,7 @@ class Reckoning {
     doubt(impossible, timed, "migrations end before they begin or take over a minute");
   }
 
-  /// In the order of time; moves_ are sorted by now.
+  /// Processes moves and CPU page faults in order of time; moves_ is already sorted.
   void add_evictions() {
     const auto evicts = [](const Migration& move) { return move.cause == Cause::eviction; };
     if (std::none_of(moves_.begin(), moves_.end(), evicts)) return;
@@ -381,8 +385,8 @@ class Reckoning {
       }
     }
     times.throttled = throttled();
-    doubt(backwards, replayed, "batches are replayed before their faults were taken up or after over a minute");
-    doubt(early, latencies.size() + early, "faults are replayed before the GPU wrote them or after over a minute");
+    doubt(backwards, replayed, "batches are replayed before their faults were fetched or over a minute later");
+    doubt(early, latencies.size() + early, "faults are replayed before the GPU wrote them or over a minute later");
     if (!latencies.empty()) {
       std::sort(latencies.begin(), latencies.end());
       times.latency_p50 = quantile(latencies, 0.5);
@@ -391,7 +395,8 @@ class Reckoning {
     if (found_.problems.empty()) found_.times = times;
   }
 
-  /// A page is held back until its throttling ends; what has no end, or no begin, is left out.
+  /// Returns the sum of throttled times in seconds. A page is throttled until the throttling ends; throttling whose
+  /// begin or end is missing is omitted.
   double throttled() {
     double sum = 0;
     for (auto& [page, marks] : throttled_) {
@@ -413,7 +418,7 @@ class Reckoning {
   std::vector<std::uint64_t> pages_;
   std::vector<Replay> replays_;
   std::vector<Migration> moves_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> cpu_faults_;  // when, and where
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> cpu_faults_;  // time and address of each
   std::map<std::pair<std::uint8_t, std::uint64_t>, std::pair<std::vector<std::uint64_t>, std::vector<std::uint64_t>>>
       throttled_;
   double transfer_ = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// From the events of one sample to its figures (docs/uvm.md says what each means). Arithmetic only.
+// Figures of one sample, computed only from its events (docs/uvm.md defines each figure).
 
 #include <cstddef>
 #include <cstdint>
@@ -15,70 +15,74 @@ namespace isthmus::trace::uvm {
 
 struct Spread {
   std::size_t count = 0;
-  double mean = 0, deviation = 0, least = 0, most = 0;  ///< deviation of the population
+  double mean = 0, deviation = 0, least = 0, most = 0;  ///< `deviation` is that of the population
 };
 
-/// What the driver took up together. Times are seconds since the first event of the sample.
+/// Page faults that the driver handled together. Times are in seconds since the first event of the sample.
 struct Batch {
   std::uint8_t gpu = 0;
   Client client_kind = Client::gpc;
   std::uint32_t number = 0;
   std::size_t faults = 0, pages = 0, blocks = 0, clients = 0, gpcs = 0;
-  double begin = 0;              ///< its first fault was taken up
-  double last = 0;               ///< its last fault was
-  std::optional<double> replay;  ///< the GPU was told to try again; none where the stream ends before
-  /// What was queued between its first fault and its replay: for faults, by the prefetcher, evicted.
+  double begin = 0;              ///< time when the batch's first page fault was handled
+  double last = 0;               ///< time when the batch's last page fault was handled
+  std::optional<double> replay;  ///< time when the GPU was told to retry; nullopt if events end before that
+  /// Number of moves queued between the batch's first page fault and its replay, because of page faults, the prefetcher
+  /// or eviction.
   std::size_t moves = 0;
   std::uint64_t bytes = 0;
-  double transfer = 0;  ///< seconds of these moves on the GPU's clock, added; 0 where nothing is known
+  double transfer = 0;  ///< sum of the seconds of these moves on the GPU's clock; 0 if no times are known
 };
 
 struct Moved {
   Cause cause = Cause::fault;
   std::uint8_t source = 0, destination = 0;
   std::uint64_t address = 0, bytes = 0;
-  double begin = 0;               ///< queued, seconds since the first event
-  std::optional<double> seconds;  ///< on the GPU's clock
+  double begin = 0;               ///< time when the move was queued, in seconds since the first event
+  std::optional<double> seconds;  ///< duration in seconds on the GPU's clock
 };
 
-/// What a GPU that was short of memory gave up. A block is evicted once, however many moves that takes.
+/// Evictions by GPUs that ran out of memory. A block counts as evicted once, no matter how many moves its eviction
+/// takes.
 struct Evictions {
   std::size_t blocks = 0;
-  std::optional<double> age;  ///< mean share of the GPU's other blocks that had arrived longer ago: 0 the oldest first
-  std::size_t returned = 0;   ///< blocks that arrived again
+  std::optional<double> age;  ///< mean share of the GPU's other blocks that had arrived earlier; 0 means that the
+                              ///< oldest block is always evicted
+  std::size_t returned = 0;   ///< number of blocks that arrived again
   std::uint64_t returned_bytes = 0;
-  std::uint64_t discarded_bytes = 0;  ///< arrived again without having left: given up without being written back
+  std::uint64_t discarded_bytes = 0;  ///< bytes that arrived although, by the events, they were still on the GPU: the
+                                      ///< copy was dropped without being written back
 };
 
 struct Figures {
-  std::uint64_t began = 0;  ///< the first event's time, nanoseconds on the CPU's clock
+  std::uint64_t began = 0;  ///< time of the first event, in nanoseconds on the CPU's clock
   std::size_t faults = 0, pages = 0, replays = 0, cpu_faults = 0, fatal_faults = 0;
   std::size_t throttlings = 0, thrashings = 0, remote_maps = 0, others = 0;
-  /// Bytes, by Cause; [0] is what has a cause that is not known.
+  /// Number of bytes moved, indexed by Cause; [0] counts bytes of unknown causes.
   std::uint64_t bytes[6] = {};
   Spread faults_of_batch, blocks_of_batch, clients_of_batch, gpcs_of_batch;
-  Spread faults_of_block;  ///< of each block in each batch: Table 3 of the paper
+  Spread faults_of_block;  ///< page faults of each block in each batch, as in Table 3 of the paper
 
-  /// Absent where the clocks do not hold, and where there is nothing to time.
+  /// Times in seconds; absent if the clocks are inconsistent or no event has times.
   struct Times {
-    double service = 0;                              ///< from a batch's first fault to its replay, added up
-    double between = 0;                              ///< from a replay to the next batch's first fault, added up
-    double transfer = 0;                             ///< something was moving, on the GPU's clock
-    std::optional<double> latency_p50, latency_p95;  ///< of a fault: written by the GPU to tried again
+    double service = 0;                              ///< sum of the times from a batch's first fault to its replay
+    double between = 0;                              ///< sum of the times from a replay to the next batch's first fault
+    double transfer = 0;                             ///< time with at least one move running, on the GPU's clock
+    std::optional<double> latency_p50, latency_p95;  ///< time from the GPU writing a page fault to its replay
     double throttled = 0;
   };
   std::optional<Times> times;
-  /// A sentence for each way in which the clocks cannot be right; times are left out then, counts stand.
+  /// Sentences, one for each way in which the clocks are wrong; if there are any, times are omitted, but counts remain.
   std::vector<std::string> problems;
 
-  std::vector<Batch> batches;  ///< in order of their begin
+  std::vector<Batch> batches;  ///< sorted by `begin`
   std::vector<Moved> migrations;
-  std::optional<Evictions> evictions;  ///< none where nothing was evicted
+  std::optional<Evictions> evictions;  ///< nullopt: no eviction
 
   std::uint64_t of(Cause cause) const { return bytes[static_cast<std::size_t>(cause)]; }
 };
 
-/// The order of the events says nothing: their times do.
+/// Computes the figures of a sample. The order of the events does not matter, because each event has a time.
 Figures figures_of(std::span<const Event> events);
 
 }  // namespace isthmus::trace::uvm

@@ -39,7 +39,7 @@ class Linux final : public System {
     std::vector<int> found;
     std::error_code failure;
     for (fs::directory_iterator each("/proc/self/fd", failure), end; !failure && each != end; each.increment(failure)) {
-      std::error_code gone;  // the iterator's own descriptor
+      std::error_code gone;  // set for descriptors that cannot be read, such as the iterator's own
       if (fs::read_symlink(each->path(), gone) != path) continue;
       const std::string name = each->path().filename();
       int descriptor = -1;

@@ -1,12 +1,13 @@
-// libisthmus-uvm.so: the page faults of a program that is not ours, by preloading.
+// libisthmus-uvm.so: records the page faults of a program that is not ours, by preloading.
 //
 //   LD_PRELOAD=libisthmus-uvm.so ISTHMUS_UVM_TRACE=run ./program      writes run.<pid>.uvm
 //
 // A thread waits until the program has begun to use CUDA's unified memory, attaches to the driver's queue of events and
-// writes what comes. A process that never begins writes nothing. Nothing here may end the program or its output: what
-// goes wrong is one line on stderr. Every process that inherits the environment has a file of its own, a forked one
-// too, and a process that becomes another program by exec has one for each program. With ISTHMUS_UVM_PARENT=<pid> only
-// processes that this one started are watched, whatever program they become by exec.
+// writes the events to the file. If a process never uses unified memory, no file is written. This library must not end
+// the program or change its output: an error is reported as one line on stderr. Every process that inherits the
+// environment writes a separate file, including forked processes, and a process that runs another program by exec
+// writes one file for each program. With ISTHMUS_UVM_PARENT=<pid>, only processes started by that process are observed,
+// no matter which programs they run by exec.
 
 #include <pthread.h>
 #include <unistd.h>
@@ -31,10 +32,11 @@ namespace {
 using namespace isthmus::trace::uvm;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSearch = std::chrono::microseconds(500);  // a context takes longer to make than this to see
+constexpr auto kSearch = std::chrono::microseconds(500);  // shorter than the creation of a context takes
 constexpr auto kSlowSearch = std::chrono::milliseconds(5);
 constexpr auto kEager = std::chrono::seconds(20);
-constexpr auto kPatience = std::chrono::seconds(5);  // from the descriptor to an address space that the driver knows
+constexpr auto kPatience = std::chrono::seconds(5);  // attaching may fail for this long after the first descriptor
+                                                     // appears, until the driver has the address space
 constexpr auto kStep = std::chrono::milliseconds(20);
 
 std::string command_line() {
@@ -50,7 +52,8 @@ class Watch {
  public:
   explicit Watch(std::string prefix) : prefix_(std::move(prefix)), owner_(getpid()), thread_([this] { work(); }) {}
 
-  /// A child that was made without fork's handlers has no thread to wait for.
+  /// Ends the recording. Returns immediately in a child process that was created without running fork's handlers,
+  /// because the recording thread does not exist there.
   void end() {
     if (getpid() != owner_) return;
     stopped_ = true;
@@ -112,7 +115,7 @@ class Watch {
   std::thread thread_;
 };
 
-Watch* watch = nullptr;  // ended by hand: a library that is preloaded is the last to go
+Watch* watch = nullptr;  // not a static object: a forked child must drop the parent's without joining its thread
 
 bool is_asked_for() {
   const char* prefix = std::getenv("ISTHMUS_UVM_TRACE");
@@ -121,8 +124,8 @@ bool is_asked_for() {
   return parent == nullptr || *parent == '\0' || std::to_string(getppid()) == parent;
 }
 
-/// Whether the program makes user namespaces, which Linux allows only to processes of a single thread. None of these
-/// uses a GPU; what they start does.
+/// Returns whether the program creates user namespaces, which Linux allows only in single-threaded processes. These
+/// programs do not use a GPU, but the programs they start may.
 bool needs_one_thread() {
   const std::string_view name = program_invocation_short_name;
   for (const auto* each :
@@ -133,10 +136,10 @@ bool needs_one_thread() {
 
 void start(bool forked) noexcept {
   try {
-    watch = nullptr;  // of a forked child, the parent's: its thread is not here
+    watch = nullptr;  // in a forked child, this is the parent's object, whose thread does not exist in the child
     if (!is_asked_for() || needs_one_thread()) return;
-    // What was open at the fork is the parent's memory, of which the parent's file tells. CUDA does not work in a child
-    // that was forked after its first use.
+    // If the memory node was open at the fork, it is for the parent's memory, which the parent's file covers. CUDA does
+    // not work in a child that is forked after CUDA was first used, so such a child has nothing to record.
     if (forked && !linux_system().descriptors_of(kMemoryNode).empty()) return;
     watch = new Watch(std::getenv("ISTHMUS_UVM_TRACE") + ("." + std::to_string(getpid())));
   } catch (const std::exception& failure) {
@@ -148,7 +151,7 @@ void start_in_child() {
   if (watch != nullptr) start(true);
 }
 
-/// Names settings that have no effect: to refuse them would end a program that is not ours.
+/// Reports settings that have no effect; an error would end a program that is not ours.
 void note_wrong_settings() {
   const auto setting = [](const char* name) -> std::string_view {
     const char* text = std::getenv(name);
@@ -156,19 +159,20 @@ void note_wrong_settings() {
   };
   if (setting("ISTHMUS_UVM_TRACE").empty()) return;
   if (const auto word = setting("ISTHMUS_UVM"); !word.empty() && word != "force")
-    std::fprintf(stderr, "libisthmus-uvm: ISTHMUS_UVM is '%s' and has no effect; the only word it takes is force\n",
+    std::fprintf(stderr, "libisthmus-uvm: ISTHMUS_UVM is '%s', which has no effect; set it to force, or unset it\n",
                  word.data());
   if (const auto parent = setting("ISTHMUS_UVM_PARENT"); parent.find_first_not_of("0123456789") != parent.npos)
     std::fprintf(stderr,
-                 "libisthmus-uvm: ISTHMUS_UVM_PARENT is '%s', which is no process, so nothing is recorded; set "
-                 "it to a process's number, or leave it out\n",
+                 "libisthmus-uvm: ISTHMUS_UVM_PARENT is '%s', which is not a process, so nothing is recorded; set it "
+                 "to a process ID, or unset it\n",
                  parent.data());
 }
 
 __attribute__((constructor)) void begin() {
   note_wrong_settings();
   start(false);
-  // After the first allocation: handlers run in the order of their registration, and an allocator's come first.
+  // Register after the first allocation: handlers run in the order of registration, and the allocator's handlers must
+  // come first.
   if (watch != nullptr) pthread_atfork(nullptr, nullptr, start_in_child);
 }
 

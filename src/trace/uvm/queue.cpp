@@ -17,12 +17,13 @@ namespace isthmus::trace::uvm {
 namespace {
 
 constexpr std::size_t kArgumentBytes = 4096;
-constexpr std::size_t kBatchesKept = 4096;  // of which a replay may still come: the driver takes up some tens at a time
-// The rest of the queue holds far more than comes in a pause: a million entries, of which a GPU makes some hundred
-// thousand a second.
+constexpr std::size_t kBatchesKept = 4096;  // number of batches remembered, because their replay may still come; the
+                                            // driver handles some tens at a time
+// Pause between checks whether the queue fills up. Far fewer entries arrive in a pause than still fit: the queue has a
+// million entries, and a GPU makes some hundred thousand per second.
 constexpr auto kPause = std::chrono::milliseconds(1);
 constexpr auto kKeepEvery = std::chrono::milliseconds(100);
-constexpr std::uint32_t kSpill = 4;  // the thread copies once so much of the queue is full: a quarter
+constexpr std::uint32_t kSpill = 4;  // the thread copies entries once 1/kSpill of the queue is full
 
 constexpr std::uint64_t bit(Type type) {
   return std::uint64_t{1} << static_cast<unsigned>(type);
@@ -44,9 +45,9 @@ std::string reason(int negative_errno) {
 
 [[noreturn]] void refuse_node(int failure) {
   if (failure == -EACCES || failure == -EPERM)
-    refuse(fmt::format("{} may not be opened ({}): ask for its mode to be 666, as the driver makes it{}", kQueueNode,
+    refuse(fmt::format("{} may not be opened ({}): have its mode set to 666, the driver's default{}", kQueueNode,
                        reason(failure), kInstead));
-  refuse(fmt::format("{} cannot be opened ({}): let the container have this node{}", kQueueNode, reason(failure),
+  refuse(fmt::format("{} cannot be opened ({}): give the container this device node{}", kQueueNode, reason(failure),
                      kInstead));
 }
 
@@ -63,12 +64,12 @@ DriverVersion version_of(System& system, bool forced) {
   if (forced) return {};
   if (!version)
     refuse(
-        fmt::format("the driver's version is unknown ('{}'), and its branches differ; "
-                    "ISTHMUS_UVM=force tries all the same",
+        fmt::format("the driver's version is unknown ('{}'), and the event queue differs between driver branches; set "
+                    "ISTHMUS_UVM=force to try anyway",
                     text));
   refuse(
-      fmt::format("the queue of driver branch {} was not examined; ISTHMUS_UVM=force tries all the same, and the "
-                  "first page touched shows whether it can be read",
+      fmt::format("the queue of driver branch {} was not examined; set ISTHMUS_UVM=force to try anyway, and the first "
+                  "page touched shows whether it can be read",
                   version->branch));
 }
 
@@ -77,7 +78,7 @@ DriverVersion version_of(System& system, bool forced) {
 PrivatePages::PrivatePages(std::size_t bytes) : bytes_(bytes) {
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
-    refuse(fmt::format("{} bytes for its queue are not to be had ({}); choose a smaller size", bytes,
+    refuse(fmt::format("{} bytes for its queue are not available ({}); choose a smaller size", bytes,
                        std::strerror(errno)));
   madvise(mapped, bytes, MADV_DONTFORK);
   data_ = static_cast<std::byte*>(mapped);
@@ -110,12 +111,12 @@ Queue::~Queue() {
   drainer_.join();
   try {
     set_types(request::disable);
-  } catch (const Unavailable&) {  // the driver forgets the queue with its descriptor
+  } catch (const Unavailable&) {  // the driver drops the queue when its descriptor is closed
   }
   system_.close(queue_descriptor_);
 }
 
-/// The kernel copies as much as its branch's arguments have, which a page always holds.
+/// Sends a request. The kernel copies as many bytes as its branch's arguments have; these always fit into a page.
 template <class Arguments>
 int Queue::ask(int descriptor, unsigned long request, Arguments& arguments) {
   static_assert(std::is_trivially_copyable_v<Arguments>);
@@ -137,7 +138,7 @@ void Queue::attach(const QueueOptions& options) {
   std::uint32_t status = 0;
   const auto candidates = system_.descriptors_of(kMemoryNode);
   for (const int candidate : candidates) {
-    // A descriptor of the queue takes one request only, so each try has its own.
+    // Each descriptor of the queue accepts only one request for a queue, so every attempt opens a new descriptor.
     const int opened = system_.open(kQueueNode);
     if (opened < 0) refuse_node(opened);
     InitArguments arguments;
@@ -160,9 +161,9 @@ void Queue::attach(const QueueOptions& options) {
   if (candidates.empty())
     refuse("this process has not begun to use CUDA's unified memory; attach after a device was selected");
   if (failure != 0)
-    refuse(fmt::format("{} is there and takes no request ({}): the node is a sandbox's, not the driver's{}", kQueueNode,
-                       reason(failure), kInstead));
-  refuse(fmt::format("the driver gives no queue (status {:#x}){}", status, kInstead));
+    refuse(fmt::format("{} exists but accepts no request ({}): the node belongs to a sandbox, not to the driver{}",
+                       kQueueNode, reason(failure), kInstead));
+  refuse(fmt::format("the driver provides no queue (status {:#x}){}", status, kInstead));
 }
 
 void Queue::set_types(unsigned long request) {
@@ -186,14 +187,14 @@ void Queue::drain_until_stopped() {
   }
 }
 
-/// Entries that the driver has put and nobody has taken.
+/// Returns the number of entries that the driver has put into the queue and that have not been taken out.
 std::uint32_t Queue::waiting() const noexcept {
   auto& shared = control();
   const std::uint32_t put = std::atomic_ref(shared.put_behind).load(std::memory_order_acquire);
   return (put - std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed)) & mask_;
 }
 
-/// Under the lock. The driver may write while this reads, behind what was put.
+/// Takes the entries out of the queue; called with the lock held. The driver may add entries at the same time.
 void Queue::drain() {
   auto& shared = control();
   const std::uint32_t got = std::atomic_ref(shared.get_behind).load(std::memory_order_relaxed) & mask_;
@@ -212,7 +213,8 @@ void Queue::drain() {
     keep_(came, dropped_now - std::exchange(dropped_kept_, dropped_now));
 }
 
-/// The driver tells each process of every replay on its GPU. A batch of which no fault was ours is another's.
+/// Returns whether the entry is about this process. The driver reports every replay on a GPU to every process; a batch
+/// without a page fault of this process is another's.
 bool Queue::is_ours(const std::byte* entry) {
   const auto type = static_cast<Type>(entry[0]);
   if (type == Type::gpu_fault) {
@@ -242,7 +244,7 @@ void Queue::flush() {
   std::uint64_t status = 0;
   const int failure = ask(memory_descriptor_, request::flush, status);
   if (failure != 0 || static_cast<std::uint32_t>(status) != 0)
-    refuse(fmt::format("the driver does not hand out what it still holds ({}), so no sample is whole; run again",
+    refuse(fmt::format("the driver does not deliver its remaining events ({}), so samples are incomplete; run again",
                        failure != 0 ? reason(failure) : fmt::format("status {:#x}", status)));
 }
 

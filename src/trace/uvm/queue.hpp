@@ -1,9 +1,9 @@
 #pragma once
 
-// Reads the driver's queue of events: attaches to this process's own unified memory, and gives what came since it was
-// last asked. What comes stays in the queue until then, so that nothing is copied and no memory is taken while the
-// driver serves faults: growing memory holds the lock of the address space, which a driver with HMM or ATS takes for
-// each batch. A thread looks whether the queue fills, and only then takes out what is there.
+// Reader of the driver's queue of events: attaches to this process's own unified memory, and returns the events since
+// the previous call. Until then, events stay in the queue, so that nothing is copied and no memory is allocated while
+// the driver services page faults: extending memory holds the lock of the address space, which a driver with HMM or ATS
+// needs for each batch. A thread checks whether the queue fills up, and only then takes entries out.
 
 #include <atomic>
 #include <chrono>
@@ -26,36 +26,39 @@
 
 namespace isthmus::trace::uvm {
 
-/// The queue cannot be had; one sentence says why and what to do.
+/// Exception thrown if the queue is unavailable; one sentence says why and what to do.
 struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Gets what came, in the driver's order, and how many entries were dropped since it was last called. Called from the
-/// queue's thread and from those that ask for events, one at a time; must not throw.
+/// Function that receives the new entries, in the driver's order, and the number of entries dropped since its last
+/// call. Called from the queue's thread and from threads that request events, never from two at the same time; must not
+/// throw.
 using Keep = std::function<void(std::span<const Entry> entries, std::uint64_t dropped)>;
 
 struct QueueOptions {
-  std::size_t entries = std::size_t{1} << 20;  ///< a power of two; 1 GiB touched makes up to 0.7 million
-  bool forced = false;                         ///< also where nobody has looked at the driver's branch
-  bool moves = true;                           ///< migrations, too
-  Keep keep{};  ///< where there is one, it gets what came ten times a second, though nobody asks
+  std::size_t entries = std::size_t{1} << 20;  ///< a power of two; touching 1 GiB causes up to 0.7 million entries
+  bool forced = false;                         ///< allows driver branches that were not examined
+  bool moves = true;                           ///< includes migrations
+  Keep keep{};  ///< called ten times a second with new entries, even if no events are requested
 };
 
-/// What came between two questions, in the driver's order.
+/// Events between two calls of take(), in the driver's order.
 struct Taken {
   std::vector<Event> events;
-  std::uint64_t dropped = 0;          ///< the driver had no room for so many more: no count of `events` is whole
-  std::uint64_t foreign_replays = 0;  ///< replays of batches in which no fault was ours: other processes'
+  std::uint64_t dropped = 0;          ///< entries that did not fit into the queue; if not 0, all counts of `events` are
+                                      ///< too low
+  std::uint64_t foreign_replays = 0;  ///< replays of batches without a page fault of this process; they are of other
+                                      ///< processes
 };
 
-/// The same as the driver wrote it.
+/// Entries between two calls, as the driver wrote them.
 struct Drained {
   std::vector<Entry> entries;
   std::uint64_t dropped = 0, foreign_replays = 0;
 };
 
-/// Memory that a child of this process does not inherit, since the driver goes on writing to it.
+/// Memory that a child of this process does not inherit, because the driver continues to write to it.
 class PrivatePages {
  public:
   explicit PrivatePages(std::size_t bytes);
@@ -71,18 +74,20 @@ class PrivatePages {
 
 class Queue {
  public:
-  /// Attaches; nothing is lost from now on. The process must have begun to use CUDA. Throws Unavailable.
+  /// Attaches to the queue; from then on, all events are recorded. The process must already use CUDA. Throws
+  /// Unavailable.
   explicit Queue(System& system, const QueueOptions& options = {});
-  /// Ends before any of the memory does that the driver writes to.
+  /// Detaches from the queue before freeing the memory to which the driver writes.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// All that happened before this call and has not been taken. Throws Unavailable where the driver does not answer.
+  /// Returns all events before this call that have not been returned yet. Throws Unavailable if the driver does not
+  /// answer.
   Taken take();
-  /// What has come so far; what the driver still holds stays with it.
+  /// Returns the entries written so far, except those that the driver still buffers.
   Drained drained();
-  /// As take().
+  /// Returns the same entries as take(), without decoding them.
   Drained take_entries();
 
  private:
@@ -105,9 +110,10 @@ class Queue {
   PrivatePages queue_, control_, arguments_;
   int queue_descriptor_ = -1, memory_descriptor_ = -1;
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // protects all members below
   std::vector<Entry> entries_;
-  std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< the latest in which a fault was ours
+  std::set<std::pair<std::uint8_t, std::uint32_t>> batches_, batches_before_;  ///< latest batches with a page fault of
+                                                                               ///< this process
   std::pair<std::uint8_t, std::uint32_t> latest_batch_;
   std::uint64_t foreign_replays_ = 0, dropped_before_ = 0, dropped_kept_ = 0;
 

@@ -25,7 +25,7 @@ void check_version(System& system, bool forced) {
   const auto version = parse_driver_version(text);
   if (!version) refuse(fmt::format("the driver's version is unknown ('{}')", text));
   if (!is_known_branch(version->branch))
-    refuse(fmt::format("range groups of driver branch {} were not examined (ISTHMUS_UVM=force tries all the same)",
+    refuse(fmt::format("range groups of driver branch {} were not examined (set ISTHMUS_UVM=force to try anyway)",
                        version->branch));
 }
 
@@ -41,7 +41,7 @@ RangeGroups::RangeGroups(System& system, std::uint64_t address, std::uint64_t by
       begin_(address / kPageBytes * kPageBytes),
       end_((address + bytes + kPageBytes - 1) / kPageBytes * kPageBytes) {
   if (piece < kPageBytes || !std::has_single_bit(piece) || bytes == 0)
-    throw std::logic_error("a piece of a range group is a power of two of bytes, and a page at least");
+    throw std::logic_error("the size of a piece of a range group must be a power of two and at least a page");
   check_version(system, forced);
   create();
   try {
@@ -69,19 +69,20 @@ int RangeGroups::ask(unsigned long request, Arguments& arguments) {
   return failure;
 }
 
-/// Of the process's descriptors the one that is its address space answers.
+/// Creates the two groups. Requests succeed only on the descriptor that owns the address space.
 void RangeGroups::create() {
   const auto candidates = system_.descriptors_of(kMemoryNode);
   if (candidates.empty())
-    refuse(fmt::format("it has no {} open, which managed memory on a GPU needs (a container must be given the node)",
-                       kMemoryNode));
+    refuse(
+        fmt::format("it has not opened {}, which managed memory on a GPU needs (give the container this device node)",
+                    kMemoryNode));
   for (const int candidate : candidates) {
     descriptor_ = candidate;
     GroupArguments first;
     const int failure = ask(request::create_group, first);
     if (failure == 0 && first.status == kWrongDescriptor && candidate != candidates.back()) continue;
     if (failure != 0 || first.status != 0)
-      refuse(fmt::format("{} gives no range group ({})", kMemoryNode, answer(failure, first.status)));
+      refuse(fmt::format("{} provides no range group ({})", kMemoryNode, answer(failure, first.status)));
     groups_[0] = first.group;
     break;
   }
@@ -89,7 +90,7 @@ void RangeGroups::create() {
   const int failure = ask(request::create_group, second);
   if (failure != 0 || second.status != 0) {
     release();
-    refuse(fmt::format("{} gives no second range group ({})", kMemoryNode, answer(failure, second.status)));
+    refuse(fmt::format("{} provides no second range group ({})", kMemoryNode, answer(failure, second.status)));
   }
   groups_[1] = second.group;
 }
@@ -98,11 +99,11 @@ void RangeGroups::set(std::uint64_t group, std::uint64_t base, std::uint64_t byt
   SetGroupArguments arguments{.group = group, .base = base, .bytes = bytes};
   const int failure = ask(request::set_group, arguments);
   if (failure != 0 || arguments.status != 0)
-    refuse(fmt::format("it takes no range group of {} bytes at {:#x} ({})", bytes, base,
+    refuse(fmt::format("it refuses a range group of {} bytes at {:#x} ({})", bytes, base,
                        answer(failure, arguments.status)));
 }
 
-/// What fails here ends with the process: the groups are its own.
+/// Removes the groups. If that fails, the driver removes them when the process ends.
 void RangeGroups::release() noexcept {
   SetGroupArguments out{.group = 0, .base = begin_, .bytes = end_ - begin_};
   if (pieces_ > 0) ask(request::set_group, out);

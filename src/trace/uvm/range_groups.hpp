@@ -1,7 +1,7 @@
 #pragma once
 
-// The driver's prefetcher, held to pieces of this process's own managed memory by range groups: it brings no piece that
-// has no fault of its own. With pieces of one page it brings nothing.
+// Range groups, which divide this process's own managed memory into pieces. The driver's prefetcher moves a piece only
+// if one of its pages has faulted, so with pieces of one page it prefetches nothing.
 
 #include <cstdint>
 #include <memory>
@@ -11,12 +11,13 @@
 
 namespace isthmus::trace::uvm {
 
-/// Pieces of `piece` bytes (a power of two, of a page at least), cut where the addresses are multiples of it. Those
-/// beside one another are in two groups in turn, since neighbours in one group would be one piece. Until the end of the
-/// object, which must come before the memory's own.
+/// Pieces of `piece` bytes (a power of two, at least a page), with borders at multiples of `piece`. Adjacent pieces are
+/// put into two groups alternately, because adjacent pieces of one group would be one piece. The pieces exist until the
+/// object is destroyed, which must happen before the memory is freed.
 class RangeGroups {
  public:
-  /// Whole pages around the bytes given. Throws Unavailable in a sentence; nothing is set then.
+  /// Makes pieces of the whole pages that contain the given bytes. Throws Unavailable with a sentence; in that case no
+  /// pieces are made.
   RangeGroups(System& system, std::uint64_t address, std::uint64_t bytes, std::uint64_t piece, bool forced = false);
   ~RangeGroups();
   RangeGroups(const RangeGroups&) = delete;

@@ -4,7 +4,7 @@
 
 namespace isthmus::trace::uvm {
 
-/// Queues a kernel of one thread: *seen = *page.
+/// Queues a single-threaded kernel that does *seen = *page.
 void queue_read(device::Stream& stream, const unsigned char* page, unsigned char* seen);
 
 }  // namespace isthmus::trace::uvm

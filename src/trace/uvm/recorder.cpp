@@ -15,8 +15,8 @@ TraceFacts with_driver(TraceFacts facts, System& system) {
   return facts;
 }
 
-/// Reserves PREFIX.uvm, or PREFIX-2.uvm, … where that is another program's: of an earlier run, of what this process was
-/// before exec, or of a process of this number on another node.
+/// Reserves PREFIX.uvm, or PREFIX-2.uvm, … if that file exists: it may be of an earlier run, of this process before
+/// exec, or of a process with the same ID on another node.
 std::string reserved(const std::string& prefix) {
   for (int number = 1;; ++number) {
     auto path = prefix + (number == 1 ? "" : "-" + std::to_string(number)) + ".uvm";

@@ -1,6 +1,6 @@
 #pragma once
 
-// A whole run into a file: what the preloaded library does, without being one.
+// Recorder of a whole run into a file; the preloaded library uses it, but it also works without preloading.
 
 #include <string>
 
@@ -11,12 +11,12 @@ namespace isthmus::trace::uvm {
 
 class Recorder {
  public:
-  /// Writes PREFIX.uvm, or PREFIX-2.uvm, … where that exists: no file is overwritten. Throws Unavailable, and
-  /// std::runtime_error where the file cannot be written.
+  /// Starts writing PREFIX.uvm, or PREFIX-2.uvm, … if that exists, so that existing files are not overwritten. Throws
+  /// Unavailable, or std::runtime_error if the file cannot be written.
   Recorder(System& system, const std::string& prefix, TraceFacts facts, const QueueOptions& options = {});
-  /// Writes what has come; to be called some times a second.
+  /// Writes the entries so far; call it several times a second.
   void step();
-  /// What the driver still holds, too, and the mark of an end.
+  /// Writes the entries that the driver still buffers, and the end mark.
   void finish();
 
  private:

@@ -16,7 +16,8 @@ namespace isthmus::trace::uvm {
 
 namespace {
 
-/// The host writes the first byte of a block, the device reads it: the page comes for that one fault.
+/// Tests the queue: the host writes the first byte of a block, the device reads it, and the page must move because of
+/// this single page fault.
 void test(Queue& queue) {
   struct Memory {
     unsigned char* page = static_cast<unsigned char*>(device::malloc_managed(kBlockBytes));
@@ -30,7 +31,7 @@ void test(Queue& queue) {
   constexpr unsigned char kMark = 0x5a;
   device::copy(memory.seen, &kMark, 1);
   device::Stream stream;
-  queue_read(stream, memory.seen, memory.seen);  // the kernel is loaded now, and the device awake
+  queue_read(stream, memory.seen, memory.seen);  // loads the kernel and wakes the device
   stream.synchronize();
   *memory.page = kMark;
   queue.take();
@@ -39,9 +40,10 @@ void test(Queue& queue) {
   const auto taken = queue.take();
   unsigned char read = 0;
   device::copy(&read, memory.seen, 1);
-  if (read != kMark) throw Unavailable("the page touched to try the driver's events holds another value than written");
+  if (read != kMark)
+    throw Unavailable("the page touched to test the driver's events does not contain the value written");
   if (const auto problem = self_test_problem(taken, reinterpret_cast<std::uintptr_t>(memory.page)); !problem.empty())
-    throw Unavailable("the driver's page faults cannot be believed: " + problem);
+    throw Unavailable("the driver's page faults cannot be trusted: " + problem);
 }
 
 class Attached final : public Source {
@@ -80,14 +82,14 @@ std::string self_test_problem(const Taken& taken, std::uint64_t address) {
       replayed.insert(replay->batch);
     }
   }
-  constexpr const char* kTry = "; report the driver's version, and leave the observer out until then";
+  constexpr const char* kTry = "; report the driver's version as an issue, and omit the observer until then";
   if (taken.dropped > 0) return fmt::format("{} events were dropped while one page was touched{}", taken.dropped, kTry);
-  if (there == 0) return fmt::format("one page was touched and no fault is reported at its address{}", kTry);
+  if (there == 0) return fmt::format("one page was touched, but no fault is reported at its address{}", kTry);
   if (elsewhere > 0)
-    return fmt::format("one page was touched and {} faults are reported beside its address{}", elsewhere, kTry);
+    return fmt::format("one page was touched, but {} faults are reported at other addresses{}", elsewhere, kTry);
   for (const auto batch : batches) {
     if (!replayed.contains(batch))
-      return fmt::format("the fault of one page was reported and no replay of its batch{}", kTry);
+      return fmt::format("the fault of one page was reported, but no replay of its batch{}", kTry);
   }
   return {};
 }
@@ -95,7 +97,7 @@ std::string self_test_problem(const Taken& taken, std::uint64_t address) {
 std::shared_ptr<System> driver_of_device() {
   switch (device::backend()) {
     case device::Backend::cuda:
-      device::synchronize();  // the process has unified memory once it has a context
+      device::synchronize();  // a process has unified memory only after a context was created
       return {&linux_system(), [](System*) {}};
     case device::Backend::emulator:
       return std::make_shared<EmulatedDriver>();
@@ -109,13 +111,13 @@ bool is_forced() {
   const char* text = std::getenv("ISTHMUS_UVM");
   if (text == nullptr || *text == '\0') return false;
   if (std::string_view(text) == "force") return true;
-  throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; the only word it takes is force", text));
+  throw std::invalid_argument(fmt::format("ISTHMUS_UVM is '{}'; set it to force, or unset it", text));
 }
 
 std::unique_ptr<Source> attach(bool moves, Keep keep) {
   if (auto driver = driver_of_device()) return std::make_unique<Attached>(std::move(driver), moves, std::move(keep));
   throw Unavailable(
-      "the driver of AMD GPUs has no queue of page faults that this program reads; profile with -S profiler=rocprofv3");
+      "this program cannot read page faults from the driver of AMD GPUs; profile with -S profiler=rocprofv3");
 }
 
 }  // namespace isthmus::trace::uvm

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where events come from: the driver's queue, or an emulated driver that writes the same bytes. Either is believed only
-// after a page that was touched on purpose has given one fault at its address.
+// Sources of events: the driver's queue, or an emulated driver that writes the same bytes. A source is trusted only
+// after a page touched on purpose has caused one page fault at its address.
 
 #include <memory>
 #include <string>
@@ -14,23 +14,23 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Taken take() = 0;
-  /// "the driver's event queue, branch 580.159.04": for the record.
+  /// Returns the source's name for the record: "the driver's event queue, branch 580.159.04".
   virtual const std::string& name() const = 0;
 };
 
-/// Of the selected device; without its migrations where they are not wanted; `keep` as QueueOptions has it. Throws
-/// Unavailable.
+/// Attaches to the selected device's events, without migrations if `moves` is false; `keep` is that of QueueOptions.
+/// Throws Unavailable.
 std::unique_ptr<Source> attach(bool moves = true, Keep keep = {});
 
-/// Who answers the requests that are made of the selected device's driver: the machine, or an emulated driver; nullptr
-/// where the driver takes none of them.
+/// Returns the system that passes requests to the selected device's driver: the operating system, or an emulated
+/// driver; nullptr if the driver does not support these requests.
 std::shared_ptr<System> driver_of_device();
 
-/// ISTHMUS_UVM=force: also where nobody has looked at the driver's branch. Throws std::invalid_argument for other
-/// words.
+/// Returns whether ISTHMUS_UVM=force allows driver branches that were not examined. Throws std::invalid_argument for
+/// any other value.
 bool is_forced();
 
-/// Why these events, of one page that a GPU touched, are not what they should be; empty where they are.
+/// Returns why these events, recorded while a GPU touched one page, are wrong; empty if they are right.
 std::string self_test_problem(const Taken& taken, std::uint64_t address);
 
 }  // namespace isthmus::trace::uvm

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the reader of the queue asks of the operating system: all of it, so that a test can be the driver.
+// Everything that the reader of the queue uses of the operating system, as an interface, so that tests can replace the
+// driver.
 
 #include <string>
 #include <vector>
@@ -13,18 +14,19 @@ inline constexpr const char* kMemoryNode = "/dev/nvidia-uvm";
 class System {
  public:
   virtual ~System() = default;
-  /// A descriptor, or the negative of an errno.
+  /// Returns a descriptor, or a negative errno.
   virtual int open(const char* path) = 0;
   virtual void close(int descriptor) = 0;
-  /// 0, or the negative of an errno. `argument` points to a page of which the request takes the front.
+  /// Performs a request (ioctl) and returns 0, or a negative errno. `argument` points to a page; the request uses its
+  /// beginning.
   virtual int control(int descriptor, unsigned long request, void* argument) = 0;
-  /// The descriptors of this process that stand for the node.
+  /// Returns the descriptors of this process that are open for the device node `path`.
   virtual std::vector<int> descriptors_of(const char* path) = 0;
-  /// What the driver says of itself; empty where it says nothing.
+  /// Returns the text in which the driver reports its version; empty if there is none.
   virtual std::string driver_version() = 0;
 };
 
-/// The machine itself.
+/// Returns the interface to the operating system of this machine.
 System& linux_system();
 
 }  // namespace isthmus::trace::uvm

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kMagic[16] = "isthmus.uvm/1\n";
 constexpr std::uint32_t kChunk = 0x434d5655, kEnd = 0x454d5655;  // "UVMC", "UVME"
-constexpr std::size_t kMostOfChunk = std::size_t{1} << 18;       // entries; 16 MiB
-constexpr std::size_t kMostFacts = std::size_t{1} << 20;         // bytes
+constexpr std::size_t kMostOfChunk = std::size_t{1} << 18;       // entries (16 MiB); a chunk with more is corrupt
+constexpr std::size_t kMostFacts = std::size_t{1} << 20;         // bytes; a head with more facts is corrupt
 
 struct Head {
   char magic[16];
@@ -55,7 +55,7 @@ TraceFacts facts_in(std::string_view text) {
   return facts;
 }
 
-/// Walks through a file that may end, or lie, anywhere.
+/// Reader of a file that may be truncated or corrupt at any position.
 class Reader {
  public:
   explicit Reader(std::string_view rest) : rest_(rest) {}
@@ -102,8 +102,9 @@ void TraceWriter::write(const void* data, std::size_t bytes) {
     const auto written = ::write(file_, at, bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0)
-      throw std::runtime_error(fmt::format(
-          "{} cannot be written ({}); what is in it holds, the rest of the run is lost", path_, std::strerror(errno)));
+      throw std::runtime_error(
+          fmt::format("{} cannot be written ({}); its contents are valid, but the rest of the run is lost", path_,
+                      std::strerror(errno)));
     at += written;
     bytes -= static_cast<std::size_t>(written);
   }
@@ -118,7 +119,7 @@ void TraceWriter::append(std::span<const Entry> entries, std::uint64_t dropped, 
     std::vector<Bytef> bytes(sizeof(ChunkHead) + packed);
     if (compress2(bytes.data() + sizeof(ChunkHead), &packed, reinterpret_cast<const Bytef*>(piece.data()),
                   piece.size_bytes(), Z_BEST_SPEED) != Z_OK)
-      throw std::runtime_error("zlib has no memory to compress events with; run with more");
+      throw std::runtime_error("zlib has no memory to compress events; run with more memory");
     const ChunkHead head{kChunk,
                          static_cast<std::uint32_t>(piece.size()),
                          static_cast<std::uint32_t>(packed),
@@ -146,11 +147,11 @@ Trace read_trace(const std::string& path) {
   if (!reader.next(head) || std::memcmp(head.magic, kMagic, sizeof kMagic) != 0 || head.bytes > kMostFacts ||
       !reader.next(head.bytes, text) || checksum(text.data(), text.size()) != head.sum)
     throw std::runtime_error(
-        fmt::format("{} is no trace of page faults, or its head is cut short; record it anew", path));
+        fmt::format("{} is not a trace of page faults, or its head is cut short; record it again", path));
   Trace trace;
   trace.facts = facts_in(text);
   const auto ends = [&](std::string why) {
-    trace.problem = fmt::format("{} {}; {} events before that are whole", path, why, trace.events.size());
+    trace.problem = fmt::format("{} {}; {} events before that are complete", path, why, trace.events.size());
     return trace;
   };
   for (;;) {
@@ -158,17 +159,17 @@ Trace read_trace(const std::string& path) {
     ChunkHead chunk{};
     std::string_view packed;
     if (!reader.next(chunk)) return ends("is cut short");
-    if (chunk.mark == kEnd) return reader.empty() ? trace : ends("goes on behind its end");
-    if (chunk.mark != kChunk || chunk.entries > kMostOfChunk) return ends("is spoilt");
+    if (chunk.mark == kEnd) return reader.empty() ? trace : ends("continues past its end");
+    if (chunk.mark != kChunk || chunk.entries > kMostOfChunk) return ends("is corrupt");
     if (!reader.next(chunk.packed, packed)) return ends("is cut short");
-    if (checksum(packed.data(), packed.size()) != chunk.sum) return ends("is spoilt");
+    if (checksum(packed.data(), packed.size()) != chunk.sum) return ends("is corrupt");
     std::vector<Entry> entries(chunk.entries);
     uLongf bytes = entries.size() * kEntryBytes;
     Bytef none = 0;
     if (uncompress(entries.empty() ? &none : reinterpret_cast<Bytef*>(entries.data()), &bytes,
                    reinterpret_cast<const Bytef*>(packed.data()), packed.size()) != Z_OK ||
         bytes != entries.size() * kEntryBytes)
-      return ends("is spoilt");
+      return ends("is corrupt");
     for (const auto& entry : entries) trace.events.push_back(decode(entry));
     trace.dropped += chunk.dropped;
     trace.foreign_replays += chunk.foreign_replays;

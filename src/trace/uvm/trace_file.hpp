@@ -1,7 +1,7 @@
 #pragma once
 
-// A run's events in a file: a head, and chunks that are written as they come, so that what was drained is kept however
-// the process ends.
+// File of a run's events: a head, and chunks that are written immediately, so that drained events are kept no matter
+// how the process ends.
 
 #include <cstdint>
 #include <map>
@@ -13,18 +13,18 @@
 
 namespace isthmus::trace::uvm {
 
-/// Facts of a run, by name: no name has '=' in it, and nothing a line's end.
+/// Facts of a run, keyed by name. Names contain no '='; neither names nor values contain line breaks.
 using TraceFacts = std::map<std::string, std::string>;
 
 class TraceWriter {
  public:
-  /// Throws std::runtime_error where the file cannot be written, here and below.
+  /// Creates the file. This constructor and the members below throw std::runtime_error if the file cannot be written.
   TraceWriter(const std::string& path, const TraceFacts& facts);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
   void append(std::span<const Entry> entries, std::uint64_t dropped, std::uint64_t foreign_replays);
-  /// Nothing follows: the process ended as it should.
+  /// Marks the regular end of the process; must be the last call.
   void end();
 
  private:
@@ -37,10 +37,11 @@ struct Trace {
   TraceFacts facts;
   std::vector<Event> events;
   std::uint64_t dropped = 0, foreign_replays = 0;
-  std::string problem;  ///< why there may be less than happened, a sentence; empty where all is here
+  std::string problem;  ///< sentence that says why events may be missing; empty if the trace is complete
 };
 
-/// Throws std::runtime_error for what is no such file; of one that is cut short or spoilt, what is whole is given.
+/// Reads a trace. Throws std::runtime_error if the file is not a trace; for a truncated or damaged trace, returns the
+/// complete part.
 Trace read_trace(const std::string& path);
 
 }  // namespace isthmus::trace::uvm

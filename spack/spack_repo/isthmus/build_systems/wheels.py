@@ -5,9 +5,9 @@ from spack.package import conflicts, depends_on, version
 
 
 def wheels(name, release, tags, files):
-    """The directives of a package of wheels; to be called in its class.
+    """Adds the directives of a package of wheels; to be called in its class.
 
-    Each wheel is a version of its own, RELEASE-cpPYTHON-PROCESSOR: Spack chooses files by nothing else.
+    Each wheel is a version of its own, RELEASE-cpPYTHON-PROCESSOR, because Spack chooses files only by version.
 
     name, release: as in the names of the files. tags: the platform in these names, '{0}' for the processor.
     files: {(Python without its point, processor): (folder on PyPI, SHA-256)}.

@@ -25,12 +25,12 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Why the case does not run at all, before its workload is asked.
+/// Returns the reason to skip the case before its workload is called; nullopt if there is none.
 std::optional<Skip> reason_to_skip(const CaseSpec& spec, const RunContext& context) {
   if (spec.not_applicable) return Skip(*spec.not_applicable, SkipKind::not_applicable);
   if (spec.workload->description().several_ranks && context.ranks == nullptr)
-    return Skip(has_ranks_library() ? "several ranks measure it together: start them by mpirun or srun"
-                                    : "several ranks measure it together, and this build has no MPI");
+    return Skip(has_ranks_library() ? "several ranks measure it together: start them with mpirun or srun"
+                                    : "several ranks measure it together, but this build has no MPI");
   if (spec.placement && context.device) {
     if (const auto reason = memory::unsupported_reason(*spec.placement, *context.device)) return Skip(*reason);
   }
@@ -40,7 +40,7 @@ std::optional<Skip> reason_to_skip(const CaseSpec& spec, const RunContext& conte
 void note_skip(CaseResult& result, const Skip& skip) {
   result.skipped = skip.what();
   result.skip_kind = skip.kind;
-  result.shortage = skip.shortage;
+  result.insufficient_memory = skip.insufficient_memory;
 }
 
 void note_device_error(CaseResult& result, const device::Error& error) {
@@ -75,11 +75,11 @@ void guarded(CaseResult& result, Body body) {
   } catch (const std::exception& error) {
     result.error = sentence_of(error);
   } catch (...) {
-    result.error = "the workload threw something that is not a std::exception; throw one that says what went wrong";
+    result.error = "the workload threw something that is not a std::exception; throw one that describes the error";
   }
 }
 
-/// The verdict of a case that ran to its end.
+/// Sets the verdict of a case that ran to its end.
 void conclude_verification(CaseResult& result, CaseState& state) {
   const auto& description = result.spec.workload->description();
   result.verification = state.verifier.outcome();
@@ -93,7 +93,7 @@ void conclude_verification(CaseResult& result, CaseState& state) {
     verification.verdict = Verdict::not_applicable;
     verification.detail = *description.unverified;
   } else if (result.interrupted) {
-    return;  // mark_interrupted() says so
+    return;  // mark_interrupted() reports it
   } else if (state.verifier.empty()) {
     result.error = "nothing was verified: " + result.spec.workload->name() + " declares no check";
   } else {
@@ -101,7 +101,7 @@ void conclude_verification(CaseResult& result, CaseState& state) {
   }
 }
 
-/// Samples outside what their metric can be are no figures, whatever went wrong.
+/// Invalidates samples outside the range of their metric, because such values cannot be right, whatever caused them.
 void judge_ranges(CaseResult& result) {
   for (auto& metric : result.metrics) {
     std::vector<std::size_t> outside;
@@ -109,18 +109,18 @@ void judge_ranges(CaseResult& result) {
       if (out_of_range(metric.name, metric.samples[i])) outside.push_back(i);
     }
     if (outside.empty()) continue;
-    result.warn("out_of_range",
-                fmt::format("{} came out as {:.3g}, which it cannot be by what it is", metric.name,
-                            metric.samples[outside.front()]),
-                outside);
+    result.warn(
+        "out_of_range",
+        fmt::format("{} is {:.3g}, outside the range of this metric", metric.name, metric.samples[outside.front()]),
+        outside);
     std::set<std::size_t> invalid(metric.invalid.begin(), metric.invalid.end());
     invalid.insert(outside.begin(), outside.end());
     metric.invalid.assign(invalid.begin(), invalid.end());
   }
 }
 
-/// A case is a failure where a metric that it promises has no sample that counts. What was seen once and what follows
-/// from others is not promised.
+/// Fails a case if one of its metrics has no valid sample, or if a metric that its workload declares is missing.
+/// Metrics with a single value and derived metrics may lack valid samples.
 void conclude_samples(CaseResult& result) {
   if (result.error || result.skipped || result.interrupted || result.ended_by_other_rank || result.failed()) return;
   for (const auto& metric : result.metrics) {
@@ -129,8 +129,8 @@ void conclude_samples(CaseResult& result) {
     for (const auto& warning : result.warnings) {
       if (!warning.samples.empty()) reasons.insert(warning.code);
     }
-    result.error = fmt::format("no sample of {} counts, since every one was spoilt ({}); measure it again", metric.name,
-                               fmt::join(reasons, ", "));
+    result.error =
+        fmt::format("every sample of {} is invalid ({}); measure it again", metric.name, fmt::join(reasons, ", "));
     return;
   }
   for (const auto& promised : result.spec.workload->description().metrics) {
@@ -141,7 +141,7 @@ void conclude_samples(CaseResult& result) {
   }
 }
 
-/// Where the driver's prefetcher is to be off and was watched, it has moved nothing.
+/// Warns if the case turned the driver's prefetcher off, but an observer saw it move something.
 void judge_driver_prefetch(CaseResult& result) {
   const auto* value = result.spec.find(kDriverPrefetch);
   if (value == nullptr || *value != AxisValue("off")) return;
@@ -150,11 +150,11 @@ void judge_driver_prefetch(CaseResult& result) {
     const double most = *std::max_element(metric.samples.begin(), metric.samples.end());
     if (most > 0)
       result.warn("driver_prefetch_on",
-                  fmt::format("the driver's prefetcher was switched off, but moved {:.0f} bytes in a sample", most));
+                  fmt::format("the driver's prefetcher was off, but moved {:.0f} bytes in a sample", most));
   }
 }
 
-/// An interrupted case must be recognised by its record, or --resume would take it for done.
+/// Marks an interrupted case in its record, because --resume would otherwise consider it done.
 void mark_interrupted(CaseResult& result) {
   if (!result.interrupted || result.error || result.skipped) return;
   bool marked = false;
@@ -184,7 +184,8 @@ std::optional<device::DeviceInfo> device_of(const Workload& workload,
 
 namespace {
 
-/// A GPU ends nothing that runs; an emulated kernel ends when the case's budget is used up, where one was asked for.
+/// Deadline of emulated kernels: they end when the case's requested budget is used up. A GPU cannot end running
+/// kernels.
 class Deadline {
  public:
   explicit Deadline(const CaseState& state) : state_(state), set_(state.emulated && state.sampling.budget) {
@@ -195,7 +196,7 @@ class Deadline {
   }
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
-  /// Whether it is what the error came of.
+  /// Returns whether the error was caused by this deadline.
   bool ended(const device::Error& error) const {
     return set_ && error.kind() == device::ErrorKind::timeout && state_.elapsed() >= *state_.sampling.budget;
   }
@@ -205,7 +206,7 @@ class Deadline {
   const bool set_;
 };
 
-/// What is used besides the one that is watched.
+/// Returns the devices that the workload uses in addition to the monitored one.
 std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, const device::DeviceInfo& watched) {
   std::vector<CaseResult::OtherDevice> others;
   for (const int index : workload.description().devices) {
@@ -216,7 +217,7 @@ std::vector<CaseResult::OtherDevice> other_devices(const Workload& workload, con
   return others;
 }
 
-/// Runs a case up to its first buffer, and allocates none.
+/// Runs a case until its footprint is known, without allocating its buffers.
 CaseResult outline(const CaseSpec& spec, const RunContext& context, CaseFootprint& found) {
   CaseResult result;
   result.spec = spec;
@@ -238,7 +239,7 @@ CaseResult outline(const CaseSpec& spec, const RunContext& context, CaseFootprin
   return result;
 }
 
-/// The outline() of a case that has no room for its buffers; nullopt of others.
+/// Returns the outline() of a case whose buffers do not fit into memory; nullopt for other cases.
 std::optional<CaseResult> without_room(const CaseSpec& spec, const RunContext& context) {
   CaseFootprint needed;
   auto found = outline(spec, context, needed);
@@ -246,20 +247,20 @@ std::optional<CaseResult> without_room(const CaseSpec& spec, const RunContext& c
   return found;
 }
 
-/// Learns which file a case reads, and gives up inputs of other cases. False where nothing is to be run: the result
-/// says why.
+/// Finds out which file a case reads, and frees inputs of other cases. Returns false if the case is not to be run; the
+/// result then contains the reason.
 bool look_at_inputs(CaseResult& result, const CaseSpec& spec, const RunContext& context) {
   if (const auto skip = reason_to_skip(spec, context)) {
     note_skip(result, *skip);
     return false;
   }
   if (reads_file(spec) && without_room(spec, context)) {
-    keep_only_inputs_of("");  // perhaps what the case before left is in the way
+    keep_only_inputs_of("");  // inputs of the previous case may occupy the memory
     if (const auto found = without_room(spec, context)) {
       result.skipped = found->skipped;
       result.skip_kind = found->skip_kind;
-      result.shortage = found->shortage;
-      return false;  // a file that is not used is not hashed: that may take minutes
+      result.insufficient_memory = found->insufficient_memory;
+      return false;  // an unused file is not hashed, because that may take minutes
     }
   }
   result.input_file = input_file_facts(spec, interrupted);
@@ -289,7 +290,7 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
     return result;
   }
   {
-    std::optional<SignsOfLife> signs;
+    std::optional<Heartbeat> signs;
     CaseState state(spec, result.device, context.seed, sampling_of(spec, context.sampling), result, team);
     state.stopping_rule = context.stopping_rule;
     state.emulated = is_emulated(*spec.workload);
@@ -307,22 +308,22 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       Host host(state);
       Case run(host);
       const Deadline deadline(state);
-      // The workload's own code makes inputs, as far as it does nothing else.
-      const Watched own_code(state, spec.workload->name().c_str(), Part::inputs);
+      // Time in the workload's code counts as making inputs, except in phases that are attributed to other parts.
+      const ScopedPhase own_code(state, spec.workload->name().c_str(), Part::inputs);
       try {
         description.function(run);
       } catch (const device::Error& error) {
         if (!deadline.ended(error)) throw;
         throw BudgetSpent(
-            fmt::format("the budget of {:g} s was over while a kernel of the emulator ran ({:.3g} s); raise --budget, "
-                        "or choose a smaller size",
+            fmt::format("the budget of {:g} s ended while a kernel of the emulator ran ({:.3g} s); raise --budget, or "
+                        "choose a smaller size",
                         *state.sampling.budget, state.elapsed()));
       }
       {
-        const Watched verifying(state, "", Part::verifying);
+        const ScopedPhase verifying(state, "", Part::verifying);
         if (state.measured) state.verifier.check_same(*state.set, state.inputs_name(), spec.label());
       }
-      const Watched finishing(state, "", Part::overhead);
+      const ScopedPhase finishing(state, "", Part::overhead);
       if (state.measurement) state.measurement->finish();
       for (auto* observer : state.observers) {
         for (auto& metric : observer->metrics()) result.metrics.push_back(std::move(metric));
@@ -335,11 +336,11 @@ CaseResult run_on_this_rank(const CaseSpec& spec, const RunContext& context, Tea
       result.after = result.before;
       device::refresh(*result.after, result.device->index);
       state.monitor.see(*result.after);
-      // By now the link may sleep at a low generation; what it ran at is what counts.
+      // The link may sleep at a low generation by now; the highest generation seen is the one that the case ran at.
       result.after->pcie_generation = state.monitor.pcie_generation;
       for (const auto& reason : state.monitor.throttle_reasons) {
-        if (!spoils_samples(reason))
-          result.warn("clocks_held", "the device held its clocks back while sampling (" + reason + ")");
+        if (!invalidates_samples(reason))
+          result.warn("clocks_held", "the device throttled its clocks while sampling (" + reason + ")");
       }
       warn_about_state(result, *result.before, *result.after);
       for (auto& other : result.other_devices) {

@@ -11,7 +11,7 @@
 
 namespace isthmus::harness {
 
-// --- what is declared --------------------------------------------------------------------------------
+// --- declarations ------------------------------------------------------------------------------------
 
 const InputFile& Host::input_file() {
   auto& known = state_.declared.file;
@@ -20,21 +20,21 @@ const InputFile& Host::input_file() {
   const auto& facts = state_.result.input_file;
   if (!state_.footprint_only && (!facts || facts->sha256 != file.sha256()))
     throw std::runtime_error(
-        fmt::format("the file {} changed while it was read; run again once nobody writes it", file.path()));
+        fmt::format("the file {} changed while it was read; run again when nothing writes to it", file.path()));
   return known.emplace(std::move(file));
 }
 
 std::shared_ptr<const void> Host::shared_input(const std::string& name, const MakeShared& make) {
   if (state_.footprint_only && state_.set) throw FootprintKnown{};
   if (state_.footprint_only)
-    throw std::logic_error(name + " is looked at before measure(): its size must follow from the axes");
-  const Watched making(state_, "shared", Part::inputs);
+    throw std::logic_error(name + " is used before measure(): its size must follow from the axes");
+  const ScopedPhase making(state_, "shared", Part::inputs);
   return harness::shared_input(state_.inputs_name(), name, make);
 }
 
 void Host::add(ElementCheck check) {
   if (state_.measured && state_.set) {
-    const Watched verifying(state_, "", Part::verifying);
+    const ScopedPhase verifying(state_, "", Part::verifying);
     state_.verifier.check_fully(*state_.set, check);
   }
   state_.verifier.add(std::move(check));
@@ -42,7 +42,7 @@ void Host::add(ElementCheck check) {
 
 void Host::add(OwnCheck check) {
   if (state_.measured || state_.sampled) {
-    const Watched verifying(state_, "", Part::verifying);
+    const ScopedPhase verifying(state_, "", Part::verifying);
     state_.verifier.check_own(check);
   }
   state_.verifier.add(std::move(check));
@@ -57,10 +57,10 @@ device::Stream& Host::stream() {
   return *state_.stream;
 }
 
-// --- what is measured --------------------------------------------------------------------------------
+// --- measuring ---------------------------------------------------------------------------------------
 
 void Host::measure(Control control, std::function<void(Run&)> body, const PagedBuffers& buffers) {
-  const Watched at_work(state_, "", Part::overhead);
+  const ScopedPhase at_work(state_, "", Part::overhead);
   state_.measure(control, std::move(body), buffers);
 }
 
@@ -98,7 +98,7 @@ Series series_of(Metric metric) {
 void Host::once(Metric metric, double value) {
   if (state_.footprint_only) throw FootprintKnown{};
   if (!std::isfinite(value))
-    throw std::runtime_error(fmt::format("metric {} came out as {}, which is no value", metric.name, value));
+    throw std::runtime_error(fmt::format("metric {} is {}, which is not a value", metric.name, value));
   state_.refuse_known(metric.name);
   auto series = series_of(std::move(metric));
   series.samples = {value};
@@ -106,30 +106,29 @@ void Host::once(Metric metric, double value) {
   state_.result.metrics.push_back(std::move(series));
 }
 
-/// Takes one sample; `body` leaves its remarks in state_.sample.
+/// Takes one sample. `body` stores its batch size and warnings in state_.sample.
 Taken Host::take_sample(std::span<const Series> series, const std::function<void()>& prepare,
                         const std::function<std::vector<double>()>& body, Part part, std::size_t index) {
   {
-    const Watched preparing(state_, "", Part::inputs);
+    const ScopedPhase preparing(state_, "", Part::inputs);
     prepare();
   }
-  const Watched piece(state_, "sample", part, index);
+  const ScopedPhase piece(state_, "sample", part, index);
   state_.sample.emplace();
   Taken taken;
   taken.values = body();
   for (std::size_t i = 0; i < std::min(series.size(), taken.values.size()); ++i) {
     if (!std::isfinite(taken.values[i]))
-      throw std::runtime_error(
-          fmt::format("metric {} came out as {}; its timing is wrong", series[i].name, taken.values[i]));
+      throw std::runtime_error(fmt::format("metric {} is {}; its timing is wrong", series[i].name, taken.values[i]));
   }
-  taken.spoilt = std::move(state_.sample->spoilt);
+  taken.invalid = std::move(state_.sample->invalid);
   taken.batch = state_.sample->batch;
   return taken;
 }
 
 void Host::sample(std::vector<Metric> metrics, const std::function<void()>& prepare,
                   const std::function<std::vector<double>()>& body) {
-  const Watched at_work(state_, "", Part::overhead);
+  const ScopedPhase at_work(state_, "", Part::overhead);
   if (state_.footprint_only) throw FootprintKnown{};
   std::vector<Series> all;
   for (auto& metric : metrics) {
@@ -149,8 +148,8 @@ void Host::sample(std::vector<Metric> metrics, const std::function<void()>& prep
     if (!series.samples.empty()) state_.result.metrics.push_back(std::move(series));
   }
   state_.sampled = true;
-  // Checks may refer to what stands on the workload's stack, so they run while it is there.
-  const Watched verifying(state_, "", Part::verifying);
+  // Checks may refer to objects on the workload's stack, so they run while these exist.
+  const ScopedPhase verifying(state_, "", Part::verifying);
   state_.verifier.check_own();
 }
 
@@ -166,7 +165,7 @@ void Host::batch(int operations) {
 
 void Host::invalidate(std::string code, std::string message) {
   if (!state_.sample) throw std::logic_error("invalidate() is called outside the body of sample()");
-  state_.sample->spoilt.push_back({std::move(code), std::move(message), {}});
+  state_.sample->invalid.push_back({std::move(code), std::move(message), {}});
 }
 
 double Host::least_seconds(std::string_view timer) const {

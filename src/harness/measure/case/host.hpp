@@ -7,7 +7,7 @@
 
 namespace isthmus::harness {
 
-/// The harness behind a Case.
+/// Harness's side of a Case: implements the calls that a workload makes, on the state of one case.
 class Host final : public CaseHost {
  public:
   explicit Host(CaseState& state) : state_(state) {}

@@ -13,7 +13,7 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::opt
   auto name = fmt::format("{} version={} seed={}", spec.workload->name(), description.version, seed);
   for (const auto& [axis, value] : spec.axes) {
     const auto* declared = description.find_axis(axis);
-    const bool how = declared == nullptr || declared->how;  // those that placements bring say how
+    const bool how = declared == nullptr || declared->how;  // axes that placements add do not change inputs
     const bool written = axis == description.file_phase && writes_input(spec);
     if (!how) name += fmt::format(" {}={}", axis, written ? "generated" : to_text(value));
   }
@@ -24,7 +24,7 @@ std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::opt
 namespace {
 
 struct Kept {
-  std::recursive_mutex lock;  // ranks may be threads; what makes an input may ask for another
+  std::recursive_mutex lock;  // ranks may be threads; code that makes an input may request another
   std::string inputs;
   std::map<std::string, std::shared_ptr<const void>> made;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
-// What cases with the same inputs share: inputs that are made once, and results that must be the same.
+// Inputs that are made once and shared by all cases that need the same ones, and results on which those cases must
+// agree.
 
 #include <cstdint>
 #include <functional>
@@ -13,27 +14,29 @@
 
 namespace isthmus::harness {
 
-/// Names the inputs of a case: its workload and version, the seed, every axis that does not merely say how, and the
-/// file that it reads. What is generated is the same, written to a file or not.
+/// Returns a name for the inputs of a case. It contains the workload and its version, the seed, the file that the case
+/// reads, and every axis except those that only determine how the work is done. Generated inputs have the same name
+/// whether or not they are written to a file.
 std::string inputs_name(const CaseSpec& spec, std::uint64_t seed, const std::optional<InputFileFacts>& file = {});
 
-/// Lets go of what was made for other inputs.
+/// Frees all shared inputs except those made under the name `inputs`.
 void keep_only_inputs_of(const std::string& inputs);
 
-/// Whether it is there already, and so among the memory that is taken.
+/// Returns whether the input exists already, so that its memory is already in use.
 bool holds_shared_input(const std::string& inputs, const std::string& name);
 
-/// What was made under this name for these inputs, else what `make` gives. Only the latest inputs are kept: cases with
-/// the same ones follow each other.
+/// Returns the object made under this name for these inputs; `make` creates it if it does not exist yet. Only the
+/// latest inputs are kept, because cases with the same inputs follow each other.
 std::shared_ptr<const void> shared_input(const std::string& inputs, const std::string& name,
                                          const std::function<std::shared_ptr<const void>()>& make);
 
-/// A result as some case left it.
+/// Result of a case that was measured earlier.
 struct KnownResult {
   std::uint64_t checksum = 0;
-  std::string of;  ///< the case
+  std::string of;  ///< label of the earlier case
 };
-/// What the first case with these inputs left in the buffer; keeps `own` where this is the first.
+/// Returns the result that the first case with these inputs left in the buffer. If the current case is the first, its
+/// result `own` is kept for later cases and returned.
 KnownResult known_result(const std::string& inputs, const std::string& buffer, const KnownResult& own);
 
 }  // namespace isthmus::harness

@@ -21,7 +21,8 @@ constexpr std::size_t kEveryElement = std::size_t{1} << 20;
 constexpr std::size_t kLargeSample = std::size_t{1} << 16;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// First of `count` words that is all ones, or count. Written so that the compiler makes vector code of it.
+/// Returns the index of the first of `count` words that is all ones, or count. Written so that the compiler vectorises
+/// it.
 template <class Word>
 std::size_t first_poison(const std::byte* begin, std::size_t count) {
   constexpr std::size_t kBlock = 1024;
@@ -38,7 +39,7 @@ std::size_t first_poison(const std::byte* begin, std::size_t count) {
   return count;
 }
 
-/// First byte that is not poison, or `bytes`.
+/// Returns the index of the first byte that is not poison, or `bytes`.
 std::size_t first_other(const std::byte* begin, std::size_t bytes) {
   return static_cast<std::size_t>(std::find_if(begin, begin + bytes, [](std::byte b) { return b != std::byte{0xff}; }) -
                                   begin);
@@ -54,7 +55,7 @@ std::size_t first_poison(const std::byte* begin, std::size_t count, std::size_t 
       return first_poison<std::uint32_t>(begin, count);
     case 8:
       return first_poison<std::uint64_t>(begin, count);
-    default:  // a struct: poison when all of its bytes are
+    default:  // a struct is poison if all of its bytes are
       for (std::size_t i = 0; i < count; ++i) {
         if (first_other(begin + i * element_bytes, element_bytes) == element_bytes) return i;
       }
@@ -62,14 +63,15 @@ std::size_t first_poison(const std::byte* begin, std::size_t count, std::size_t 
   }
 }
 
-/// Keeps the smallest of the values offered by several threads.
+/// Lowers `smallest` to `value` if `value` is smaller. Several threads may call it at once.
 void keep_smallest(std::atomic<std::size_t>& smallest, std::size_t value) {
   for (std::size_t seen = smallest; value < seen && !smallest.compare_exchange_weak(seen, value);) {
   }
 }
 
-/// Index of the first element that nothing has written since the poison, kNone when all were. All ones are no number
-/// as a float, but may be the right value of an integer: there the expected value says whether it was written.
+/// Returns the index of the first element that was not written after the buffer was poisoned, or kNone if all were.
+/// All-one bits are a NaN as a float, but may be the correct value of an integer, so an integer counts as unwritten
+/// only if it differs from the expected value.
 std::size_t find_poison(const std::byte* host, const ElementCheck& check) {
   std::atomic<std::size_t> first{kNone};
   const auto scan_row = [&](const std::byte* row, std::size_t index, std::size_t count) {
@@ -104,7 +106,7 @@ std::string element_name(const ElementCheck& check, std::size_t index) {
 }  // namespace
 
 std::uint64_t checksum(const std::byte* begin, std::size_t row_bytes, std::size_t pitch_bytes, std::size_t rows) {
-  // Pieces are summed up by several threads, and their sums in order.
+  // Pieces are summed by several threads, and their sums are combined in order.
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   const std::size_t pieces_of_row = (row_bytes + kPiece - 1) / kPiece;
   std::vector<std::uint64_t> sums(rows * pieces_of_row);
@@ -153,7 +155,7 @@ std::vector<std::size_t> elements_to_check(std::size_t elements, std::size_t col
     const std::size_t begin = edge(i), width = edge(i + 1) - begin;
     const std::size_t index = begin + hash(0, i, elements) % width;
     add(index);
-    if (i % 16 != 0) continue;  // edges near every sixteenth element chosen
+    if (i % 16 != 0) continue;  // edges of tiles and rows are added only for every sixteenth element
     const std::size_t tile = kTiles[i / 16 % std::size(kTiles)];
     const std::size_t tile_begin = index / tile * tile;
     add(tile_begin);
@@ -255,7 +257,7 @@ void Verifier::check_same(const memory::BufferSet& buffers, const SameCheck& ent
   const auto known = known_result(inputs, entry.buffer_name, {own, label});
   if (known.checksum != own)
     note("same bytes everywhere", std::numeric_limits<double>::infinity(), 0,
-         fmt::format("{} differs from what {} left with the same inputs", entry.buffer_name, known.of));
+         fmt::format("{} differs from the result of {} with the same inputs", entry.buffer_name, known.of));
 }
 
 void Verifier::check_own(const OwnCheck& entry) {
@@ -263,7 +265,7 @@ void Verifier::check_own(const OwnCheck& entry) {
   const double error = entry.error();
   ++outcome_.checked;
   note(entry.method, error, entry.tolerance,
-       fmt::format("{}: the error is {:.6g}, allowed is {:.6g}", entry.method, error, entry.tolerance));
+       fmt::format("{}: the error is {:.6g}, but at most {:.6g} is allowed", entry.method, error, entry.tolerance));
 }
 
 void Verifier::check_own() {

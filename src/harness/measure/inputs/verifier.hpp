@@ -1,7 +1,7 @@
 #pragma once
 
-// Checks results against what they should be. Element checks see the host copy of a buffer after each sample; a check
-// of one's own runs after the last. The first failure is kept and ends the case.
+// Checks of results against their expected values. Element checks see the host copy of a buffer after each sample; an
+// OwnCheck runs after the last sample. The first failure is kept and ends the case.
 
 #include <cstdint>
 #include <functional>
@@ -15,14 +15,17 @@
 
 namespace isthmus::harness {
 
-/// Of the elements without padding, whoever runs it: for telling whether two results are the same.
+/// Returns a checksum of the elements without padding, independent of the number of threads. It tells whether two
+/// results are the same.
 std::uint64_t checksum(const std::byte* begin, std::size_t row_bytes, std::size_t pitch_bytes, std::size_t rows);
 
-/// |actual − expected| over the larger of the two bounds: at most 1 passes. Infinite for a NaN.
+/// Returns |actual − expected| divided by the larger of the two bounds; values up to 1 pass. Returns infinity for a
+/// NaN.
 double relative_to_bound(double actual, double expected, const Tolerance& tolerance);
 
-/// The elements that are compared: all when there are at most `limit`, else one at random from each of `limit` equal
-/// strata, and first, last, row ends and multiples of common tiles with their neighbours. The same for the same input.
+/// Returns the indices of the elements to compare: all if there are at most `limit`; otherwise a random one from each
+/// of `limit` equal strata, plus the first and last elements, row ends, and multiples of common tile sizes with their
+/// neighbours. Equal arguments yield equal elements.
 std::vector<std::size_t> elements_to_check(std::size_t elements, std::size_t columns, std::size_t limit);
 
 class Verifier {
@@ -32,20 +35,20 @@ class Verifier {
   void add(SameCheck check) { same_.push_back(std::move(check)); }
   bool empty() const { return elements_.empty() && own_.empty(); }
 
-  /// After each sample: poison everywhere, values on a few elements.
+  /// Checks the results after a sample: looks for poison in all elements and compares the values of a few.
   void check_sample(const memory::BufferSet& buffers);
-  /// After the last sample: values on all elements, or on a large stratified sample.
+  /// Checks the results after the last sample: compares the values of all elements, or of a large stratified sample.
   void check_fully(const memory::BufferSet& buffers);
-  /// One check in full, for checks declared after measuring.
+  /// Runs one check in full; used for checks that are declared after measuring.
   void check_fully(const memory::BufferSet& buffers, const ElementCheck& check);
   void check_own(const OwnCheck& check);
   void check_own();
-  /// After all other checks: what a case leaves is only known once it is right. `inputs` names what it was given, as
-  /// inputs_name() does; `label` is the case's, for messages.
+  /// Compares the results with those of other cases. Called after all other checks, because only a correct result may
+  /// be the reference. `inputs`: result of inputs_name(); `label`: label of the case, for messages.
   void check_same(const memory::BufferSet& buffers, const std::string& inputs, const std::string& label);
 
   bool failed() const { return outcome_.verdict == Verdict::fail; }
-  /// The verdict over all that was checked; `not_run` when nothing was.
+  /// Returns the verdict over all checks; `not_run` if no check ran.
   const Verification& outcome() const { return outcome_; }
 
  private:
@@ -58,7 +61,7 @@ class Verifier {
   std::vector<OwnCheck> own_;
   std::vector<SameCheck> same_;
   Verification outcome_;
-  double worst_ = -1;  // error over tolerance of what outcome_ shows
+  double worst_ = -1;  // error divided by tolerance, of the check that outcome_ reports
 };
 
 }  // namespace isthmus::harness

@@ -10,23 +10,23 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Launches that a held stream takes: on an H200 the 1,022nd waits until the hold ends.
+/// Maximum number of launches queued on a held stream. On an H200 the 1,022nd launch blocks until the hold ends.
 constexpr std::size_t kHeldLaunches = 900;
 
 }  // namespace
 
 Body::Body(CaseState& state, Control control, std::function<void(Run&)> function, bool latched)
-    : s_(state), control_(control), function_(std::move(function)), keeper_(*state.set, control, latched) {
+    : s_(state), control_(control), function_(std::move(function)), recorder_(*state.set, control, latched) {
   rehearse();
   choose_submission();
 }
 
 void Body::run(device::Stream& stream, memory::Range units, std::size_t first, std::size_t last) {
   for (std::size_t repeat = first; repeat < last; ++repeat) {
-    Run run(keeper_, stream, units, repeat);
-    keeper_.run_begins(stream);
+    Run run(recorder_, stream, units, repeat);
+    recorder_.run_begins(stream);
     function_(run);
-    keeper_.run_ends(stream);
+    recorder_.run_ends(stream);
   }
 }
 
@@ -38,14 +38,14 @@ void Body::rehearse() {
     ~Rehearsing() { flag = false; }
   };
   const Rehearsing rehearsing(s_.rehearsing);
-  keeper_.watch(Keeper::Watching::rehearsal);
+  recorder_.watch(RunRecorder::Watching::rehearsal);
   run(*s_.stream, s_.units(), 0, s_.declared.repeats);
-  keeper_.watch(Keeper::Watching::nothing);
-  keeper_.make_arrivals();
+  recorder_.watch(RunRecorder::Watching::nothing);
+  recorder_.make_async_copies();
 }
 
 std::size_t Body::queue_entries() const {
-  return submission_ == Submission::graph ? 3 : keeper_.pieces() + keeper_.events() + 2;
+  return submission_ == Submission::graph ? 3 : recorder_.work_items() + recorder_.events() + 2;
 }
 
 bool Body::fits_queue(std::size_t passes) const {
@@ -60,21 +60,21 @@ void Body::choose_submission() {
   s_.consult("submission");
   const auto* axis = s_.spec.find("submission");
   const auto asked = axis != nullptr ? to_text(*axis) : "automatic";
-  const bool beside = keeper_.numbers() > 0;
-  const bool copies = keeper_.travels() && (*s_.spec.placement)->in != memory::Travel::asynchronous;
+  const bool concurrent = recorder_.numbers() > 0;
+  const bool copies = recorder_.travels() && (*s_.spec.placement)->in != memory::Travel::asynchronous;
   if (asked == "graph" && waits())
     throw Skip("a body that waits for results cannot be captured into a graph", SkipKind::not_applicable);
-  if (asked == "graph" && beside)
-    throw Skip(
-        "a graph holds the work of one stream, and copies that run beside it have another: set submission=stream",
-        SkipKind::not_applicable);
-  if (asked == "graph" && copies) throw Skip("a graph holds no copies of this placement", SkipKind::not_applicable);
-  if (asked == "graph" || (asked == "automatic" && !waits() && !copies && !beside && !fits_queue(1)))
+  if (asked == "graph" && concurrent)
+    throw Skip("a graph contains the work of one stream, but concurrent copies use another: set submission=stream",
+               SkipKind::not_applicable);
+  if (asked == "graph" && copies)
+    throw Skip("a graph cannot contain copies of this placement", SkipKind::not_applicable);
+  if (asked == "graph" || (asked == "automatic" && !waits() && !copies && !concurrent && !fits_queue(1)))
     submission_ = Submission::graph;
   if (!waits() && !fits_queue(1))
-    s_.result.warn("queue_full", fmt::format("a pass queues {} launches and a held stream takes about {}, so none is "
-                                             "held and times include submission",
-                                             keeper_.pieces(), kHeldLaunches));
+    s_.result.warn("queue_full", fmt::format("a pass queues {} launches, more than the about {} that a latched stream "
+                                             "can queue, so no latch is used and times include submission",
+                                             recorder_.work_items(), kHeldLaunches));
 }
 
 std::optional<double> Body::capture(device::Stream& stream) {
@@ -90,10 +90,10 @@ std::optional<double> Body::capture(device::Stream& stream) {
 }
 
 void Body::submit(device::Stream& stream, memory::Range units, device::Event* first_done) {
-  // A chunk of the work, and a pass that is watched, go launch by launch.
+  // A chunk of the work and a watched pass are submitted launch by launch.
   const bool whole = units.count == s_.units().count;
-  const bool as_graph = !graphs_.empty() && !keeper_.watches && whole;
-  if (whole) keeper_.pass_begins();
+  const bool as_graph = !graphs_.empty() && !recorder_.watches && whole;
+  if (whole) recorder_.pass_begins();
   const auto part = [&](std::size_t number, std::size_t first, std::size_t last) {
     as_graph ? graphs_[number].launch(stream) : run(stream, units, first, last);
   };

@@ -5,34 +5,36 @@
 #include <vector>
 
 #include "harness/measure/passes/case_state.hpp"
-#include "harness/measure/passes/run_keeper.hpp"
+#include "harness/measure/passes/run_recorder.hpp"
 
 namespace isthmus::harness {
 
-/// The body of Case::measure() and how a pass of it is submitted: launch by launch, or as one graph.
+/// Body of Case::measure(), and the submission of its passes: launch by launch, or as one graph.
 class Body {
  public:
   Body(CaseState& state, Control control, std::function<void(Run&)> function, bool latched);
 
   bool waits() const { return control_ == Control::waits; }
   std::size_t repeats() const { return s_.declared.repeats; }
-  Keeper& keeper() { return keeper_; }
-  const Keeper& keeper() const { return keeper_; }
+  RunRecorder& recorder() { return recorder_; }
+  const RunRecorder& recorder() const { return recorder_; }
   Submission submission() const { return submission_; }
 
-  /// Captures the graphs anew, for the addresses that buffers have now; seconds that it took.
+  /// Captures the graphs again, for the current addresses of the buffers. Returns the seconds that this took; nullopt
+  /// if passes are not submitted as graphs.
   std::optional<double> capture(device::Stream& stream);
 
-  /// One pass over these units. `first_done` is recorded after the first repeat, where there are several.
+  /// Submits one pass over these units. `first_done` is recorded after the first repeat, if there are several.
   void submit(device::Stream& stream, memory::Range units, device::Event* first_done);
-  /// Whether a held stream takes so many passes.
+  /// Returns whether a held stream can queue this number of passes.
   bool fits_queue(std::size_t passes) const;
   std::size_t most_batch() const;
 
  private:
-  /// Counts what a queued body queues, without a device.
+  /// Runs a body with Control::queued without a device, to count the work that it queues.
   void rehearse();
-  /// As the axis `submission` says, else as a graph where a held stream would not take all launches.
+  /// Chooses the submission that the axis `submission` names. If it names none, chooses a graph if a held stream cannot
+  /// queue all launches.
   void choose_submission();
   std::size_t queue_entries() const;
   void run(device::Stream& stream, memory::Range units, std::size_t first, std::size_t last);
@@ -40,9 +42,9 @@ class Body {
   CaseState& s_;
   const Control control_;
   const std::function<void(Run&)> function_;
-  Keeper keeper_;
+  RunRecorder recorder_;
   Submission submission_ = Submission::stream;
-  std::vector<device::ExecutableGraph> graphs_;  ///< of the first repeat, and of the later ones
+  std::vector<device::ExecutableGraph> graphs_;  ///< graphs of the first repeat and of the later ones
 };
 
 }  // namespace isthmus::harness

@@ -27,7 +27,7 @@ CaseState::~CaseState() = default;
 
 namespace {
 
-/// Far from one another and from whatever there is: an address to count with, where nothing is allocated.
+/// Returns a made-up address for address arithmetic before anything is allocated. It is far from all other addresses.
 std::byte* made_up_address(std::size_t buffer) {
   return reinterpret_cast<std::byte*>((buffer + 1) << 44);
 }
@@ -35,46 +35,46 @@ std::byte* made_up_address(std::size_t buffer) {
 }  // namespace
 
 std::byte* CaseState::device(std::size_t buffer) const {
-  if (const auto& asked = declared.buffers.at(buffer).spec; asked.role == memory::Role::source)
-    throw std::logic_error("buffer " + asked.name + " lies on the host only: bring parts of it into a scratch buffer");
+  if (const auto& asked = declared.buffers.at(buffer).spec; asked.role == memory::Role::host_source)
+    throw std::logic_error("buffer " + asked.name + " is on the host only: copy parts of it into a scratch buffer");
   if (rehearsing) return made_up_address(buffer);
   std::byte* address = set ? set->device(buffer) : nullptr;
   if (set && set->view(buffer) != nullptr)
     throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
-                           " is paged, so it has no address for kernels: give them Run::paged()");
+                           " is paged, so it has no address for kernels: pass them Run::paged()");
   if (address == nullptr)
     throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
-                           " has no address before measure(): ask for it inside the body");
+                           " has no address before measure(): request it inside the body");
   return address;
 }
 
 std::byte* CaseState::host(std::size_t buffer) const {
   if (rehearsing)
-    throw std::logic_error("a queued body asks for the host's copy of buffer " + declared.buffers.at(buffer).spec.name +
-                           ": look at it in a check, or measure with Control::waits");
+    throw std::logic_error("a queued body requests the host's copy of buffer " + declared.buffers.at(buffer).spec.name +
+                           ": read it in a check, or measure with Control::waits");
   std::byte* address = set ? set->host(buffer) : nullptr;
   if (address == nullptr)
     throw std::logic_error("buffer " + declared.buffers.at(buffer).spec.name +
                            (declared.buffers.at(buffer).spec.role == memory::Role::scratch
-                                ? " lies on the device only: the host has none of it"
-                                : " has no address before measure(): ask for it inside the body or a check"));
+                                ? " is on the device only, so the host has no copy"
+                                : " has no address before measure(): request it inside the body or a check"));
   return address;
 }
 
 void CaseState::refuse_known(const std::string& metric) const {
   if (result.find(metric) != nullptr)
-    throw std::logic_error("two metrics are named " + metric + ": no reader of the record could tell them apart");
+    throw std::logic_error("two metrics are named " + metric + ": readers of the record could not tell them apart");
 }
 
 bool CaseState::wants_latch() {
   consult("--no-latch");
-  if (!sampling.latch) result.warn("no_latch", "no latch held the stream, as asked for: times include submission");
+  if (!sampling.latch) result.warn("no_latch", "no latch held the stream (--no-latch): times include submission");
   return sampling.latch;
 }
 
 namespace {
 
-/// What the timer measured for one operation; nullopt where the value does not tell.
+/// Returns the seconds that the timer measured for one operation; nullopt if the value does not determine them.
 std::optional<double> seconds_of(const Series& metric, double value) {
   if (metric.unit == "s") return value;
   if (metric.unit == "1/s" && value > 0) return 1 / value;
@@ -93,7 +93,7 @@ void CaseState::judge_ticks(Series& metric) {
   }
   metric.coarse = shortest && *shortest * metric.batch < sampling.least_ticks * metric.tick;
   if (metric.coarse)
-    result.warn("timer_coarse", fmt::format("{} is shorter than {} ticks of its timer, so its interval is not given",
+    result.warn("timer_coarse", fmt::format("{} is shorter than {} ticks of its timer, so its interval is not reported",
                                             metric.name, sampling.least_ticks));
 }
 
@@ -103,14 +103,14 @@ void CaseState::end_if_over_budget(std::string_view done) const {
       std::ranges::any_of(result.metrics, [](const Series& series) { return !series.samples.empty(); });
   if (has_samples) return;
   throw BudgetSpent(
-      fmt::format("the budget of {:g} s was over after {} ({:.3g} s), before the first sample; raise "
-                  "--budget, or choose a smaller size",
+      fmt::format("the budget of {:g} s ended after {} ({:.3g} s), before the first sample; raise --budget, or choose "
+                  "a smaller size",
                   *sampling.budget, done, elapsed()));
 }
 
 namespace {
 
-/// Seconds of a case that takes one sample and no warm-ups, where that can be told from its bytes.
+/// Estimates the seconds of a case that takes one sample and no warm-ups; nullopt if the bytes are not enough to tell.
 std::optional<double> shortest(const CaseSpec& spec, SamplingOptions sampling, std::size_t host_bytes,
                                std::size_t device_bytes) {
   sampling.samples = 1;
@@ -125,19 +125,22 @@ std::optional<double> shortest(const CaseSpec& spec, SamplingOptions sampling, s
 }  // namespace
 
 void CaseState::check_footprint(std::size_t host_bytes, std::size_t device_bytes) const {
-  using Memory = Shortage::Memory;
+  using Memory = InsufficientMemory::Memory;
   const auto refuse_more = [](Memory memory, std::size_t bytes, std::size_t there, double usable, const auto& words) {
-    const Shortage shortage = {memory, static_cast<double>(bytes), static_cast<double>(there), usable};
-    if (shortage.needed > usable)
-      throw Skip(fmt::format("needs {} of {} memory, {}", memory::format_bytes(shortage.needed),
-                             memory == Memory::host ? "host" : "device", words(memory::format_bytes(shortage.free))),
-                 shortage);
+    const InsufficientMemory insufficient_memory = {memory, static_cast<double>(bytes), static_cast<double>(there),
+                                                    usable};
+    if (insufficient_memory.needed > usable)
+      throw Skip(fmt::format("needs {} of {} memory, {}", memory::format_bytes(insufficient_memory.needed),
+                             memory == Memory::host ? "host" : "device",
+                             words(memory::format_bytes(insufficient_memory.free))),
+                 insufficient_memory);
   };
   const std::size_t host = memory::host_memory().bytes;
-  // A little stays for the program itself; page tables, staging buffers and the like come on top of the buffers.
+  // A little memory is left for the program, because page tables and staging buffers are needed in addition to the
+  // buffers.
   refuse_more(Memory::host, host_bytes, host, 0.95 * static_cast<double>(host),
               [](const std::string& free) { return free + " are available"; });
-  constexpr double kDoubt = 2, kUsualOverhead = 0.1;  // estimates may be off by such a factor, and seconds
+  constexpr double kDoubt = 2, kUsualOverhead = 0.1;  // factor and seconds by which an estimate may be wrong
   if (const auto& budget = sampling.budget) {
     const auto seconds = shortest(spec, sampling, host_bytes, device_bytes);
     if (seconds && *seconds > kDoubt * *budget + kUsualOverhead)
@@ -149,7 +152,7 @@ void CaseState::check_footprint(std::size_t host_bytes, std::size_t device_bytes
   }
   if (!device_info) return;
   const auto card = device::memory_info();
-  const auto latch = static_cast<double>(device::SpinLatch::kDeviceBytes);  // it is not there yet
+  const auto latch = static_cast<double>(device::SpinLatch::kDeviceBytes);  // not allocated yet
   refuse_more(Memory::device, device_bytes, card.free, static_cast<double>(card.free) - latch,
               [&](const std::string& free) {
                 return fmt::format("{} of {} are free", free, memory::format_bytes(static_cast<double>(card.total)));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What stands behind a Case while its workload runs.
+// State behind a Case while its workload runs.
 
 #include <algorithm>
 #include <functional>
@@ -26,18 +26,18 @@ namespace isthmus::harness {
 
 class Measurement;
 
-/// Thrown by measure(), needs() and sample() when only the footprint is wanted (--dry-run).
+/// Exception that measure(), needs() and sample() throw if only the footprint is required (--dry-run).
 struct FootprintKnown {};
 
-/// Thrown where the seconds that were asked for do not suffice for a sample; what() says why.
+/// Exception for a requested budget that is too small for one sample; what() describes why.
 struct BudgetSpent : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the body of sample() says of the sample it takes.
+/// Batch size and warnings that the body of sample() reports for its current sample.
 struct SampleRemarks {
   int batch = 1;
-  std::vector<Warning> spoilt;
+  std::vector<Warning> invalid;
 };
 
 struct CaseState final : BufferAddresses {
@@ -53,38 +53,38 @@ struct CaseState final : BufferAddresses {
   CaseResult& result;
   Team& team;
   bool footprint_only = false;
-  bool rehearsing = false;  ///< a body is run to count what it queues
-  bool emulated = false;    ///< device times mean nothing: one sample
+  bool rehearsing = false;  ///< the body is being run only to count what it queues
+  bool emulated = false;    ///< device times are meaningless, so one sample is enough
   double started = now();
 
   Monitor monitor;
   TimeAccount account;
   ProfilerRanges ranges;
   std::vector<Observer*> observers;
-  std::vector<std::unique_ptr<Observer>> asked_observers;  ///< some of them: this case was asked to be looked at
+  std::vector<std::unique_ptr<Observer>> asked_observers;  ///< observers that the user requested
 
   std::optional<device::Stream> stream;  // outlives the buffers
   Declarations declared;
   std::unique_ptr<memory::BufferSet> set;
-  /// All units of the chunk dimension; one where the work cannot be cut.
+  /// Returns all units of the chunk dimension; a single unit if the work cannot be divided into chunks.
   memory::Range units() const { return {0, std::max<std::size_t>(declared.chunk_units, 1)}; }
   Verifier verifier;
   bool measured = false, sampled = false;
-  std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< as needs() said
-  std::optional<SampleRemarks> sample;                         ///< of the sample being taken
-  /// What measure() leaves to the end of the case, so that checks declared after it still find the results.
+  std::size_t needed_host_bytes = 0, needed_device_bytes = 0;  ///< bytes reported by needs()
+  std::optional<SampleRemarks> sample;                         ///< the sample being taken
+  /// Measurement that ends with the case, so that checks declared after measure() still find the results.
   std::unique_ptr<Measurement> measurement;
 
-  // In a rehearsal addresses are made up: nothing may be there yet.
+  // Addresses are made up in a rehearsal, because nothing may be allocated yet.
   std::byte* device(std::size_t buffer) const override;
   std::byte* host(std::size_t buffer) const override;
 
   std::string inputs_name() const { return harness::inputs_name(spec, seed, result.input_file); }
 
-  /// Throws std::logic_error where the case has a metric of this name.
+  /// Throws std::logic_error if the case already has a metric of this name.
   void refuse_known(const std::string& metric) const;
 
-  /// Notes that the setting has a say in this case: one that none reads has no effect.
+  /// Notes that the setting matters in this case. A setting that no case consults has no effect.
   void consult(std::string_view setting) const { result.consulted.emplace(setting); }
 
   double elapsed() const { return now() - started; }
@@ -97,55 +97,58 @@ struct CaseState final : BufferAddresses {
     consult("--warmups");
     return sampling.warmups.value_or(emulated ? 0 : 2);
   }
-  /// Seconds for which an adaptive case samples at least.
+  /// Returns the minimum time, in seconds, for which an adaptive case samples.
   double least_time() const {
     consult("--min-time");
     return sampling.least_time.value_or(0);
   }
-  /// Seconds; a count that was asked for is given, however long it takes, unless a budget was asked for too.
+  /// Returns the budget in seconds. A requested number of samples is completed however long it takes, unless a budget
+  /// was requested as well.
   std::optional<double> budget() const {
     if (sampling.budget || sampling.samples) return sampling.budget;
     return SamplingOptions::kDefaultBudget;
   }
-  /// Throws BudgetSpent where the seconds that were asked for are over and nothing was sampled yet: between the parts
-  /// of a case, each of which runs to its end. `done`: what was done last, as "making the inputs".
+  /// Throws BudgetSpent if the requested budget is used up and nothing has been sampled yet. Called between the parts
+  /// of a case, each of which runs to its end. `done`: the last part, such as "making the inputs".
   void end_if_over_budget(std::string_view done) const;
   bool asked_budget_is_over() const { return sampling.budget && elapsed() > *sampling.budget; }
   bool over_budget(double share = 1) const { return budget() && elapsed() > share * *budget(); }
 
-  /// Whether streams are to be held; where not, the record says so.
+  /// Returns whether streams are to be held; if not, adds a warning to the record.
   bool wants_latch();
-  /// Notes where a sample of the metric is so short that its timer is too coarse for it.
+  /// Marks the metric as coarse if a sample is too short for the resolution of its timer.
   void judge_ticks(Series& metric);
 
-  /// What the axis says where it changes anything: of measure() in a managed placement.
+  /// Returns the value of the axis driver_prefetch if it has an effect: the case has a managed placement, and the value
+  /// is not the default.
   std::optional<std::string_view> driver_prefetch() const;
-  /// Throws Skip (memory) where the buffers do not fit, and BudgetSpent where their bytes and the workload's own
-  /// estimate say that one sample takes longer than the seconds that were asked for.
+  /// Throws Skip (memory) if the buffers do not fit, and BudgetSpent if one sample, as estimated from their bytes or by
+  /// the workload, would exceed the requested budget.
   void check_footprint(std::size_t host_bytes, std::size_t device_bytes) const;
   void fill(std::size_t buffer);
-  /// Of one row; nothing where rows have none.
+  /// Zeroes the padding of one row; does nothing if rows have none.
   static void clear_padding(const DeclaredBuffer& buffer, std::byte* row);
-  /// Calls use(offset, first, last), from several threads, for stretches that make up all of a buffer: elements
-  /// [first, last), counted without padding, lie together from byte `offset` of its memory on.
+  /// Calls use(offset, first, last) from several threads for contiguous stretches that cover the whole buffer. Elements
+  /// [first, last), counted without padding, begin at byte `offset` of its memory.
   static void for_stretches(const DeclaredBuffer& buffer,
                             const std::function<void(std::size_t, std::size_t, std::size_t)>& use);
   void measure(Control control, std::function<void(Run&)> body, const PagedBuffers& paged);
-  /// What the axes say of a placement whose kernels fetch pages. Throws Skip for pages that cannot be.
+  /// Returns the paging options that the axes set, for a placement whose kernels fetch pages. Throws Skip if an option
+  /// is out of range or contradicts another.
   memory::PagingOptions paging() const;
 };
 
-/// A piece of the case, as long as a scope lasts.
-class Watched {
+/// Scope that the observers see as one part of the case.
+class ScopedPhase {
  public:
-  Watched(CaseState& state, const char* reading, Part part, std::size_t sample = 0) : observers_(state.observers) {
+  ScopedPhase(CaseState& state, const char* reading, Part part, std::size_t sample = 0) : observers_(state.observers) {
     for (auto* observer : observers_) observer->begin(reading, part, sample);
   }
-  ~Watched() {
+  ~ScopedPhase() {
     for (auto* observer : observers_) observer->end();
   }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  ScopedPhase(const ScopedPhase&) = delete;
+  ScopedPhase& operator=(const ScopedPhase&) = delete;
 
  private:
   const std::vector<Observer*>& observers_;

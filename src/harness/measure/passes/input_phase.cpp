@@ -27,8 +27,8 @@ std::size_t bytes_of(const DeclaredBuffer& buffer) {
   return buffer.elements() * buffer.element_bytes;
 }
 
-/// Of a buffer's elements, made anew, piece by piece and in several threads: use(piece, number of its first element,
-/// byte of the buffer's memory where it belongs).
+/// Generates a buffer's elements again, piece by piece and in several threads. Calls use(piece, index of its first
+/// element, byte offset of the piece in the buffer's memory).
 template <class Use>
 void make_anew(const DeclaredBuffer& buffer, const Use& use) {
   constexpr std::size_t kPiece = std::size_t{1} << 16;
@@ -42,7 +42,7 @@ void make_anew(const DeclaredBuffer& buffer, const Use& use) {
   });
 }
 
-/// Of the buffers that have a fill.
+/// Returns the indices of the buffers that have a fill.
 std::vector<std::size_t> filled(const CaseState& state) {
   std::vector<std::size_t> list;
   for (std::size_t i = 0; i < state.declared.buffers.size(); ++i) {
@@ -51,7 +51,8 @@ std::vector<std::size_t> filled(const CaseState& state) {
   return list;
 }
 
-/// Cases with the same inputs may still differ in what they hold of them.
+/// Returns the name of the scratch file. It includes the buffers' sizes, because cases with the same inputs may use
+/// different amounts of them.
 std::string scratch_name(const CaseState& state) {
   std::string name = "scratch file";
   for (const auto i : filled(state))
@@ -67,14 +68,14 @@ std::size_t scratch_bytes(const CaseState& state) {
 
 }  // namespace
 
-/// All elements of all buffers, one after the other.
+/// Scratch file with all elements of all buffers, one after the other.
 struct InputPhase::Scratch {
   explicit Scratch(const CaseState& state) : file(workload::open_scratch_file()) {
     for (const auto i : filled(state)) {
       const auto& buffer = state.declared.buffers[i];
       if (buffer.whole)
         throw std::logic_error("buffer " + buffer.spec.name +
-                               " is filled as a whole, so it cannot be written in pieces");
+                               " is filled as a whole, so it cannot be written piece by piece");
       make_anew(buffer, [&](std::span<const std::byte> piece, std::size_t first, std::size_t) {
         workload::write_scratch_file(file, piece, bytes + first * buffer.element_bytes);
       });
@@ -96,13 +97,13 @@ bool InputPhase::is_in(const CaseState& state) {
 
 void InputPhase::check_room(const CaseState& state) {
   if (writes_input(state.spec) && !holds_shared_input(state.inputs_name(), scratch_name(state)))
-    workload::need_scratch_room(scratch_bytes(state));
+    workload::require_scratch_room(scratch_bytes(state));
 }
 
 InputPhase::InputPhase(CaseState& state)
     : s_(state), buffers_(state.declared.file_reader ? state.declared.file_reader->buffers : filled(state)) {
   if (state.declared.file_reader) return;
-  const Watched writing(s_, "written", Part::inputs);
+  const ScopedPhase writing(s_, "written", Part::inputs);
   scratch_ = std::static_pointer_cast<const Scratch>(
       shared_input(state.inputs_name(), scratch_name(state),
                    [&]() -> std::shared_ptr<const void> { return std::make_shared<Scratch>(state); }));
@@ -116,7 +117,7 @@ FileReading InputPhase::read() {
   const int file = scratch_ ? scratch_->file : s_.declared.file->descriptor();
   FileReading reading{.seconds = 0, .bytes = scratch_ ? scratch_->bytes : s_.declared.file->bytes(), .resident = {}};
   {
-    const Watched inputs(s_, "", Part::inputs);
+    const ScopedPhase inputs(s_, "", Part::inputs);
     for (const auto index : buffers_) {
       const auto& buffer = s_.declared.buffers[index];
       CaseState::for_stretches(buffer, [&](std::size_t offset, std::size_t, std::size_t) {
@@ -127,7 +128,7 @@ FileReading InputPhase::read() {
   }
   reading.resident = memory::cached_share(file, reading.bytes);
   {
-    const Watched phase(s_, "file", Part::samples);
+    const ScopedPhase phase(s_, "file", Part::samples);
     const double begin = now();
     std::size_t offset = 0;
     for (const auto buffer : scratch_ ? buffers_ : std::vector<std::size_t>{}) {
@@ -137,12 +138,12 @@ FileReading InputPhase::read() {
     if (!scratch_) read_by_user();
     reading.seconds = now() - begin;
   }
-  const Watched verifying(s_, "", Part::verifying);
-  s_.verifier.check_own({"what was read is the input", [this] { return count_wrong(); }, 0});
+  const ScopedPhase verifying(s_, "", Part::verifying);
+  s_.verifier.check_own({"the bytes read are the input", [this] { return count_wrong(); }, 0});
   return reading;
 }
 
-/// One thread reads, as the originals do. Many rows with padding between them take one call.
+/// Reads with one thread, like the original programs. Many rows with padding between them are read by one call.
 void InputPhase::read_rows(std::size_t index, std::size_t offset) const {
   const auto& buffer = s_.declared.buffers[index];
   const auto& shape = buffer.shape;
@@ -161,8 +162,7 @@ void InputPhase::read_rows(std::size_t index, std::size_t offset) const {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       throw std::runtime_error(
-          fmt::format("the input that was written to {} cannot be read back ({}); set TMPDIR to "
-                      "another folder",
+          fmt::format("the input written to {} cannot be read back ({}); set TMPDIR to another folder",
                       workload::scratch_folder(), got < 0 ? std::strerror(errno) : "it ends early"));
     done += static_cast<std::size_t>(got);
   }
@@ -178,7 +178,8 @@ void InputPhase::read_by_user() const {
   }
 }
 
-/// Elements, also those that later passes fill anew and so would not miss.
+/// Counts wrong elements in all buffers that were read. Later passes fill some of these buffers again, so their errors
+/// would otherwise go unnoticed.
 double InputPhase::count_wrong() const {
   std::atomic<std::size_t> wrong = 0;
   for (const auto index : buffers_) {

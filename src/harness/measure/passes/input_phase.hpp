@@ -1,6 +1,6 @@
 #pragma once
 
-// The phase `file`: a case's input is read from a file, straight into the host's memory of its buffers.
+// Phase `file`, which reads a case's input from a file, directly into the host memory of the buffers.
 
 #include <cstddef>
 #include <memory>
@@ -10,24 +10,25 @@
 
 namespace isthmus::harness {
 
-/// What one reading took.
+/// Result of reading the file once.
 struct FileReading {
   double seconds = 0;
-  std::size_t bytes = 0;           ///< of the file
-  std::optional<double> resident;  ///< the share of it that was in the page cache before, where the kernel tells
+  std::size_t bytes = 0;           ///< size of the file
+  std::optional<double> resident;  ///< share of the file in the page cache before reading, if the kernel reports it
 };
 
 class InputPhase {
  public:
-  /// Whether the case has one: its input is written to a file first, or the user has named one.
+  /// Returns whether the case has this phase, because its input is first written to a file or the user named a file.
   static bool is_in(const CaseState& state);
-  /// Throws Skip (memory) where a file that is still to be written does not fit.
+  /// Throws Skip (memory) if a file that is still to be written does not fit.
   static void check_room(const CaseState& state);
 
-  /// Writes the file where none is named. It is kept for the cases with the same inputs that follow.
+  /// Writes the file if the user named none. It is kept for the next cases with the same inputs.
   explicit InputPhase(CaseState& state);
   bool reads(std::size_t buffer) const;
-  /// Asks for a cold page cache, reads, and compares what was read with what the buffers' fills give.
+  /// Requests a cold page cache, reads the file, and compares its contents with the data that the buffers' fills
+  /// generate.
   FileReading read();
 
  private:
@@ -37,7 +38,7 @@ class InputPhase {
   double count_wrong() const;
 
   CaseState& s_;
-  std::vector<std::size_t> buffers_;  ///< in the order of the file
+  std::vector<std::size_t> buffers_;  ///< indices of buffers in the order of the file
   std::shared_ptr<const Scratch> scratch_;
 };
 

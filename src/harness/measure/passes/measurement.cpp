@@ -40,7 +40,7 @@ void Measurement::run() {
     allocate();
     const Pass cold = cold_pass(cycle == 1);
     auto& pass = allocations_.back().pass;
-    // One more cycle costs about what this one did; sampling needs the larger part of the budget.
+    // One more cycle costs about as much as this one; sampling needs the larger part of the budget.
     if (cycle >= most_cycles || s_.over_budget(0.25) || ended()) {
       allocation_stop_ = interrupted()                         ? Stop::interrupted
                          : s_.emulated && !s_.sampling.samples ? Stop::emulated
@@ -50,7 +50,7 @@ void Measurement::run() {
       if (!ended()) sample_overlapped();
       if (!ended()) sample_nothing();
       s_.result.interrupted |= interrupted();
-      return;  // the buffers stay until the case ends: checks may still come
+      return;  // the buffers stay until the case ends, because more checks may be declared
     }
     pass = passes_.phased(Part::samples, 0);
     verify(false);
@@ -64,7 +64,7 @@ namespace {
 
 template <class Step>
 double clocked(CaseState& state, const char* name, Step step) {
-  const Watched piece(state, name, Part::samples);
+  const ScopedPhase piece(state, name, Part::samples);
   const double begin = now();
   step();
   return now() - begin;
@@ -81,7 +81,7 @@ void Measurement::allocate() {
   a.touch = clocked(s_, "host_touch", [&] { set.touch_host(); });
   s_.end_if_over_budget("touching host memory");
   {
-    const Watched inputs(s_, "", Part::inputs);
+    const ScopedPhase inputs(s_, "", Part::inputs);
     for (std::size_t i = 0; i < s_.declared.buffers.size(); ++i) {
       if (!input_phase_ || !input_phase_->reads(i)) s_.fill(i);
       s_.end_if_over_budget("making the inputs");
@@ -97,7 +97,7 @@ void Measurement::allocate() {
     a.paging = clocked(s_, "device_alloc", [&] { set.prepare(stream); });
     allocated += *a.paging;
   }
-  // Managed memory is the device runtime's on both sides; what it costs counts as device allocation.
+  // The device runtime allocates both sides of managed memory, so their cost counts as device allocation.
   if (placement_->host_memory_is_devices()) {
     a.device = host + allocated;
   } else {
@@ -138,16 +138,16 @@ void Measurement::free() {
 }
 
 void Measurement::verify(bool fully) {
-  const Watched verifying(s_, "", Part::verifying);
+  const ScopedPhase verifying(s_, "", Part::verifying);
   fully ? s_.verifier.check_fully(*s_.set) : s_.verifier.check_sample(*s_.set);
 }
 
 Pass Measurement::cold_pass(bool first) {
-  const bool several = body_.waits() || body_.keeper().pieces() > 1;
+  const bool several = body_.waits() || body_.recorder().work_items() > 1;
   if (first && several && takes_no_samples()) {
-    body_.keeper().watch(Keeper::Watching::timing);  // the only pass
+    body_.recorder().watch(RunRecorder::Watching::timing);  // the only pass, so its pieces are timed now
   } else if (first && body_.waits()) {
-    body_.keeper().watch(Keeper::Watching::counting);
+    body_.recorder().watch(RunRecorder::Watching::counting);
   }
   const auto look = [&] {
     if (first) memory_peak_->look();
@@ -155,13 +155,13 @@ Pass Measurement::cold_pass(bool first) {
   look();
   const Pass pass = passes_.phased(Part::warmups, 0);
   look();
-  body_.keeper().watch(Keeper::Watching::nothing);
+  body_.recorder().watch(RunRecorder::Watching::nothing);
   if (first) {
     const auto report = [&](std::string_view name, const std::optional<double>& value, std::string_view timer) {
       if (!value) return;
       auto& series = s_.result.add(name, timer);
       series.samples = {*value};
-      if (pass.spoilt) series.invalid = {0};
+      if (pass.invalid) series.invalid = {0};
     };
     report("first_in", pass.in, "event");
     report("first_kernel", pass.kernel, passes_.kernel_timer());
@@ -173,21 +173,21 @@ Pass Measurement::cold_pass(bool first) {
 
 // --- sampling --------------------------------------------------------------------------------------
 
-void Measurement::look_at_pieces() {
-  const auto pieces = body_.keeper().pieces();
-  if (pieces == 0 || (pieces == 1 && !body_.waits())) return;  // the one piece is the kernel phase
-  if (body_.keeper().work_seconds()) return;
-  body_.keeper().watch(Keeper::Watching::timing);
+void Measurement::measure_work_items() {
+  const auto work_items = body_.recorder().work_items();
+  if (work_items == 0 || (work_items == 1 && !body_.waits())) return;  // the only piece of work is the kernel phase
+  if (body_.recorder().work_seconds()) return;
+  body_.recorder().watch(RunRecorder::Watching::timing);
   passes_.phased(Part::warmups, 0);
-  body_.keeper().watch(Keeper::Watching::nothing);
+  body_.recorder().watch(RunRecorder::Watching::nothing);
   verify(false);
 }
 
-/// Returns the last good pass.
+/// Samples the phased reading and returns its last valid pass.
 std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
   if (s_.verifier.failed()) return std::nullopt;
   Pass pass = cold;
-  look_at_pieces();
+  measure_work_items();
   int warmups = 0;
   for (; warmups < s_.warmups() && !ended() && !s_.asked_budget_is_over(); ++warmups) {
     pass = passes_.phased(Part::warmups, static_cast<std::size_t>(warmups));
@@ -212,16 +212,17 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
 
   std::optional<Pass> good;
   const auto take = [&](std::size_t index) {
-    // The cold pass may have been watched piece by piece, which does not tell one repeat from the others.
+    // The cold pass may have been timed piece by piece, which does not separate one repeat from the others.
     pass = takes_no_samples() && !repeats ? cold : passes_.phased(Part::samples, index);
-    if (!pass.spoilt) good = pass;
+    if (!pass.invalid) good = pass;
     Taken taken;
     if (passes_.has_in()) taken.values.push_back(*pass.in);
     taken.values.push_back(*pass.kernel);
     if (passes_.has_out()) taken.values.push_back(*pass.out);
     if (repeats) taken.values.insert(taken.values.end(), {pass.repeats->first, pass.repeats->second});
-    if (pass.spoilt)
-      taken.spoilt.push_back({"latch_timeout", "the latch that holds the stream gave up before all was queued", {}});
+    if (pass.invalid)
+      taken.invalid.push_back(
+          {"latch_timeout", "the latch that holds the stream timed out before everything was queued", {}});
     return taken;
   };
   const auto go_on = [&](bool last) {
@@ -242,31 +243,31 @@ std::optional<Pass> Measurement::sample_phased(const Pass& cold) {
   for (auto& series : all) s_.result.metrics.push_back(std::move(series));
   if (s_.set->copies_block() && (passes_.has_in() || passes_.has_out()))
     s_.result.warn("latch_exempt",
-                   "copies of this placement synchronise with the host or may, so no latch holds the stream and "
-                   "their times include submission");
+                   "copies of this placement may synchronise with the host, so no latch holds the stream and their "
+                   "times include submission");
   return good ? good : pass;
 }
 
 void Measurement::sample_overlapped() {
   if (s_.asked_budget_is_over()) {
-    s_.result.warn("budget_over", "the budget was over before the overlapped reading, which was left out");
+    s_.result.warn("budget_over", "the budget ended before the overlapped measurement, which was left out");
     return;
   }
   if (s_.warmups() > 0) {
-    bool spoilt = false;
-    passes_.overlapped(Part::warmups, 0, spoilt);
+    bool invalid = false;
+    passes_.overlapped(Part::warmups, 0, invalid);
     verify(false);
   }
   auto& series = s_.result.add("overlapped", passes_.overlapped_timer());
   series.warmups = std::min(s_.warmups(), 1);
   const auto take = [&](std::size_t index) {
-    bool spoilt = false;
-    Taken taken{.values = {passes_.overlapped(Part::samples, index, spoilt)},
-                .spoilt = {},
+    bool invalid = false;
+    Taken taken{.values = {passes_.overlapped(Part::samples, index, invalid)},
+                .invalid = {},
                 .batch = passes_.batches().overlapped};
-    if (spoilt)
-      taken.spoilt.push_back(
-          {"latch_timeout", "the latch that holds the stream gave up in the overlapped reading", {}});
+    if (invalid)
+      taken.invalid.push_back(
+          {"latch_timeout", "the latch that holds the stream timed out during the overlapped measurement", {}});
     return taken;
   };
   const auto go_on = [&](bool last) {
@@ -281,7 +282,7 @@ void Measurement::sample_nothing() {
   constexpr int kSamples = 10;
   auto& series = s_.result.add("sync_cost", passes_.overlapped_timer());
   series.stop = s_.emulated ? Stop::emulated : Stop::samples;
-  const Watched piece(s_, "", Part::samples);
+  const ScopedPhase piece(s_, "", Part::samples);
   for (int i = 0; i < (s_.emulated ? 1 : kSamples); ++i) series.samples.push_back(passes_.nothing());
 }
 
@@ -295,7 +296,7 @@ std::optional<std::string_view> CaseState::driver_prefetch() const {
 memory::PagingOptions CaseState::paging() const {
   const auto page = static_cast<std::size_t>(spec.integer(kPageAxis));
   if (!std::has_single_bit(page) || page > paging::kMostPage)
-    throw Skip(fmt::format("pages are powers of two from 4 KiB to 2 MiB, and {} is {}", kPageAxis, page),
+    throw Skip(fmt::format("{}={} is out of range: choose a power of two from 4 KiB to 2 MiB", kPageAxis, page),
                SkipKind::not_applicable);
   const auto queues = static_cast<std::size_t>(spec.integer(kQueuesAxis));
   const auto transport = spec.choice(kTransportAxis);
@@ -303,10 +304,9 @@ memory::PagingOptions CaseState::paging() const {
     throw Skip(fmt::format("there are at most {} queues, and {} is {}", paging::kMostQueues, kQueuesAxis, queues),
                SkipKind::not_applicable);
   if (queues > 0 && paging::value_named(paging::kTransportNames, transport) == paging::Transport::pull)
-    throw Skip(
-        fmt::format("warps that fetch their pages themselves have no queues: leave {}={} out, or take another {}",
-                    kQueuesAxis, queues, kTransportAxis),
-        SkipKind::not_applicable);
+    throw Skip(fmt::format("warps that fetch their own pages use no queues: omit {}={}, or choose another {}",
+                           kQueuesAxis, queues, kTransportAxis),
+               SkipKind::not_applicable);
   return {.page_bytes = page,
           .frames = static_cast<std::size_t>(spec.integer(kFramesAxis)),
           .eviction = spec.choice(kEvictionAxis),
@@ -318,17 +318,16 @@ void CaseState::measure(Control control, std::function<void(Run&)> body, const P
   if (!spec.placement)
     throw std::logic_error(spec.workload->name() + " calls measure() but is registered without placements");
   if (spec.placement && (*spec.placement)->chunked && control == Control::waits)
-    throw Skip(spec.workload->name() + " looks at results on the way, so it cannot be cut into chunks",
+    throw Skip(spec.workload->name() + " reads results during a pass, so it cannot be divided into chunks",
                SkipKind::not_applicable);
   if (spec.placement && (*spec.placement)->chunked && declared.chunk_units == 0)
-    throw Skip(spec.workload->name() + " cannot be cut into chunks", SkipKind::not_applicable);
+    throw Skip(spec.workload->name() + " cannot be divided into chunks", SkipKind::not_applicable);
   const bool pages = (*spec.placement)->paged;
   if (pages && paged.indices.empty())
-    throw Skip(spec.workload->name() + " has no kernels that fetch pages by themselves", SkipKind::not_applicable);
+    throw Skip(spec.workload->name() + " has no kernels that fetch their own pages", SkipKind::not_applicable);
   for (const auto name : measured_metrics()) {
     if (result.find(name) != nullptr)
-      throw std::logic_error(
-          fmt::format("measure() reports metric {} itself; give that of the workload another name", name));
+      throw std::logic_error(fmt::format("measure() already reports metric {}; rename that of the workload", name));
   }
   std::vector<memory::BufferSpec> specs;
   for (const auto& buffer : declared.buffers) specs.push_back(buffer.spec);
@@ -345,13 +344,13 @@ void CaseState::measure(Control control, std::function<void(Run&)> body, const P
   }
   needed_host_bytes = set->host_bytes() + shared_bytes;
   needed_device_bytes = set->device_bytes();
-  if (const auto value = driver_prefetch()) need_driver_prefetch(*value, set->host_bytes());
+  if (const auto value = driver_prefetch()) require_driver_prefetch(*value, set->host_bytes());
   check_footprint(needed_host_bytes - there_already, needed_device_bytes);
   InputPhase::check_room(*this);
   if (!stream) stream.emplace();
   if (footprint_only) {
     Body rehearsed(*this, control, std::move(body), false);
-    result.traffic = rehearsed.keeper().traffic();
+    result.traffic = rehearsed.recorder().traffic();
     throw FootprintKnown{};
   }
   for (const auto& input : declared.shared_inputs) {
@@ -361,7 +360,7 @@ void CaseState::measure(Control control, std::function<void(Run&)> body, const P
   measurement = std::make_unique<Measurement>(*this, control, std::move(body));
   measurement->run();
   measured = true;
-  const Watched verifying(*this, "", Part::verifying);
+  const ScopedPhase verifying(*this, "", Part::verifying);
   verifier.check_own();
 }
 

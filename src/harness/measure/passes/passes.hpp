@@ -1,7 +1,7 @@
 #pragma once
 
-// One pass: everything is put back to its start, then data travel in, the body runs, data travel out. With a wait
-// between them (the phased reading), or with none (the overlapped reading).
+// Passes of a case. A pass resets everything, copies data in, runs the body and copies data out, with a wait between
+// these phases (the phased reading) or without one (the overlapped reading).
 
 #include <optional>
 #include <utility>
@@ -12,12 +12,13 @@
 
 namespace isthmus::harness {
 
-/// What one pass took. Times are per operation; those of the clock include submission and wait.
+/// Durations of one pass, in seconds per operation. Those named *_clock are measured by the host's clock and include
+/// submission and wait.
 struct Pass {
   std::optional<double> in, kernel, out;
-  std::optional<std::pair<double, double>> repeats;  ///< the first one, and one of the later ones
+  std::optional<std::pair<double, double>> repeats;  ///< first repeat, and mean of the later ones
   double in_clock = 0, kernel_clock = 0, out_clock = 0;
-  bool spoilt = false;
+  bool invalid = false;
 
   double clock() const { return in_clock + kernel_clock + out_clock; }
 };
@@ -30,12 +31,12 @@ class Passes {
   Passes& operator=(const Passes&) = delete;
 
   Pass phased(Part part, std::size_t sample);
-  /// `streamed` cuts the work into chunks on three streams.
-  double overlapped(Part part, std::size_t sample, bool& spoilt);
-  /// The brackets of the phased reading with nothing in them.
+  /// Times one overlapped pass. Placement `streamed` divides the work into chunks on three streams.
+  double overlapped(Part part, std::size_t sample, bool& invalid);
+  /// Times the phased reading without any work between its timestamps, which is its own cost.
   double nothing();
 
-  /// So many operations make a sample of enough ticks, going by what one took.
+  /// Chooses batches that last enough timer ticks, judging by the durations of one pass.
   void choose_batches(const Pass& pass);
   struct Batches {
     int in = 1, kernel = 1, out = 1, overlapped = 1;
@@ -47,11 +48,11 @@ class Passes {
   const char* kernel_timer() const { return body_.waits() ? "clock" : "event"; }
   const char* out_timer() const { return out_by_clock_ ? "clock" : "event"; }
   const char* overlapped_timer() const { return overlapped_by_clock_ ? "clock" : "event"; }
-  std::size_t in_bytes() const { return in_bytes_; }  ///< that must travel
+  std::size_t in_bytes() const { return in_bytes_; }  ///< bytes that must be copied
   std::size_t out_bytes() const { return out_bytes_; }
-  std::size_t in_moved() const { return in_moved_; }  ///< that were asked to, in the latest pass
+  std::size_t in_moved() const { return in_moved_; }  ///< bytes whose transfer the latest pass requested
   std::size_t out_moved() const { return out_moved_; }
-  /// The buffers are new: no pass has left results in them.
+  /// Notes that the buffers are new, so that no pass has left results in them.
   void allocated() { dirty_ = false; }
 
  private:
@@ -59,10 +60,10 @@ class Passes {
   void reset();
   void check_placement();
   double kernel_phase(Pass& pass);
-  double queue_at_once(Part part, std::size_t sample, bool& spoilt);
-  double streamed(bool& spoilt);
+  double queue_at_once(Part part, std::size_t sample, bool& invalid);
+  double streamed(bool& invalid);
   int batch_for(std::optional<double> seconds, bool repeatable) const;
-  // Only copies between two allocations run on a copy engine; everything else is left to start as it does.
+  // Only copies between two allocations run on a copy engine, which SpinLatch must prepare.
   Next next_in() const { return has_in_ && placement_->two_memories() ? Next::copy_in : Next::kernel; }
   Next next_out() const { return has_out_ && placement_->two_memories() ? Next::copy_out : Next::kernel; }
 
@@ -79,11 +80,11 @@ class Passes {
   bool has_inout_ = false, has_in_ = false, has_out_ = false;
   bool out_by_clock_ = false, overlapped_by_clock_ = false;
   bool latch_kernel_ = true, latch_copies_ = false, latch_whole_ = false;
-  bool dirty_ = false;  // in-place results lie where inputs should
+  bool dirty_ = false;  // in-place results have replaced inputs
   bool placement_checked_ = false;
   Batches batches_;
 
-  // Of `streamed`.
+  // State that only placement `streamed` uses.
   std::vector<memory::Range> chunks_;
   std::optional<device::Stream> kernels_stream_, out_stream_;
   std::vector<device::Event> brought_, computed_;

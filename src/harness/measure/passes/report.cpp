@@ -1,4 +1,4 @@
-// What measure() writes down once all passes are done.
+// Reports that measure() makes once all passes are done.
 
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ void Measurement::finish() {
   report_overlap();
 }
 
-/// Of the last pass.
+/// Reports the counts of the last pass.
 void Measurement::report_counts() {
   for (const auto& count : s_.set->counts(*s_.stream)) {
     auto& series = s_.result.add(count.name, "none", count.unit);
@@ -98,13 +98,12 @@ void Measurement::report_file() {
   const double most = resident.samples.empty() ? 0 : std::ranges::max(resident.samples);
   if (resident.samples.empty())
     result.warn("file_cache_unknown",
-                "whether the page cache held the file before it was read is not told to who may "
-                "not write it; read a copy of one's own");
+                "the kernel reports cached pages only to users who may write the file, so the page cache may have "
+                "contained it; read your own copy");
   else if (most > 0)
-    result.warn("file_cached",
-                fmt::format("the page cache held up to {:.3g}% of the file before it was read, although it "
-                            "was asked to let go: no such sample is of the disk alone",
-                            100 * most));
+    result.warn("file_cached", fmt::format("the page cache contained up to {:.3g}% of the file before it was read, "
+                                           "although asked to drop it, so these samples do not measure the disk alone",
+                                           100 * most));
   result.metrics.push_back(std::move(file));
   if (!resident.samples.empty()) result.metrics.push_back(std::move(resident));
 }
@@ -116,7 +115,7 @@ void Measurement::report_totals() {
     const auto& a = allocations_[i];
     const auto& pass = a.pass;
     if (!pass.kernel) continue;
-    if (pass.spoilt) wall.invalid.push_back(wall.samples.size());
+    if (pass.invalid) wall.invalid.push_back(wall.samples.size());
     wall.samples.push_back(a.host.value_or(0) + a.touch + a.device.value_or(0) + pass.clock() + a.free());
     if (a.file) total.samples.push_back(a.file->seconds + wall.samples.back());
     paper.samples.push_back(pass.in.value_or(0) + *pass.kernel + pass.out.value_or(0) + a.device.value_or(0) +
@@ -136,9 +135,9 @@ void Measurement::report_totals() {
 
 void Measurement::report_work() {
   auto& result = s_.result;
-  const auto& keeper = body_.keeper();
-  result.kernels = keeper.reports();
-  result.traffic = keeper.traffic();
+  const auto& recorder = body_.recorder();
+  result.kernels = recorder.reports();
+  result.traffic = recorder.traffic();
   result.submission = body_.submission();
   const auto kernel = median_of(result, "kernel");
   if (result.kernels.size() == 1 && result.kernels.front().launches == 1 && !body_.waits() && kernel) {
@@ -150,15 +149,15 @@ void Measurement::report_work() {
     series.samples = {value};
     series.stop = Stop::derived;
   };
-  const auto alone = keeper.pieces() > 1 || body_.waits() ? keeper.work_seconds() : std::nullopt;
+  const auto alone = recorder.work_items() > 1 || body_.waits() ? recorder.work_seconds() : std::nullopt;
   if (alone) derived("kernel_sum", *alone);
   if (body_.waits()) {
-    result.host_turns = keeper.turns();
-    if (keeper.turns() > 0 && alone && kernel)
-      derived("turn_cost", (*kernel - *alone) / static_cast<double>(keeper.turns()));
+    result.host_round_trips = recorder.host_round_trips();
+    if (recorder.host_round_trips() > 0 && alone && kernel)
+      derived("turn_cost", (*kernel - *alone) / static_cast<double>(recorder.host_round_trips()));
   }
-  if (keeper.moved_in() > 0) derived("body_in", static_cast<double>(keeper.moved_in()), "B");
-  if (keeper.moved_out() > 0) derived("body_out", static_cast<double>(keeper.moved_out()), "B");
+  if (recorder.moved_in() > 0) derived("body_in", static_cast<double>(recorder.moved_in()), "B");
+  if (recorder.moved_out() > 0) derived("body_out", static_cast<double>(recorder.moved_out()), "B");
 }
 
 void Measurement::report_rates() {
@@ -169,12 +168,12 @@ void Measurement::report_rates() {
   add_rate(result, "out_rate", "out", static_cast<double>(passes_.out_moved()), "B/s");
   add_rate(result, "kernel_rate", "kernel", traffic.bytes_read + traffic.bytes_written, "B/s");
   if (traffic.flops > 0 && !s_.spec.workload->description().flops)
-    throw std::logic_error(s_.spec.workload->name() +
-                           " is registered with no_flops(), and declares some; leave one out");
+    throw std::logic_error(s_.spec.workload->name() + " is registered with no_flops(), but declares some; remove one");
   add_rate(result, "kernel_flop_rate", "kernel", traffic.flops, "FLOP/s");
 }
 
-/// Left out, with the reason in the notes, where what could be hidden is not large against the error of what was.
+/// Reports the metric `overlap`. If the time that could be hidden is not large compared with the error of the measured
+/// times, notes the reason instead.
 void Measurement::report_overlap() {
   constexpr double kMostError = 0.1;
   auto& result = s_.result;
@@ -183,20 +182,18 @@ void Measurement::report_overlap() {
   if (!kernel || !overlapped || !sync || (passes_.has_in() && !in) || (passes_.has_out() && !out)) return;
   const double longest = std::max({in.value_or(0), *kernel, out.value_or(0)});
   const double sum = in.value_or(0) + *kernel + out.value_or(0);
-  if (!(sum > longest)) return;  // one phase alone: nothing could overlap
+  if (!(sum > longest)) return;  // only one phase: nothing could overlap
   double error = 0;
   for (const char* name : {"in", "kernel", "out", "overlapped"}) {
     if (const auto* series = result.find(name))
       error = std::hypot(error, error_of_median(series->valid(), series->coarse, series->tick));
   }
   if (!(error <= kMostError * (sum - longest))) {
-    result.notes["overlap"] =
-        std::isfinite(error)
-            ? fmt::format(
-                  "withheld: {:.3g} s could be hidden behind the longest phase, and what the phases took is "
-                  "known within {:.3g} s only",
-                  sum - longest, error)
-            : "withheld: of a single sample nobody knows how far off it is";
+    result.notes["overlap"] = std::isfinite(error) ? fmt::format(
+                                                         "withheld: {:.3g} s could be hidden behind the longest phase, "
+                                                         "but the phases' times are only known to within {:.3g} s",
+                                                         sum - longest, error)
+                                                   : "withheld: one sample gives no error estimate";
     return;
   }
   auto& overlap = result.add("overlap", "none", "1");

@@ -14,7 +14,7 @@ namespace isthmus::harness {
 
 namespace {
 
-/// The samples that are spoilt on this rank or another.
+/// Returns the indices of the samples that are invalid on any rank.
 std::set<std::size_t> on_any_rank(Team& team, const std::set<std::size_t>& samples) {
   if (team.size() == 1) return samples;
   std::set<std::size_t> all;
@@ -26,7 +26,7 @@ std::set<std::size_t> on_any_rank(Team& team, const std::set<std::size_t>& sampl
   return all;
 }
 
-/// As the case's rule has it on rank 0, whose word holds for all ranks of the case.
+/// Applies the case's stopping rule. Rank 0 decides for all ranks of the case.
 std::optional<Stop> stop_after(CaseState& s, std::size_t taken, double seconds, const Reading& reading,
                                std::span<const Series> all) {
   const auto own = s.stopping_rule({.taken = taken,
@@ -61,11 +61,11 @@ void sample_all(CaseState& s, std::span<Series> all, const Reading& reading,
     if (taken.values.size() != all.size()) {
       std::vector<std::string> names;
       for (const auto& series : all) names.push_back(series.name);
-      throw std::logic_error(fmt::format("{} values came out for {}: a sample has one of each", taken.values.size(),
+      throw std::logic_error(fmt::format("there are {} values for {}: a sample has one of each", taken.values.size(),
                                          join(names, " and ")));
     }
-    for (const auto& warning : taken.spoilt) s.result.warn(warning.code, warning.message, {index});
-    if (s.team.any(!taken.spoilt.empty())) invalid.insert(index);
+    for (const auto& warning : taken.invalid) s.result.warn(warning.code, warning.message, {index});
+    if (s.team.any(!taken.invalid.empty())) invalid.insert(index);
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].samples.push_back(taken.values[i]);
       if (taken.batch > 0) all[i].batch = taken.batch;
@@ -73,7 +73,7 @@ void sample_all(CaseState& s, std::span<Series> all, const Reading& reading,
     }
     stop = stop_after(s, index + 1, now() - since, reading, all);
     for (auto* observer : s.observers) {
-      for (const auto& warning : observer->spoilt(index, stop.has_value())) {
+      for (const auto& warning : observer->invalid(index, stop.has_value())) {
         s.result.warn(warning.code, warning.message, warning.samples);
         invalid.insert(warning.samples.begin(), warning.samples.end());
       }

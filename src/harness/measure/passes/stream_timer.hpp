@@ -6,21 +6,22 @@
 
 namespace isthmus::harness {
 
-/// Times work on one stream by events, behind a latch where all of it can be queued first.
+/// Timer of work on one stream. It uses events, and a latch that holds the stream if all of the work can be queued
+/// before any of it starts.
 class StreamTimer {
  public:
   using Next = device::SpinLatch::Next;
   StreamTimer(device::Stream& stream, double latch_timeout) : stream_(stream), latch_timeout_(latch_timeout) {}
 
-  /// Seconds between two events around what `queue` queues; waits for it. `spoilt` becomes true where the latch gave up
-  /// before all was queued.
+  /// Waits for the work that `queue` queues and returns the seconds between two events around it. Sets `invalid` if the
+  /// latch timed out before everything was queued.
   template <class Queue>
-  double time(bool latched, Next next, bool& spoilt, Queue queue) {
-    return time_until(stream_, latched, next, spoilt, queue);
+  double time(bool latched, Next next, bool& invalid, Queue queue) {
+    return time_until(stream_, latched, next, invalid, queue);
   }
-  /// The same where the last of the work is on another stream.
+  /// Times work whose last part is on another stream.
   template <class Queue>
-  double time_until(device::Stream& last, bool latched, Next next, bool& spoilt, Queue queue) {
+  double time_until(device::Stream& last, bool latched, Next next, bool& invalid, Queue queue) {
     {
       const LatchHold hold(latched ? &latch_ : nullptr, stream_, latch_timeout_, next);
       begin_.record(stream_);
@@ -28,17 +29,18 @@ class StreamTimer {
       end_.record(last);
     }
     last.synchronize();
-    spoilt |= latched && latch_.timed_out();
+    invalid |= latched && latch_.timed_out();
     return device::elapsed(begin_, end_);
   }
   bool times(const device::Stream& stream) const { return &stream == &stream_; }
-  /// Between its beginning and an event, and between that and its end, of the latest time().
+  /// Returns the seconds from the begin of the latest timed work to event `at`, and from `at` to the end of that work.
   std::pair<double, double> split(const device::Event& at) const {
     return {device::elapsed(begin_, at), device::elapsed(at, end_)};
   }
 
  private:
-  /// Lets the stream go even when queueing throws: what waits behind a latch would wait for its time-out.
+  /// Scope that holds the stream, and releases it even if queueing throws; otherwise the work behind the latch would
+  /// wait until the latch times out.
   class LatchHold {
    public:
     LatchHold(device::SpinLatch* latch, device::Stream& stream, double timeout, Next next) : latch_(latch) {
@@ -47,7 +49,7 @@ class StreamTimer {
     ~LatchHold() {
       try {
         if (latch_ != nullptr) latch_->release();
-      } catch (const device::Error&) {  // the stream's next wait reports it
+      } catch (const device::Error&) {  // the next wait for the stream reports the error
       }
     }
     LatchHold(const LatchHold&) = delete;

@@ -19,12 +19,13 @@ json outcome_json(const CaseResult& result) {
   if (result.error) outcome["error"] = *result.error;
   if (result.skipped)
     outcome["skipped"] = {{"why", *result.skipped}, {"kind", result.skip_kind}, {"over_budget", result.over_budget}};
-  if (const auto& shortage = result.shortage; shortage && result.skipped)
-    outcome["skipped"]["shortage"] = {shortage->memory, shortage->needed, shortage->free, shortage->usable};
+  if (const auto& insufficient_memory = result.insufficient_memory; insufficient_memory && result.skipped)
+    outcome["skipped"]["insufficient_memory"] = {insufficient_memory->memory, insufficient_memory->needed,
+                                                 insufficient_memory->free, insufficient_memory->usable};
   if (result.verification.verdict == Verdict::fail) {
     const auto& v = result.verification;
     outcome["wrong"] = {{"method", v.method}, {"detail", v.detail}, {"checked", v.checked}};
-    if (v.error) outcome["wrong"]["error"] = *v.error;  // JSON makes null of what is not finite
+    if (v.error) outcome["wrong"]["error"] = *v.error;  // JSON turns values that are not finite into null
     if (v.tolerance) outcome["wrong"]["tolerance"] = *v.tolerance;
   }
   for (const auto& warning : result.warnings)
@@ -50,7 +51,7 @@ void take_wrong_result(Verification& verification, const json& wrong, std::size_
   verification.checked = wrong.at("checked");
 }
 
-/// What all ranks say alike is said once, without a number.
+/// Merges the warnings of all ranks. A warning that all ranks share appears once, without a rank's number.
 void take_warnings(CaseResult& result, const std::vector<json>& all) {
   std::vector<Warning> warnings;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -75,7 +76,8 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
   for (const auto& text : ranks.gather(outcome_json(result).dump(-1, ' ', false, json::error_handler_t::replace)))
     all.push_back(json::parse(text));
 
-  // The first rank that has something to say of its own is heard; an error counts more than a skip.
+  // Of several errors, wrong results or skips, that of the lowest rank is reported. An error takes precedence over a
+  // skip.
   result.error.reset();
   result.skipped.reset();
   bool wrong = false;
@@ -100,13 +102,15 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
     result.skipped = common ? why : of_rank(rank, why);
     result.skip_kind = skipped.at("kind").get<SkipKind>();
     result.over_budget = skipped.at("over_budget").get<bool>();
-    if (skipped.contains("shortage")) {
-      const auto& shortage = skipped["shortage"];
-      result.shortage = Shortage{shortage[0].get<Shortage::Memory>(), shortage[1], shortage[2], shortage[3]};
+    if (skipped.contains("insufficient_memory")) {
+      const auto& insufficient_memory = skipped["insufficient_memory"];
+      result.insufficient_memory =
+          InsufficientMemory{insufficient_memory[0].get<InsufficientMemory::Memory>(), insufficient_memory[1],
+                             insufficient_memory[2], insufficient_memory[3]};
     }
   }
   if (result.ended_by_other_rank && !result.error && !result.skipped && !wrong)
-    result.error = "a rank ended before the others did: the ranks did not make the same exchanges in the same order";
+    result.error = "a rank ended before the others: the ranks did not make the same exchanges in the same order";
   if ((result.error || result.skipped) && !wrong) result.verification = {};
   take_warnings(result, all);
 }

@@ -10,7 +10,7 @@
 namespace isthmus::harness {
 
 double timer_tick(std::string_view timer) {
-  constexpr double kClockTick = 100e-9;  // two calls of now() are this far apart at worst
+  constexpr double kClockTick = 100e-9;  // maximum time between two successive calls of now()
   if (timer == "event") return device::timer_tick();
   if (timer == "clock") return kClockTick;
   if (timer == "none") return 0;

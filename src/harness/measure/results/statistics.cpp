@@ -24,7 +24,8 @@ double quantile_of_sorted(const std::vector<double>& values, double probability)
   return values[below] + (values[above] - values[below]) * fraction;
 }
 
-/// splitmix64: small, seeded and the same everywhere, unlike the standard distributions.
+/// Returns the next number of splitmix64, a small seeded generator. Unlike the standard distributions, it yields the
+/// same numbers on every platform.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;

@@ -1,6 +1,6 @@
 #pragma once
 
-// When a reading has enough samples.
+// Stopping rules, which decide when a reading has enough samples.
 
 #include <cstddef>
 #include <functional>
@@ -12,24 +12,24 @@
 
 namespace isthmus::harness {
 
-/// State of a reading after each sample, for the stopping rule.
+/// State of a reading after each sample, as seen by the stopping rule.
 struct SamplesSoFar {
-  std::size_t taken;  ///< samples of each series
-  int most;           ///< samples at most, as asked for or as the adaptive rule has it
-  double seconds;     ///< since the first sample began
-  double least_time;  ///< seconds for which an adaptive reading takes samples at least
-  bool over_budget;   ///< the case's seconds are over, or the share of them that this reading has
-  bool emulated;      ///< device times mean nothing
+  std::size_t taken;  ///< number of samples of each series
+  int most;           ///< maximum number of samples, as requested or by the adaptive rule
+  double seconds;     ///< time since the first sample began
+  double least_time;  ///< minimum seconds of sampling of an adaptive reading
+  bool over_budget;   ///< the case's budget, or this reading's share of it, is used up
+  bool emulated;      ///< device times are meaningless
   const SamplingOptions& sampling;
   std::span<const Series> series;
 
   bool adaptive() const { return !sampling.samples && !emulated; }
 };
 
-/// Returns why sampling ends after the sample; nullopt where another is taken.
+/// Function that returns why sampling ends after the current sample; nullopt if another sample is taken.
 using StoppingRule = std::function<std::optional<Stop>(const SamplesSoFar&)>;
 
-/// Ends once each median is settled, or where the samples or seconds are used up (docs/method.md).
+/// Ends sampling once each median is settled, or the maximum of samples or the budget is reached (docs/method.md).
 std::optional<Stop> end_when_settled(const SamplesSoFar& so_far);
 
 }  // namespace isthmus::harness

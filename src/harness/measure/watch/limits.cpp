@@ -47,7 +47,7 @@ void set_limits(CaseResult& result, bool emulated, const Monitor& monitor) {
   const bool data_on_device =
       (placement->two_memories() && !placement->paged) || placement->in == memory::Travel::prefetch;
   if (!data_on_device) {
-    kernel->limit_reason = "data travels while the kernel runs, so several limits hold at once";
+    kernel->limit_reason = "data is transferred while the kernel runs, so several limits apply at once";
   } else if (result.device->memory_bandwidth) {
     kernel->limit = Limit{*result.device->memory_bandwidth, "peak device memory bandwidth"};
   } else {

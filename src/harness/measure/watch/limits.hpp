@@ -1,6 +1,6 @@
 #pragma once
 
-// What the hardware allows at most, as it is now: the "share" of a figure is held against it.
+// Hardware limits of metrics, from which the "share" of a figure is computed.
 
 #include <optional>
 
@@ -9,10 +9,10 @@
 
 namespace isthmus::harness {
 
-/// Fills in limit or limit_reason of the metrics that measure() yields.
+/// Sets limit or limit_reason of each metric of the case.
 void set_limits(CaseResult& result, bool emulated, const Monitor& monitor);
 
-/// value/limit where higher is better, limit/value where lower.
+/// Returns median/limit if higher is better, limit/median if lower is better; nullopt if any of these is unknown.
 std::optional<double> share(const Series& series, std::optional<double> median);
 
 }  // namespace isthmus::harness

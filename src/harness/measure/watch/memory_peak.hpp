@@ -1,6 +1,6 @@
 #pragma once
 
-// How much more memory is in use than before a case allocated any.
+// Peak of the memory that a case uses.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace isthmus::harness {
 
-/// What the process has on the host (VmRSS) and what is taken of the selected device, together. accounting/* has each
-/// kind of memory of one GPU in exactly one of the two, once it is touched. nullopt where there is no such counter, or
-/// where the device's counts host memory, too: an integrated one of CUDA.
+/// Returns the process's host memory (VmRSS) plus the used memory of the selected device. accounting/* shows that each
+/// kind of memory of one GPU is in exactly one of the two once it is touched. Returns nullopt if there is no such
+/// counter, or if the device's counter includes host memory, like that of an integrated CUDA device.
 std::optional<std::size_t> memory_in_use(const std::optional<device::DeviceInfo>& device);
 
-/// The most that was seen over what was in use when it was made.
+/// Maximum of the memory in use, relative to its value at construction.
 class MemoryPeak {
  public:
   using Read = std::function<std::optional<std::size_t>()>;

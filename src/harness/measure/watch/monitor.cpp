@@ -19,7 +19,7 @@ bool contains_text(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// Reasons that are no trouble: an idle chip, clocks someone set on purpose.
+/// Returns whether the throttle reason is harmless: the chip is idle, or someone set its clocks on purpose.
 bool harmless(std::string_view reason) noexcept {
   return contains_text(reason, "idle") || contains_text(reason, "applications_clocks") ||
          contains_text(reason, "display");
@@ -27,7 +27,7 @@ bool harmless(std::string_view reason) noexcept {
 
 }  // namespace
 
-bool spoils_samples(std::string_view reason) noexcept {
+bool invalidates_samples(std::string_view reason) noexcept {
   return !harmless(reason) && !contains_text(reason, "sw_power_cap") &&
          (contains_text(reason, "thermal") || contains_text(reason, "hw_") || contains_text(reason, "brake"));
 }
@@ -47,7 +47,7 @@ void Monitor::see(const device::Telemetry& telemetry) {
   latest_ = telemetry;
 }
 
-std::vector<Warning> Monitor::spoilt(std::size_t sample, bool last) {
+std::vector<Warning> Monitor::invalid(std::size_t sample, bool last) {
   if (!device_ || (!last && now() - last_asked_ < kSecondsBetweenQuestions)) return {};
   auto telemetry = std::move(latest_);
   device::refresh(telemetry, *device_);
@@ -56,13 +56,13 @@ std::vector<Warning> Monitor::spoilt(std::size_t sample, bool last) {
   bool slowed = false;
   for (const auto& reason : telemetry.throttle.value_or(std::vector<std::string>{})) {
     if (harmless(reason)) continue;
-    slowed |= spoils_samples(reason);
+    slowed |= invalidates_samples(reason);
     if (std::find(throttle_reasons.begin(), throttle_reasons.end(), reason) == throttle_reasons.end())
       throttle_reasons.push_back(reason);
   }
   const auto first = std::exchange(next_unasked_, sample + 1);
   if (!slowed) return {};
-  Warning warning{"throttled", "the device slowed itself down while samples were taken", {}};
+  Warning warning{"throttled", "the device throttled while samples were taken", {}};
   for (auto i = first; i <= sample; ++i) warning.samples.push_back(i);
   return {std::move(warning)};
 }
@@ -71,27 +71,27 @@ void warn_about_state(CaseResult& result, const device::Telemetry& before, const
   if (after.pcie_width && after.pcie_width_max && *after.pcie_width < *after.pcie_width_max)
     result.warn("pcie_downtrained", fmt::format("the PCIe link uses {} of {} lanes; reseat the card or check its slot",
                                                 *after.pcie_width, *after.pcie_width_max));
-  // The generation falls when the link idles: only the higher of the two readings says what the case had.
+  // The generation falls when the link idles, so the higher of the two values counts as the case's.
   const auto generation = std::max(before.pcie_generation, after.pcie_generation);
   if (generation && after.pcie_generation_max && *generation < *after.pcie_generation_max)
     result.warn("pcie_downtrained",
                 fmt::format("the PCIe link runs at generation {} of {}", *generation, *after.pcie_generation_max));
   if (after.ecc_uncorrected && before.ecc_uncorrected && *after.ecc_uncorrected > *before.ecc_uncorrected) {
-    result.warn("ecc_errors", fmt::format("{} uncorrected memory errors came up during the case",
+    result.warn("ecc_errors", fmt::format("{} uncorrected memory errors occurred during the case",
                                           *after.ecc_uncorrected - *before.ecc_uncorrected));
   } else if (after.ecc_uncorrected && *after.ecc_uncorrected > 0) {
-    result.warn("ecc_errors", fmt::format("the device counts {} uncorrected memory errors", *after.ecc_uncorrected));
+    result.warn("ecc_errors", fmt::format("the device reports {} uncorrected memory errors", *after.ecc_uncorrected));
   }
   if (after.xids && before.xids && after.xids->size() > before.xids->size())
     result.warn("xid_errors",
                 fmt::format("the driver reported Xid {} on this device during the case; see the kernel's log",
                             fmt::join(std::span(*after.xids).subspan(before.xids->size()), ", ")));
   if (!after.source.empty() && (!after.foreign_processes || !after.throttle))
-    result.notes["device_state"] = fmt::format("the driver does not say {}",
-                                               !after.foreign_processes && !after.throttle
-                                                   ? "whether others used the device, nor whether it slowed itself down"
-                                               : after.throttle ? "whether others used the device"
-                                                                : "whether the device slowed itself down");
+    result.notes["device_state"] =
+        fmt::format("the driver does not report {}", !after.foreign_processes && !after.throttle
+                                                         ? "whether others used the device, or whether it throttled"
+                                                     : after.throttle ? "whether others used the device"
+                                                                      : "whether the device throttled");
   std::vector<unsigned> foreign;
   for (const auto* each : {&before, &after}) {
     if (each->foreign_processes)
@@ -101,9 +101,9 @@ void warn_about_state(CaseResult& result, const device::Telemetry& before, const
   foreign.erase(std::unique(foreign.begin(), foreign.end()), foreign.end());
   if (!foreign.empty())
     result.warn("foreign_processes",
-                fmt::format("other processes hold memory on the device (pid {})", fmt::join(foreign, ", ")));
+                fmt::format("other processes use memory on the device (pid {})", fmt::join(foreign, ", ")));
   if (after.power_limit_w && after.power_limit_default_w && *after.power_limit_w < 0.99 * *after.power_limit_default_w)
-    result.warn("power_limited", fmt::format("the power limit is {:.0f} W, by default it is {:.0f} W",
+    result.warn("power_limited", fmt::format("the power limit is {:.0f} W; the default is {:.0f} W",
                                              *after.power_limit_w, *after.power_limit_default_w));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Watches the device's state while samples are taken and says which of them it spoils.
+// Monitor of the device's state while samples are taken. It reports which samples are invalid.
 
 #include <optional>
 #include <string>
@@ -12,27 +12,27 @@
 
 namespace isthmus::harness {
 
-/// Throttle reasons during which a sample is worth nothing: the chip slows down to save itself. A software power cap is
-/// how a chip runs at its rated power, so it warns and spoils nothing.
-bool spoils_samples(std::string_view throttle_reason) noexcept;
+/// Returns whether this throttle reason invalidates samples, because the chip slows down to protect itself. A software
+/// power cap causes only a warning, because a chip at its rated power runs that way.
+bool invalidates_samples(std::string_view throttle_reason) noexcept;
 
-/// Warnings that follow from the state before and after a case.
+/// Adds the warnings that follow from the device's state before and after a case.
 void warn_about_state(CaseResult& result, const device::Telemetry& before, const device::Telemetry& after);
 void warn_about_host(CaseResult& result, const std::optional<std::string>& governor);
 
-/// The device's own state. Asks at most twice a second.
+/// Observer of the device's state. It queries the device at most twice a second.
 class Monitor final : public Observer {
  public:
-  /// Watches nothing without a device.
+  /// Observes nothing if `device` is nullopt.
   explicit Monitor(std::optional<int> device) : device_(device) {}
 
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override {}
-  std::vector<Warning> spoilt(std::size_t sample, bool last) override;
+  std::vector<Warning> invalid(std::size_t sample, bool last) override;
 
-  /// Link generation and width at their best so far: an idle link sleeps at a low generation.
+  /// Highest link generation and width seen so far: an idle link sleeps at a low generation.
   std::optional<int> pcie_generation, pcie_width;
-  std::vector<std::string> throttle_reasons;  ///< all that were seen while sampling
+  std::vector<std::string> throttle_reasons;  ///< all reasons seen while sampling
   void see(const device::Telemetry& telemetry);
 
  private:

@@ -21,7 +21,7 @@ void TimeAccount::end() {
   open_.pop_back();
 }
 
-void SignsOfLife::begin(const char* /*reading*/, Part /*part*/, std::size_t /*sample*/) {
+void Heartbeat::begin(const char* /*reading*/, Part /*part*/, std::size_t /*sample*/) {
   watchdog_.progress();
 }
 

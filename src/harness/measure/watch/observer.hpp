@@ -1,6 +1,6 @@
 #pragma once
 
-// What watches a case while it is measured. Times of a case that somebody observes closely are never held to a
+// Observers of a case while it is measured. Times of a case with requested observers are never compared with a
 // reference; its counts may be.
 
 #include <cstddef>
@@ -18,40 +18,40 @@
 
 namespace isthmus::harness {
 
-/// What a piece of a case's time goes into.
+/// Part of a case to which its time is attributed.
 enum class Part { inputs, warmups, samples, verifying, overhead };
 
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// A piece of the case begins: of sample `sample` of the reading of that name. Pieces nest; `reading` is a literal,
-  /// or empty where the piece has no name.
+  /// Begins a piece of the case: sample number `sample` of the reading named `reading`. Pieces nest. `reading` is a
+  /// literal, or empty if the piece has no name.
   virtual void begin(const char* reading, Part part, std::size_t sample) = 0;
-  /// The innermost piece ends.
+  /// Ends the innermost piece.
   virtual void end() = 0;
-  /// A sample is complete (the last of its reading where `last`): which samples since the last question do not count,
-  /// and why.
-  virtual std::vector<Warning> spoilt(std::size_t /*sample*/, bool /*last*/) { return {}; }
-  /// What it found over the whole case.
+  /// Returns which samples since the last call are invalid, and why. Called when a sample is complete; `last`: the
+  /// sample is the last of its reading.
+  virtual std::vector<Warning> invalid(std::size_t /*sample*/, bool /*last*/) { return {}; }
+  /// Returns the metrics over the whole case.
   virtual std::vector<Series> metrics() { return {}; }
   virtual std::vector<Table> tables() { return {}; }
-  /// Facts in words for the record.
+  /// Returns facts in words for the record.
   virtual std::map<std::string, std::string> notes() { return {}; }
 };
 
-/// One that was asked for (--observe): made anew for each case that uses a device.
+/// Observer that was requested with --observe; `make` creates a new one for each case that uses a device.
 struct AskedObserver {
   std::string name;
   std::function<std::unique_ptr<Observer>()> make;
 };
 
-/// Where the seconds of a case go: each second to the innermost piece.
+/// Account of how a case spent its time. Each second counts for the innermost piece.
 class TimeAccount final : public Observer {
  public:
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override;
   double of(Part part) const { return seconds_[static_cast<std::size_t>(part)]; }
-  /// All but the harness's own.
+  /// Returns the seconds of all parts except `overhead`.
   double accounted() const { return of(Part::inputs) + of(Part::warmups) + of(Part::samples) + of(Part::verifying); }
 
  private:
@@ -61,10 +61,10 @@ class TimeAccount final : public Observer {
   std::vector<Part> open_;
 };
 
-/// Shows a watchdog that the case goes on.
-class SignsOfLife final : public Observer {
+/// Observer that reports the case's progress to a watchdog.
+class Heartbeat final : public Observer {
  public:
-  explicit SignsOfLife(Watchdog& watchdog) : watchdog_(watchdog) {}
+  explicit Heartbeat(Watchdog& watchdog) : watchdog_(watchdog) {}
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override { watchdog_.progress(); }
 
@@ -72,7 +72,7 @@ class SignsOfLife final : public Observer {
   Watchdog& watchdog_;
 };
 
-/// Pieces with a name, for profilers.
+/// Observer that marks named pieces as ranges for profilers.
 class ProfilerRanges final : public Observer {
  public:
   void begin(const char* reading, Part part, std::size_t sample) override;

@@ -8,7 +8,7 @@
 namespace isthmus::harness {
 
 std::optional<ProcessorTime> processor_time(std::istream& stat) {
-  // cpu user nice system idle iowait irq softirq steal …; what guests had is part of user and nice.
+  // Fields: cpu user nice system idle iowait irq softirq steal …; the time of guests is included in user and nice.
   constexpr int fields = 8;
   std::string word;
   if (!(stat >> word) || word != "cpu") return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<ProcessorTime> processor_time() {
 std::optional<double> stolen_share(const std::optional<ProcessorTime>& before,
                                    const std::optional<ProcessorTime>& after) {
   if (!before || !after || after->all <= before->all) return std::nullopt;
-  // Some of these counters may go back a little.
+  // Some of these counters may decrease slightly.
   return std::clamp((after->stolen - before->stolen) / (after->all - before->all), 0.0, 1.0);
 }
 

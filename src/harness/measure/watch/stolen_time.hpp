@@ -1,23 +1,24 @@
 #pragma once
 
-// What a hypervisor takes of this host's processors.
+// Processor time that a hypervisor takes from this host.
 
 #include <iosfwd>
 #include <optional>
 
 namespace isthmus::harness {
 
-/// Time of all processors since the host was started, in the kernel's ticks.
+/// Processor time since the host was started, summed over all processors, in kernel ticks.
 struct ProcessorTime {
   double stolen = 0, all = 0;
 };
 
-/// From the text of /proc/stat; nullopt where that does not say.
+/// Parses the text of /proc/stat; returns nullopt if it lacks these numbers.
 std::optional<ProcessorTime> processor_time(std::istream& stat);
-/// Of this host.
+/// Returns the processor time of this host.
 std::optional<ProcessorTime> processor_time();
 
-/// What of the time between the two was stolen, from 0 to 1; nullopt where it is unknown, or no tick passed.
+/// Returns the share, from 0 to 1, of the processor time between `before` and `after` that was stolen; nullopt if it is
+/// unknown, or no tick passed.
 std::optional<double> stolen_share(const std::optional<ProcessorTime>& before,
                                    const std::optional<ProcessorTime>& after);
 

@@ -13,7 +13,7 @@ namespace isthmus::harness {
 
 namespace {
 
-/// Samples of which the tables tell: a sample of 1 GiB has 25 thousand migrations.
+/// Number of samples that the tables contain. It is small, because one sample of 1 GiB has 25 thousand migrations.
 constexpr std::size_t kTabled = 3;
 
 using trace::uvm::Cause;
@@ -23,10 +23,10 @@ struct Figure {
   const char* name;
   const char* unit;
   const char* timer;
-  /// nullopt: it has no value in this sample.
+  /// Function that returns the figure of a sample, or nullopt if it has no value there.
   std::optional<double> (*of)(const Figures&);
   bool of_moves = false;
-  /// Only where the GPU was short of memory in some sample.
+  /// Figure of evictions, which is reported only if the GPU was short of memory in some sample.
   bool of_evictions = false;
 };
 
@@ -52,7 +52,7 @@ std::optional<double> latency(const Figures& figures) {
   return figures.times ? (*figures.times).*Member : std::nullopt;
 }
 
-/// What was evicted; where nothing was, a count of it is 0.
+/// Returns a count of evictions, which is 0 if nothing was evicted.
 template <auto Member>
 std::optional<double> evicted(const Figures& figures) {
   return static_cast<double>(figures.evictions.value_or(trace::uvm::Evictions{}).*Member);
@@ -98,7 +98,7 @@ constexpr Figure kFigures[] = {
     {"uvm_latency_p95", "s", "event", latency<&Times::latency_p95>},
 };
 
-/// "uvm_faults", and of a second call of sample() "uvm_2_faults".
+/// Returns the name of a metric, such as "uvm_faults", or "uvm_2_faults" for the second call of sample().
 std::string name_of(const Figure& figure, std::size_t group) {
   constexpr std::string_view kPrefix = "uvm_";
   const std::string_view name = figure.name;
@@ -123,7 +123,7 @@ void UvmObserver::begin(const char* reading, Part part, std::size_t sample) {
   reading_ = name;
   sample_ = sample;
   has_kernel_ = name == "sample";
-  foreign_replays_ += source_.take().foreign_replays;  // what came before is no sample's
+  foreign_replays_ += source_.take().foreign_replays;  // discards events from before the sample
 }
 
 void UvmObserver::end() {
@@ -131,7 +131,7 @@ void UvmObserver::end() {
     sample_depth_ = 0;
     try {
       if (has_kernel_) keep(source_.take());
-    } catch (const std::exception& failure) {  // this runs in destructors: spoilt() says so
+    } catch (const std::exception& failure) {  // destructors call end(), so invalid() reports the failure later
       failure_ = failure.what();
     }
   }
@@ -139,10 +139,10 @@ void UvmObserver::end() {
 }
 
 void UvmObserver::keep(trace::uvm::Taken taken) {
-  // The passes of measure() that come before its samples have their number too, and are overwritten.
+  // Passes of measure() before its samples have the same numbers, so the samples overwrite them.
   if (groups_.empty() || (reading_ == "sample" && sample_ == 0)) groups_.emplace_back();
   const auto [place, is_new] = groups_.back().try_emplace(sample_);
-  if (!is_new) warnings_.clear();  // nobody has asked since: they are of what is overwritten
+  if (!is_new) warnings_.clear();  // not fetched by invalid() yet, so they concern the overwritten sample
   auto& kept = place->second;
   kept.figures = trace::uvm::figures_of(taken.events);
   kept.dropped = taken.dropped;
@@ -156,16 +156,15 @@ void UvmObserver::keep(trace::uvm::Taken taken) {
   }
   foreign_replays_ += kept.foreign_replays = taken.foreign_replays;
   if (kept.dropped > 0)
-    warnings_.push_back(
-        Warning{"uvm_dropped",
-                fmt::format("the driver dropped {} events of a sample, so none of its counts is whole; choose "
-                            "a smaller size",
-                            kept.dropped),
-                {sample_}});
+    warnings_.push_back(Warning{
+        "uvm_dropped",
+        fmt::format("the driver dropped {} events of a sample, so its counts are incomplete; choose a smaller size",
+                    kept.dropped),
+        {sample_}});
   for (const auto& problem : kept.figures.problems) warnings_.push_back(Warning{"uvm_clock", problem, {}});
 }
 
-std::vector<Warning> UvmObserver::spoilt(std::size_t /*sample*/, bool /*last*/) {
+std::vector<Warning> UvmObserver::invalid(std::size_t /*sample*/, bool /*last*/) {
   if (!failure_.empty()) throw std::runtime_error(std::exchange(failure_, {}));
   return std::exchange(warnings_, {});
 }
@@ -183,7 +182,7 @@ std::vector<Series> UvmObserver::metrics() {
       auto series = Series::of(name_of(figure, group), figure.timer, figure.unit);
       series.better = std::nullopt;
       series.stop = Stop::derived;
-      series.limit_reason = "an observed sample is held to nothing";
+      series.limit_reason = "no limit applies to an observed sample";
       bool everywhere = !groups_[group].empty();
       for (const auto& [index, sample] : groups_[group]) {
         const auto value = figure.of(sample.figures);

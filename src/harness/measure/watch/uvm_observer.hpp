@@ -1,8 +1,8 @@
 #pragma once
 
-// `--observe uvm`: the driver's page faults, batches and migrations of each sample; `--observe uvm_faults`: and a table
-// of every fault; `--observe uvm_brief`: without the table of moves; `--observe uvm_batches`: without what moved
-// (docs/uvm.md).
+// Observer of the driver's events in each sample (docs/uvm.md). `--observe uvm` reports page faults, batches and
+// migrations; `uvm_faults` adds a table of every page fault; `uvm_brief` omits the table of migrations; `uvm_batches`
+// does not observe migrations at all.
 
 #include <map>
 #include <string>
@@ -14,18 +14,19 @@
 
 namespace isthmus::harness {
 
-/// Of one case. The unit is one pass of measure(), or one sample of sample(); what else a case does is not looked at.
+/// Observer of one case. It observes each pass of measure(), or each sample of sample(), and ignores everything else in
+/// the case.
 class UvmObserver final : public Observer {
  public:
-  enum class Watched { batches, moves_of_batches, moves, every_fault };  ///< each has what the one before it has
+  enum class Watched { batches, moves_of_batches, moves, every_fault };  ///< each value includes the previous one
 
-  /// The source outlives it, and tells as much.
+  /// The source must outlive this object and deliver the events that `watched` needs.
   explicit UvmObserver(trace::uvm::Source& source, Watched watched = Watched::moves)
       : source_(source), watched_(watched) {}
 
   void begin(const char* reading, Part part, std::size_t sample) override;
   void end() override;
-  std::vector<Warning> spoilt(std::size_t sample, bool last) override;
+  std::vector<Warning> invalid(std::size_t sample, bool last) override;
   std::vector<Series> metrics() override;
   std::vector<Table> tables() override;
   std::map<std::string, std::string> notes() override;
@@ -34,19 +35,19 @@ class UvmObserver final : public Observer {
   struct Sample {
     trace::uvm::Figures figures;
     std::uint64_t dropped = 0, foreign_replays = 0;
-    std::vector<trace::uvm::GpuFault> faults;  ///< where every fault is asked for
+    std::vector<trace::uvm::GpuFault> faults;  ///< filled only for Watched::every_fault
   };
-  /// The samples of one call of sample(), or of all passes of measure().
+  /// Samples of one call of sample(), or of all passes of measure(), keyed by sample number.
   using Group = std::map<std::size_t, Sample>;
 
   void keep(trace::uvm::Taken taken);
 
   trace::uvm::Source& source_;
   const Watched watched_;
-  std::size_t depth_ = 0, sample_depth_ = 0;  ///< of pieces; 0: no sample is being taken
+  std::size_t depth_ = 0, sample_depth_ = 0;  ///< nesting depth of pieces; 0: no sample is being taken
   std::string reading_;
   std::size_t sample_ = 0;
-  bool has_kernel_ = false;  ///< a pass of measure(), not one of its other readings
+  bool has_kernel_ = false;  ///< the current sample includes a kernel, unlike other readings of measure()
   std::vector<Group> groups_;
   std::vector<Warning> warnings_;
   std::string failure_;

@@ -21,13 +21,13 @@ using harness::Message;
 
 constexpr int kTag = 1;
 
-/// After an error MPI promises nothing any more, so it is the end of all ranks, said in one sentence.
+/// Ends all ranks with one sentence, because MPI guarantees nothing after an error.
 void on_error(MPI_Comm* communicator, int* code, ...) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0, rank = -1;
   MPI_Error_string(*code, text, &length);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  harness::say(fmt::format("rank {}: MPI failed ({}), so the run ends here; what was measured is on disk", rank,
+  harness::say(fmt::format("rank {}: MPI failed ({}), so the run ends here; results so far are on disk", rank,
                            std::string_view(text, static_cast<std::size_t>(length))));
   MPI_Abort(*communicator, 1);
 }
@@ -35,7 +35,7 @@ void on_error(MPI_Comm* communicator, int* code, ...) {
 class MpiRanks final : public harness::Ranks {
  public:
   MpiRanks() {
-    // The harness calls MPI from one thread; copies on other threads do not.
+    // The harness calls MPI from one thread; threads that copy do not call it.
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_create_errhandler(on_error, &on_error_);
@@ -66,7 +66,7 @@ class MpiRanks final : public harness::Ranks {
     int length = 0;
     MPI_Get_library_version(text, &length);
     const std::string version(text, static_cast<std::size_t>(length));
-    return version.substr(0, version.find_first_of(",\n"));  // "Open MPI v4.1.6", then who built it
+    return version.substr(0, version.find_first_of(",\n"));  // "Open MPI v4.1.6", followed by its builder
   }
 
   void barrier() override { MPI_Barrier(all_); }
@@ -98,7 +98,7 @@ class MpiRanks final : public harness::Ranks {
   void exchange(std::span<const Message> messages) override {
     requests_.resize(messages.size());
     std::size_t i = 0;
-    // What is expected is posted first, so that nothing that arrives must be kept elsewhere.
+    // Receives are posted first, so that no message that arrives must be buffered.
     for (const auto& each : messages) {
       if (!each.outgoing)
         MPI_Irecv(each.buffer, count(each.bytes), MPI_BYTE, each.partner, kTag, all_, &requests_[i++]);
@@ -112,7 +112,7 @@ class MpiRanks final : public harness::Ranks {
   std::optional<std::string> refuses_gpu_memory() const override {
     switch (device::backend()) {
       case device::Backend::emulator:
-        return "an emulated GPU's memory is out of reach of MPI";
+        return "MPI cannot access an emulated GPU's memory";
       case device::Backend::cuda:
 #if defined(OMPI_HAVE_MPI_EXT_CUDA)
         if (MPIX_Query_cuda_support() == 1) return std::nullopt;
@@ -135,14 +135,15 @@ class MpiRanks final : public harness::Ranks {
  private:
   static int count(std::size_t bytes) { return static_cast<int>(bytes); }  // at most kLargestMessage
 
-  /// Why GPU memory is refused; Cray MPICH tells by an environment variable, which it obeys.
+  /// Returns why GPU memory is refused; nullopt if it is not. An environment variable enables GPU memory in Cray MPICH,
+  /// so that variable is read.
   std::optional<std::string> without(std::string_view what) const {
 #ifdef OPEN_MPI
     return fmt::format("this {} was built without {} support", library(), what);
 #else
     const char* enabled = std::getenv("MPICH_GPU_SUPPORT_ENABLED");
     if (enabled != nullptr && std::strcmp(enabled, "1") == 0) return std::nullopt;
-    return fmt::format("this MPI does not say that it takes {} pointers (Cray MPICH: set MPICH_GPU_SUPPORT_ENABLED=1)",
+    return fmt::format("this MPI does not report support for {} pointers (Cray MPICH: set MPICH_GPU_SUPPORT_ENABLED=1)",
                        what);
 #endif
   }

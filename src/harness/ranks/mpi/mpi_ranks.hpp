@@ -6,7 +6,8 @@
 
 namespace isthmus::mpi {
 
-/// Initialises MPI; the processes of its world are the ranks until what this returns is destroyed, which ends MPI.
+/// Initialises MPI. The processes of its world are the ranks until the returned object is destroyed, which finalises
+/// MPI.
 std::unique_ptr<harness::Ranks> join();
 
 }  // namespace isthmus::mpi

@@ -1,5 +1,6 @@
-// mpi/pinned-gpus/ce, mpi/gpus-pinned/ce: every rank copies between memory of its own and its own GPU, all at the same
-// time and then one after the other. What they get together, of what they get alone, is what the host leaves them.
+// mpi/pinned-gpus/ce, mpi/gpus-pinned/ce: every rank copies between its own host memory and its own GPU, first all
+// ranks at the same time and then one after the other. The ratio of the two rates shows how much the ranks contend for
+// the host.
 
 #include <algorithm>
 #include <memory>
@@ -19,7 +20,7 @@ namespace {
 using namespace workload;
 
 struct Variant {
-  bool in = true;  ///< to the GPU
+  bool in = true;  ///< copies to the GPU; otherwise from it
   bool duplex = false;
 
   std::string name() const { return std::string(in ? "pinned-gpus" : "gpus-pinned") + (duplex ? "/ce-duplex" : "/ce"); }
@@ -30,7 +31,8 @@ struct Variant {
   }
 };
 
-/// Ranks are meant to have a GPU each; where some share one, it is theirs that is contended for, not the host's side.
+/// Warns if ranks share a GPU. Each rank should have its own GPU; otherwise ranks contend for the GPU rather than for
+/// the host.
 void warn_of_shared_gpus(Case& c) {
   if (c.emulated()) return;
   std::set<std::string> seen;
@@ -69,7 +71,7 @@ void contend(Case& c, const Variant& variant) {
   }
   Lanes copies(c, std::move(lanes));
 
-  // Seconds of one copy on this rank, from when `start` returns to its last byte.
+  // Seconds of one copy on this rank, from the return of `start` to its last byte.
   const auto copy = [&](int times, const std::function<void()>& start) {
     double begin = 0;
     read(c, copies, times, [&] {
@@ -93,8 +95,9 @@ void contend(Case& c, const Variant& variant) {
   const auto rate_of = [&](std::string name, double of) {
     return rate_metric(std::move(name), "B/s", "clock", kPathUnknown).moving(of, of, direction);
   };
-  std::vector<Metric> metrics{rate_of("rate", bytes * team.size()), rate_of("alone", bytes * team.size()),
-                              share_metric("contention_share", "clock", "1 is no contention, and clocks err")};
+  std::vector<Metric> metrics{
+      rate_of("rate", bytes * team.size()), rate_of("alone", bytes * team.size()),
+      share_metric("contention_share", "clock", "1 means no contention, and clocks are inexact")};
   for (const std::string name : {"rate_rank", "alone_rank"}) {
     for (int rank = 0; rank < team.size(); ++rank) metrics.push_back(rate_of(name + std::to_string(rank), bytes));
   }
@@ -102,7 +105,7 @@ void contend(Case& c, const Variant& variant) {
   verify(c, movements);
   const int times = [&] {
     c.team().start();
-    copies.run();  // the first is slower
+    copies.run();  // the first copy is slower
     return repetitions(c, copies.run().all, c.sampling().largest_batch());
   }();
   c.sampling().sample(metrics, [&] {
@@ -126,7 +129,7 @@ Workload workload(const Variant& variant) {
       .several_ranks()
       .stagings({})
       .metrics({"rate", "alone", "contention_share"})
-      // As if there were three ranks; roughly what PCIe 4 takes, so that a run can say beforehand how long it will be.
+      // The estimate assumes three ranks and roughly the rate of PCIe 4. It predicts how long a run takes.
       .estimate([](const CaseSpec& spec) { return 5e-3 + 4 * static_cast<double>(spec.integer("bytes")) / 20e9; })
       .axis(bytes_axis("bytes", "bytes of one transfer of a rank", 256 * kMi)
                 .with_default_sweep({1 * kMi, 32 * kMi, 1 * kGi})

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the workloads of several ranks have in common.
+// Code shared by the workloads of several ranks.
 
 #include <algorithm>
 
@@ -9,8 +9,9 @@
 
 namespace isthmus::microbench::transfer {
 
-/// How often to repeat, on every rank, what takes the slowest of them `seconds`: until leaving the barrier, which ranks
-/// do some microseconds apart, is less than a hundredth of a sample. At most `most` times.
+/// Returns the number of repetitions in a sample, the same on every rank and at most `most`, of an operation that takes
+/// `seconds` on this rank. Ranks leave the barrier some microseconds apart, which must be less than a hundredth of a
+/// sample on the slowest rank.
 inline int repetitions(workload::Case& c, double seconds, int most) {
   constexpr double kLongEnough = 2e-3;
   const auto all = c.team().exchange(seconds);
@@ -19,7 +20,7 @@ inline int repetitions(workload::Case& c, double seconds, int most) {
   return static_cast<int>(std::clamp(kLongEnough / slowest + 1, 1.0, static_cast<double>(most)));
 }
 
-/// Of a rate between ranks.
+/// Reason why rates between ranks have no limit.
 inline constexpr const char* kPathUnknown = "the link between the ranks is unknown";
 
 }  // namespace isthmus::microbench::transfer

@@ -1,6 +1,5 @@
-// mpi/<memory>-<memory>/send[-duplex]: messages between two ranks, both with their buffers in one kind of memory. With
-// more ranks, pairs of them do so at once: i and i + size/2, which lie on different nodes where ranks fill node by
-// node.
+// mpi/<memory>-<memory>/send[-duplex]: messages between two ranks with their buffers in the same kind of memory. With
+// more ranks, pairs send at the same time: i and i + size/2, which are on different nodes if ranks fill node by node.
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +17,7 @@ namespace {
 
 using namespace workload;
 
-/// Memory that messages leave or reach, on this rank.
+/// Memory of this rank for outgoing or incoming messages.
 class Buffer {
  public:
   Buffer(Kind kind, std::size_t bytes, memory::BlockOptions host) : bytes_(bytes) {
@@ -35,14 +34,14 @@ class Buffer {
     if (block_) return block_->poison();
     memory::fill_host(data(), bytes_, std::byte{0xff});
   }
-  /// Of its first `bytes`.
+  /// Returns the number of wrong bytes among the first `bytes`.
   std::size_t wrong(const Pattern& pattern, std::size_t bytes) const {
     return count_wrong(data(), bytes, pattern, {}, on_host());
   }
   std::vector<std::string> disagreements() const {
     return pages_ ? pages_->disagreements() : block_->disagreements("a message's buffer");
   }
-  /// Brings managed pages to where a sample begins.
+  /// Moves managed pages to the memory in which they must be when a sample begins.
   void settle(bool on_gpu) {
     if (!pages_) return;
     device::Stream stream;
@@ -58,7 +57,7 @@ class Buffer {
   std::optional<SharedPages> pages_;
 };
 
-/// Where the messages of a workload begin and end.
+/// Kind of memory in which the messages of a workload begin and end.
 struct Ends {
   std::string_view name;
   Kind kind;
@@ -70,13 +69,13 @@ constexpr Ends kEnds[] = {{"host", Kind::pageable, "h2h"},
                           {"gpu", Kind::device, "d2d"},
                           {"managed", Kind::managed, ""}};
 
-/// This rank's part in what the pairs do. Nothing here throws: its partner would wait for ever.
+/// This rank's part in the exchange of a pair. Its functions do not throw, because the partner would wait forever.
 class Conversation {
  public:
   Conversation(Team& team, bool duplex, std::size_t bytes, std::size_t window, std::byte* outgoing, std::byte* incoming)
       : team_(team), duplex_(duplex), bytes_(bytes), outgoing_(outgoing), incoming_(incoming) {
     const int pairs = team.size() / 2, rank = team.rank();
-    if (rank >= 2 * pairs) return;  // an odd one out
+    if (rank >= 2 * pairs) return;  // the last of an odd number of ranks
     leads_ = rank < pairs;
     partner_ = leads_ ? rank + pairs : rank - pairs;
     for (std::size_t i = 0; i < window; ++i) {
@@ -84,10 +83,11 @@ class Conversation {
       if (duplex || !leads_) window_.push_back({partner_, false, incoming + i * bytes, bytes});
     }
   }
-  int partner() const { return partner_; }  ///< -1: none
+  int partner() const { return partner_; }  ///< -1 if there is none
   bool leads() const { return leads_; }
 
-  /// Messages there and back, or (duplex) both at once; seconds of one of them, 0 on a rank that leads nothing.
+  /// Sends messages back and forth or, if duplex, in both directions at once. Returns the seconds of one message; 0 on
+  /// a rank that does not lead.
   double ping_pong(int times) {
     team_.start();
     const double begin = now();
@@ -107,7 +107,8 @@ class Conversation {
     return leads_ ? (now() - begin) / (duplex_ ? times : 2 * times) : 0;
   }
 
-  /// A window of messages at once, then a word that they have arrived; seconds of one window, 0 as above.
+  /// Sends a window of messages at once, then an acknowledgement. Returns the seconds of one window; 0 on a rank that
+  /// does not lead.
   double windows(int times) {
     team_.start();
     const double begin = now();
@@ -134,7 +135,7 @@ void send(Case& c, const Ends& ends, bool duplex) {
   auto& team = c.team();
   const std::size_t bytes = c.extent("bytes"), window = c.extent("window");
   if (bytes > kLargestMessage)
-    throw Skip("one message has at most 2147483647 bytes, since MPI counts them in an int", SkipKind::not_applicable);
+    throw Skip("one message has at most 2147483647 bytes, because MPI counts them in an int", SkipKind::not_applicable);
   const std::size_t held = 2 * memory::byte_count(bytes, window);
   c.needs(ends.on_gpu() && ends.kind != Kind::managed ? 0 : held * team.on_this_node(), ends.on_gpu() ? held : 0);
   if (ends.on_gpu()) {
@@ -165,7 +166,7 @@ void send(Case& c, const Ends& ends, bool duplex) {
     return time_metric(name, "clock", "latency has no known bound")
         .moving(message, message, std::string(ends.direction));
   };
-  // The first message finds the way and, in some memories, registers its buffer.
+  // The first message sets up the route and, in some memories, registers its buffer.
   c.once(latency("first_latency"), slowest(pair.ping_pong(1)));
 
   constexpr int kMost = 1000;
@@ -187,7 +188,7 @@ void send(Case& c, const Ends& ends, bool duplex) {
     c.sampling().batch(repeated);
     settle();
     auto seconds = team.exchange(pair.windows(repeated));
-    seconds.resize(static_cast<std::size_t>(pairs));  // of those who lead
+    seconds.resize(static_cast<std::size_t>(pairs));  // times of the leading ranks
     double sum = 0;
     for (const double each : seconds) sum += in_window / each;
     std::vector<double> values{sum};
@@ -195,7 +196,8 @@ void send(Case& c, const Ends& ends, bool duplex) {
     return values;
   });
 
-  // Once more, into poison: who leads one way gets back one message, all others a whole window.
+  // The check repeats both exchanges into poison. A rank that leads in one direction receives one message, all other
+  // ranks a whole window.
   incoming.poison();
   pair.windows(1);
   pair.ping_pong(1);
@@ -216,7 +218,7 @@ Workload workload(const Ends& ends, bool duplex) {
       .several_ranks()
       .stagings({})
       .metrics({"latency", "rate"})
-      // Round trips and windows of at least 2 ms, so that a run can say beforehand how long it will be.
+      // The estimate counts round trips and windows of at least 2 ms. It predicts how long a run takes.
       .estimate([](const CaseSpec& spec) {
         const auto messages = static_cast<double>(spec.integer("window") + 2);
         return 10e-3 + messages * static_cast<double>(spec.integer("bytes")) / 5e9;
@@ -227,7 +229,7 @@ Workload workload(const Ends& ends, bool duplex) {
       .axis(number_axis("window", "messages in flight at once, for the rate", 16))
       .sizes({"bytes"}, {4 * kKi, 64 * kKi, 1 * kMi, 32 * kMi});
   if (ends.kind == Kind::managed)
-    w.axis(choice_axis("resident", "where its pages lie when a sample begins", {"gpu", "host"}));
+    w.axis(choice_axis("resident", "where its pages are when a sample begins", {"gpu", "host"}));
   if (ends.kind == Kind::pageable) w.cpu_only();
   return w;
 }

@@ -13,7 +13,7 @@ from spack.package import *
 # Groups of workloads that a build may leave out, and the checks that need them.
 WORKLOADS = {
     "apps": ("whole programs: apps/*", ["applications.py"]),
-    "driver": ("what the driver takes for itself: driver/*", ["driver_costs.py"]),
+    "driver": ("the driver's own costs: driver/*", ["driver_costs.py"]),
     "interjob": ("batches of jobs: interjob/*", ["interjob.py"]),
     "memory": (
         "the memory system: latency/*, stream/*, atomics/*, alloc/*, fault/*, faults/*, accounting/*",
@@ -29,7 +29,7 @@ WORKLOADS = {
 }
 
 
-# MPIs that take a GPU's memory where they have the variant of its toolkit.
+# MPIs that accept a GPU's memory where they have the variant of its toolkit.
 GPU_AWARE = {
     toolkit: [f"^[virtuals=mpi] {provider} +{toolkit}" for provider in providers.split()]
     for toolkit, providers in {
@@ -40,10 +40,10 @@ GPU_AWARE = {
 
 
 def clone() -> pathlib.Path:
-    """Isthmus' source tree: $ISTHMUS_GIT, else the one that this file lies in.
+    """Returns Isthmus' source tree: $ISTHMUS_GIT, else the one that contains this file.
 
-    A copy of the package repository lies in none, nor does the copy that Spack keeps beside what it installed. The
-    path is then a sentence, which git shows where it fetches nothing.
+    A copy of the package repository is in none, nor is the copy that Spack keeps next to what it installed. The path
+    is then a sentence, which git shows when it cannot clone.
     """
     named = os.environ.get("ISTHMUS_GIT")
     if named:
@@ -60,9 +60,9 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     Without +cuda and +rocm the kernels run on an emulator that looks for bugs; its device times mean nothing.
     """
 
-    # The package lives in the source tree it builds: its `main` is this clone's, and what is taken where no version is
-    # named. A release will be a tag that this recipe builds; tests/python/test_spack.py compares these lines with the
-    # tags, and with what each version has. None has been released yet.
+    # The package is part of the source tree it builds: its `main` is this clone's, and the default version. A release
+    # will be a tag that this recipe builds; tests/python/test_spack.py compares these lines with the tags, and with
+    # what each version has. None has been released yet.
     git = str(clone())
     homepage = f"file://{git}/README.md"
 
@@ -75,7 +75,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         variant(
             "gpu_aware_mpi",
             default=True,
-            sticky=True,  # else Spack turns it off where that suits an MPI which is there
+            sticky=True,  # else Spack turns it off where that suits an installed MPI
             when=f"+mpi +{toolkit}",
             description="An MPI that takes memory of the GPU",
         )
@@ -107,13 +107,13 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
             *providers,
             policy="any_of",
             when=f"+mpi +{toolkit} +gpu_aware_mpi",
-            msg=f"+{toolkit} +mpi sends from GPU memory: take an MPI with +{toolkit} (say so in its external), or "
+            msg=f"+{toolkit} +mpi sends from GPU memory: use an MPI with +{toolkit} (stated in its external), or "
             "~gpu_aware_mpi",
         )
     depends_on("cuda@12:", when="+cuda")
     depends_on("hip@5.2:", when="+rocm")
 
-    # As pyproject.toml has them.
+    # Versions are those of pyproject.toml.
     with default_args(type="run"):
         for variant_of_python in ("+checks", "+analysis"):
             with when(variant_of_python):
@@ -141,21 +141,21 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         "~microbench", when="+interjob", msg="batches of jobs are batches of its kernels: +interjob needs +microbench"
     )
     for group in WORKLOADS:
-        conflicts(f"~{group}", when="+tests", msg=f"the tests are of all workloads: +tests needs +{group}")
+        conflicts(f"~{group}", when="+tests", msg=f"the tests need all workloads: +tests needs +{group}")
     conflicts(
         "~apps~driver~interjob~memory~microbench~paging~reference~transfer",
         msg="nothing is left to measure: choose a group of workloads",
     )
     conflicts("%gcc@:10", msg="C++20 is needed: GCC 11 or newer")
     conflicts("%clang@:14", msg="C++20 is needed: Clang 15 or newer")
-    conflicts("platform=windows", msg="Linux only: NUMA and memory policies are asked of its kernel")
-    conflicts("platform=darwin", msg="Linux only: NUMA and memory policies are asked of its kernel")
+    conflicts("platform=windows", msg="Linux only: the program reads NUMA and memory policies from its kernel")
+    conflicts("platform=darwin", msg="Linux only: the program reads NUMA and memory policies from its kernel")
 
     def cmake_args(self):
         args = [
             self.define("ISTHMUS_TESTS", self.run_tests or self.spec.satisfies("+tests")),
             self.define_from_variant("ISTHMUS_MPI", "mpi"),
-            self.define("ISTHMUS_WERROR", False),  # warnings of a compiler that we have not seen stop nobody
+            self.define("ISTHMUS_WERROR", False),  # warnings of compilers that we have not tried do not stop the build
             self.define("ISTHMUS_CCACHE", False),  # Spack's own setting, config:ccache, decides
             self.define("ISTHMUS_PACKAGE", f"spack {self.spec.name}@{self.spec.version}/{self.spec.dag_hash()}"),
         ]
@@ -226,7 +226,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
         return [workload["name"] for workload in json.loads(listing)["workloads"]]
 
     def _needs_gpu(self):
-        """Skips a test where this build has no GPU to measure."""
+        """Skips a test where a build for GPUs finds none to measure."""
         output = self._bench()("info", output=str.split, error=str.split, fail_on_error=False)
         if "the driver shows none" in output:
             raise SkipTest("this build measures GPUs and there is none here: run the test on a node that has one")

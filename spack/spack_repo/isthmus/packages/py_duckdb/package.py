@@ -7,9 +7,9 @@ from spack.package import *
 
 
 class PyDuckdb(PythonPackage):
-    """DuckDB, a database in a process, for Python.
+    """DuckDB, an in-process database, for Python.
 
-    From the wheels of its makers, since building a database takes long.
+    The package uses its makers' wheels, since building a database takes long.
     """
 
     homepage = "https://duckdb.org"

@@ -8,8 +8,7 @@ from spack.package import *
 class PyPlotly(PythonPackage):
     """Interactive charts for Python.
 
-    From the wheel of its makers: what makes its notebook extension, Rust or Node.js, is what Spack's own package
-    builds first.
+    The package uses its makers' wheel: Spack's own package first builds Rust or Node.js for the notebook extension.
     """
 
     homepage = "https://plotly.com/python/"

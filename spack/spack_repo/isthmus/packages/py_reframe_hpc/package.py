@@ -20,8 +20,8 @@ class PyReframeHpc(PythonPackage):
     depends_on("python@3.10:", type=("build", "run"))
     depends_on("py-hatchling", type="build")
     with default_args(type="run"):
-        # ReFrame asks for the newest releases of these; it was run with the older ones that Spack has, too. Polars,
-        # for --performance-compare only, is left out: ReFrame says so where it is missing.
+        # ReFrame requires the newest releases of these, but was also run with the older ones that Spack has. Polars,
+        # for --performance-compare only, is left out: ReFrame reports it where it is missing.
         depends_on("py-archspec@0.2.4:")
         depends_on("py-argcomplete@3.6:3")
         depends_on("py-clustershell@1.8:1")

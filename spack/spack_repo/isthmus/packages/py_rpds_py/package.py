@@ -9,7 +9,8 @@ from spack.package import *
 class PyRpdsPy(PythonPackage):
     """Persistent data structures for Python, which py-jsonschema needs.
 
-    From the wheels of its makers: Spack's own package builds Rust for it, and fetches crates while it builds.
+    The package uses its makers' wheels: Spack's own package builds Rust for it, and downloads crates while it
+    builds.
     """
 
     homepage = "https://rpds.readthedocs.io/"
