@@ -1,12 +1,16 @@
-"""Figures that papers' texts state, beside ours.
+"""Comparison of figures that the papers' texts state with ours.
 
-The files are CSV: `id`, `figure`, `place` (section or page), `machine`, `what`, `low`, `high` (the same where empty),
-`unit` (s, B/s, 1/s, 1), `neutral` (the value that means "no difference", 1 of a ratio) and `expect`, what is compared:
+The files are CSV with the columns `id`, `figure`, `place` (section or page), `machine`, `what`, `low`, `high` (equal to
+`low` if empty), `unit` (s, B/s, 1/s, 1), `neutral` (the value that means "no difference", 1 for a ratio) and `expect`,
+the kind of comparison:
 
-    value     the figure itself, and where it is another, on which side of `neutral`
-    more, less, equal, at most
-              a statement without a figure, of a ratio to `neutral`
-    context   of that hardware or those programs alone: it stands beside ours and is not judged
+  value     the figures are compared
+  more, less, equal, at most
+             a statement without a figure, about a ratio to `neutral`
+  context   specific to the paper's hardware or programs: shown next to ours and not judged
+
+Figures are compared by the logarithms of their ratios, so that a time and the speed-up that is its inverse have the
+same verdict, and by our interval, so that a figure too uncertain to decide is not called equal.
 """
 
 from __future__ import annotations
@@ -17,22 +21,27 @@ import io
 import math
 import pathlib
 
-from isthmus import Error, inputs, units
+from isthmus import Error, inputs, spelling, units
 from isthmus.statistics import spread
+from isthmus.tables import readings
 
-#: Two figures within SAME are the same. Where `neutral` says what no effect is, two effects are the same within EFFECT
-#: of theirs or CLOSE, and one within NEUTRAL is none.
+#: Margins, as ratios. A figure without `neutral` agrees if it differs by at most SAME. With `neutral`, it agrees if it
+#: differs by at most EFFECT of the logarithm of the paper's ratio to `neutral`, or by at most CLOSE. A published ratio
+#: within NEUTRAL of `neutral` states that there is no difference.
 SAME, EFFECT, CLOSE, NEUTRAL = 0.10, 0.25, 0.03, 0.05
+#: Minimum half-width of our interval, as a ratio, for a figure of one process: processes differ by more than the
+#: samples within one.
+ONE_PROCESS = 0.05
 EXPECT = ("value", "more", "less", "equal", "at most", "context")
 UNITS = ("s", "B/s", "1/s", "1")
-#: What a comparison comes to, the best first.
-VERDICTS = ("holds", "same direction", "no effect here", "another value", "the opposite", "not judged", "no record")
+#: Verdicts on a comparison, best first.
+VERDICTS = ("agrees", "same direction", "cannot tell", "contradicts", "not judged", "no record")
 _FIELDS = ("id", "figure", "place", "machine", "what", "low", "high", "unit", "neutral", "expect")
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One line of a file."""
+    """Published figure: one line of a file."""
 
     id: str
     figure: str
@@ -56,7 +65,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One figure of theirs and ours."""
+    """Published figure together with ours."""
 
     theirs: Figure
     ours: float | None
@@ -64,17 +73,18 @@ class Row:
 
 
 def load(path) -> dict[str, Figure]:
-    """Figures by id. Raises Error, with the line, for a file that is none of these."""
+    """Returns the figures of a file, keyed by id. Raises Error, which names the line, if the file has the wrong
+    format."""
     path = pathlib.Path(path)
     found: dict[str, Figure] = {}
     try:
         reader = csv.DictReader(io.StringIO(inputs.read_small(path).decode(), newline=""), strict=True)
         if tuple(reader.fieldnames or ()) != _FIELDS:
-            raise Error(f"{path}: no figures of a paper; the first line is {','.join(_FIELDS)}")
+            raise Error(f"{path}: not the figures of a paper; the first line is {','.join(_FIELDS)}")
         for row in reader:
             each = _figure(row, f"{path}:{reader.line_num}")
             if each.id in found:
-                raise Error(f"{path}:{reader.line_num}: {each.id!r} stands twice")
+                raise Error(f"{path}:{reader.line_num}: {each.id!r} appears twice")
             found[each.id] = each
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Error(f"{path}: {getattr(error, 'strerror', None) or error}") from None
@@ -83,7 +93,7 @@ def load(path) -> dict[str, Figure]:
 
 def _figure(row: dict, where: str) -> Figure:
     if None in row or None in row.values():
-        raise Error(f"{where}: {len(_FIELDS)} values are wanted")
+        raise Error(f"{where}: {len(_FIELDS)} values are expected")
     numbers: dict[str, float | None] = {}
     for name in ("low", "high", "neutral"):
         try:
@@ -92,14 +102,16 @@ def _figure(row: dict, where: str) -> Figure:
             numbers[name] = math.nan
         value = numbers[name]
         if value is not None and not math.isfinite(value):
-            raise Error(f"{where}: {name} is {row[name]!r}, no number")
+            raise Error(f"{where}: {name} is {row[name]!r}, not a number")
     each = Figure(**(row | numbers))
     if each.expect not in EXPECT:
         raise Error(f"{where}: expect is {each.expect!r}; choose from {', '.join(EXPECT)}")
     if each.unit not in UNITS:
         raise Error(f"{where}: the unit is {each.unit!r}; choose from {', '.join(UNITS)}")
-    if each.expect == "value" and each.low is None:
-        raise Error(f"{where}: a value is expected, and there is none")
+    if each.expect == "value" and (each.low is None or each.low <= 0):
+        raise Error(f"{where}: a value is expected, and low is {'empty' if each.low is None else 'not above zero'}")
+    if each.neutral is not None and each.neutral <= 0:
+        raise Error(f"{where}: neutral is not above zero; ratios are compared by their logarithms")
     if each.expect not in ("value", "context") and each.neutral is None:
         raise Error(f"{where}: {each.expect} than what? neutral is empty")
     if each.high is not None and (each.low is None or each.high < each.low):
@@ -107,52 +119,81 @@ def _figure(row: dict, where: str) -> Figure:
     return each
 
 
-def _side(value: float, neutral: float) -> int:
-    """On which side of neutral a value is: -1, 1, or 0 where it makes no difference."""
-    if abs(value - neutral) <= NEUTRAL * (abs(neutral) or 1):
-        return 0
-    return 1 if value > neutral else -1
+def _interval(ours: float) -> tuple[float, float, float]:
+    """Returns the logarithms of our figure and of the ends of its interval. A figure of zero has the logarithm -inf."""
+
+    def log(value: float) -> float:
+        return math.log(value) if value > 0 else -math.inf
+
+    low, high = readings.ends(ours)
+    sure = getattr(ours, "spread", None)
+    if sure is None or sure.kind in ("within", "samples"):
+        low, high = min(low, float(ours) / (1 + ONE_PROCESS)), max(high, float(ours) * (1 + ONE_PROCESS))
+    return log(float(ours)), log(low), log(high)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Statement:
+    """What a published figure states, as logarithms: a range that agrees within a margin, and the sides of it that have
+    the same direction."""
+
+    low: float
+    high: float
+    margin: float
+    side: tuple[float, float] | None = None  # range of the values with the same direction
+
+    def verdict(self, ours: float) -> str:
+        value, low, high = _interval(ours)
+        near = self.low - self.margin <= value <= self.high + self.margin
+        if near and self.low - 2 * self.margin <= low and high <= self.high + 2 * self.margin:
+            return "agrees"
+        if self.side is None:
+            return "contradicts" if high < self.low - self.margin or low > self.high + self.margin else "cannot tell"
+        least, most = self.side
+        if least < low and high < most:
+            return "same direction"
+        return "contradicts" if high <= least or low >= most else "cannot tell"
+
+
+def _statement(theirs: Figure) -> _Statement:
+    """Returns what a figure that is not `context` states."""
+    if theirs.neutral is None:
+        low, high = _logarithms(theirs, 1)
+        return _Statement(low, high, math.log(1 + SAME))
+    if theirs.expect == "value":
+        low, high = _logarithms(theirs, theirs.neutral)
+        nearest = 0 if low <= 0 <= high else min(abs(low), abs(high))
+        shift, margin = math.log(theirs.neutral), max(EFFECT * nearest, math.log(1 + CLOSE))
+        side = (shift, math.inf) if low + high > 0 else (-math.inf, shift)
+        is_neutral = nearest <= math.log(1 + NEUTRAL)
+        return _Statement(shift + low, shift + high, margin, None if is_neutral else side)
+    neutral, room = math.log(theirs.neutral), math.log(1 + NEUTRAL)
+    return {
+        "equal": _Statement(neutral, neutral, math.log(1 + SAME)),
+        "at most": _Statement(-math.inf, neutral, room),
+        "more": _Statement(neutral, math.inf, 0),
+        "less": _Statement(-math.inf, neutral, 0),
+    }[theirs.expect]
+
+
+def _logarithms(theirs: Figure, neutral: float) -> tuple[float, float]:
+    assert theirs.low is not None  # load() requires it
+    high = theirs.low if theirs.high is None else theirs.high
+    return math.log(theirs.low / neutral), math.log(high / neutral)
 
 
 def judge(theirs: Figure, ours: float | None) -> str:
-    """What the comparison comes to, one of VERDICTS."""
+    """Returns the verdict on the comparison, one of VERDICTS. Our figure may be a readings.Value with an interval."""
     if ours is None or not math.isfinite(ours):
         return "no record"
     if theirs.expect == "context":
         return "not judged"
-    if theirs.expect == "value":
-        return _judge_value(theirs, ours)
-    neutral = theirs.neutral
-    assert neutral is not None  # load() asks for it
-    if theirs.expect == "equal":
-        return "holds" if abs(ours / neutral - 1) <= SAME else "another value"
-    if theirs.expect == "at most":
-        return "holds" if ours <= neutral * (1 + NEUTRAL) else "the opposite"
-    side = _side(ours, neutral)
-    if side == (1 if theirs.expect == "more" else -1):
-        return "holds"
-    return "no effect here" if side == 0 else "the opposite"
+    return _statement(theirs).verdict(ours)
 
 
-def _judge_value(theirs: Figure, ours: float) -> str:
-    """Of a figure that the paper states."""
-    low = theirs.low
-    assert low is not None  # load() asks for it
-    high = low if theirs.high is None else theirs.high
-    if theirs.neutral is None:
-        return "holds" if low * (1 - SAME) <= ours <= high * (1 + SAME) else "another value"
-    effect = max(abs(low - theirs.neutral), abs(high - theirs.neutral))
-    room = max(EFFECT * effect, CLOSE)
-    if low - room <= ours <= high + room:
-        return "holds"
-    wanted, side = _side((low + high) / 2, theirs.neutral), _side(ours, theirs.neutral)
-    if side == wanted:
-        return "same direction"
-    return "no effect here" if side == 0 else "another value" if wanted == 0 else "the opposite"
-
-
-def beside(figures: dict[str, Figure], ours: dict[str, float | None]) -> list[Row]:
-    """A row for each figure that `ours` names, in their order. Raises Error for a name that no figure has."""
+def compared(figures: dict[str, Figure], ours: dict[str, float | None]) -> list[Row]:
+    """Returns a row for each published figure that `ours` names, in the order of `figures`. Raises Error for an unknown
+    name."""
     unknown = sorted(set(ours) - set(figures))
     if unknown:
         raise Error(f"no published figure is called {unknown[0]!r}")
@@ -160,7 +201,7 @@ def beside(figures: dict[str, Figure], ours: dict[str, float | None]) -> list[Ro
 
 
 def markdown(rows: list[Row]) -> str:
-    """A table: theirs, ours, and what that comes to."""
+    """Returns a Markdown table of the papers' figures, ours and the verdicts."""
     lines = ["| figure | what | theirs | ours | |", "|---|---|---|---|---|"]
     for row in rows:
         each, ours = row.theirs, units.quantity(row.ours, row.theirs.unit)
@@ -173,37 +214,44 @@ def markdown(rows: list[Row]) -> str:
 
 
 MEANING = (
-    f"*holds*: within {SAME:.0%} of the paper's figure or range; of a ratio with a value that means no difference, an "
-    f"effect within {EFFECT:.0%} of theirs (or within {CLOSE}); of a statement without a figure, on the side that it "
-    f"names. *same direction*: on that side, with another figure. *no effect here*: within {NEUTRAL:.0%} of no "
-    "difference. Ours stands with its interval: over jobs where there are several, else of the one job."
+    f"*agrees*: within {SAME:.0%} of the paper's figure or range; for a ratio with a value that means no difference, "
+    f"the logarithm of our effect is within {EFFECT:.0%} of theirs (or the ratio within {CLOSE:.0%}); for a statement "
+    "without a figure, on the side that it names; and our interval allows nothing else. *same direction*: our whole "
+    "interval is on their side of no difference, but the figure is another. *contradicts*: our whole interval is "
+    "outside theirs and not on their side of no difference. *cannot tell*: our interval allows more than one of "
+    "these. Our figure is given with its interval: over jobs where there are several, else over processes; that of one "
+    f"process counts as ±{ONE_PROCESS:.0%} at least."
 )
 
 
 def sentence(rows: list[Row]) -> str:
-    """Where they and we agree and where not, in words, from the rows."""
+    """Returns a text on which of the rows agree and which do not."""
     counts = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS}
     judged = len(rows) - len(counts["no record"]) - len(counts["not judged"])
     if not judged:
-        parts = ["Nothing here can be judged"]
+        text = "Nothing here can be judged."
     else:
-        parts = [f"Of {judged} statements that can be compared, {len(counts['holds'])} hold here"]
-        if counts["same direction"]:
-            parts.append(f"{len(counts['same direction'])} more point the same way, with another figure")
-    text = "; ".join(parts) + "."
-    differ = [row for verdict in ("no effect here", "another value", "the opposite") for row in counts[verdict]]
-    if differ:
+        listed = [words.format(len(counts[verdict])) for verdict, words in _COUNTED.items() if counts[verdict]]
+        most = ", ".join(listed[:-1])
+        text = f"Of {spelling.counted(judged, 'statement')}, ours {f'{most} and {listed[-1]}' if most else listed[0]}."
+    if counts["contradicts"]:
         differences = "; ".join(
-            f"{row.theirs.what} ({row.theirs.text()}, here {units.quantity(row.ours, row.theirs.unit)}: {row.verdict})"
-            for row in differ
+            f"{row.theirs.what} ({row.theirs.text()}, here {units.quantity(row.ours, row.theirs.unit)})"
+            for row in counts["contradicts"]
         )
-        text += f" We do not agree on {differences}."
+        text += f" Contradicted: {differences}."
     elif judged:
-        text += " None contradicts."
-    for verdict, words in (
-        ("not judged", "only stand beside each other, being of that hardware or those programs"),
-        ("no record", "have no record here yet"),
+        text += " None is contradicted."
+    for verdict, verb, words in (
+        ("not judged", "are", "specific to the paper's hardware or programs, and not judged"),
+        ("no record", "have", "no record here yet"),
     ):
-        if counts[verdict]:
-            text += f" {len(counts[verdict])} figures {words}."
+        if number := len(counts[verdict]):
+            text += f" {spelling.counted(number, 'figure', verb)} {words}."
     return text
+
+
+_COUNTED = {
+    "agrees": "agree with {}", "same direction": "have the same direction as {}", "cannot tell": "cannot decide {}",
+    "contradicts": "contradict {}",
+}  # fmt: skip

@@ -142,7 +142,7 @@ whole = [name for name in PROGRAMS if ours[name]["most"] == 256]
 even = min(PROGRAMS, key=lambda name: ours[name]["deviation"] / ours[name]["faults"])
 agree = [
     name for name in PROGRAMS
-    if all(published.judge(paper[f"{name}-{field}"], ours[name][field]) == "holds" for field in ("blocks", "faults"))
+    if all(published.judge(paper[f"{name}-{field}"], ours[name][field]) == "agrees" for field in ("blocks", "faults"))
 ]  # fmt: skip
 
 

@@ -107,14 +107,18 @@ def stated(axes, points: dict[float, tuple[float, float]], *, label: str = "the 
         axes.legend()
 
 
-_COMPARISON = "ours over the paper's figure; blue: holds, orange: does not, hollow: not judged, grey: the paper's range"
+_COMPARISON = (
+    "ours over the paper's figure; blue: agrees, green: same direction, orange: contradicts,\n"
+    "hollow: cannot tell or not judged, grey: the paper's range"
+)
+_DECIDED = {"agrees": 0, "same direction": 2, "contradicts": 3}
 
 
 def comparison(axes, rows, *, title: str = _COMPARISON) -> None:
     """Draws a line for each compared figure (published.Row): our figure and its whisker, divided by the paper's figure.
 
-    The paper's range is grey. A hollow marker means that the figure is not judged, because it is specific to the
-    paper's hardware.
+    The paper's range is grey. A hollow marker means that our interval cannot decide, or that the figure is not judged
+    because it is specific to the paper's hardware.
     """
     shown = [row for row in rows if row.ours is not None and row.theirs.low is not None and row.theirs.low > 0]
     shown = [row for row in shown if float(row.ours) > 0][::-1]
@@ -124,11 +128,11 @@ def comparison(axes, rows, *, title: str = _COMPARISON) -> None:
         axes.plot([row.theirs.low / middle, high / middle], [y, y], color="#bbbbbb", linewidth=6, solid_capstyle="butt")
         low, top = readings.ends(row.ours)
         value = float(row.ours) / middle
-        judged = row.verdict not in ("not judged", "no record")
-        colour = COLOURS[0] if row.verdict == "holds" else COLOURS[3] if judged else COLOURS[6]
+        is_decided = row.verdict in _DECIDED
+        colour = COLOURS[_DECIDED.get(row.verdict, 6)]
         axes.errorbar(
             [value], [y], xerr=[[max(value - low / middle, 0)], [max(top / middle - value, 0)]], marker="o",
-            markersize=5, color=colour, markerfacecolor=colour if judged else "none", elinewidth=1, capsize=3,
+            markersize=5, color=colour, markerfacecolor=colour if is_decided else "none", elinewidth=1, capsize=3,
         )  # fmt: skip
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
