@@ -191,13 +191,13 @@ def judge(theirs: Figure, ours: float | None) -> str:
     return _statement(theirs).verdict(ours)
 
 
-def compared(figures: dict[str, Figure], ours: dict[str, float | None]) -> list[Row]:
+def compared(figures: dict[str, Figure], ours: dict[str, float | None]) -> Comparison:
     """Returns a row for each published figure that `ours` names, in the order of `figures`. Raises Error for an unknown
     name."""
     unknown = sorted(set(ours) - set(figures))
     if unknown:
         raise Error(f"no published figure is called {unknown[0]!r}")
-    return [Row(each, ours[name], judge(each, ours[name])) for name, each in figures.items() if name in ours]
+    return Comparison(Row(each, ours[name], judge(each, ours[name])) for name, each in figures.items() if name in ours)
 
 
 def markdown(rows: list[Row]) -> str:
@@ -211,6 +211,18 @@ def markdown(rows: list[Row]) -> str:
             f"| {f'{ours} {sure}'.strip()} | {row.verdict} |"
         )
     return "\n".join([*lines, "", MEANING])
+
+
+#: MIME type of the verdicts in a notebook's output, as an object of stated value → verdict (exhibits.verdicts_of).
+MIME = "application/vnd.isthmus.verdicts+json"
+
+
+class Comparison(list[Row]):
+    """Rows that a notebook shows as a table; papers/exhibits reads their verdicts."""
+
+    def _repr_mimebundle_(self, **_kinds) -> dict:
+        verdicts = {row.theirs.id: row.verdict for row in self}
+        return {"text/plain": sentence(self), "text/markdown": markdown(self), MIME: verdicts}
 
 
 MEANING = (

@@ -25,7 +25,7 @@ import functools
 from math import exp, log
 from pathlib import Path
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus import units
 from isthmus.figures import plots
@@ -272,7 +272,7 @@ for mode in ("baseline", "uvm", "pm"):
     ours[f"share-transfer-{mode}"] = shares(mode, "copies")
     ours[f"share-kernel-{mode}"] = shares(mode, "kernel")
 rows = published.compared(published.load(DATA.parent / "published/pipelining.csv"), ours)
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=11, height=5)
@@ -333,7 +333,7 @@ BAR = {f"apps-{name}": (version, bar) for version, bar, name in (
     *((version, "memory", f"{version.removesuffix('_v1')}-memory") for version in programs.SIX),
 )}  # fmt: skip
 rows = published.compared(stated, {name: unified.get(version, {}).get(bar) for name, (version, bar) in BAR.items()})
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 totals, computes = ({v: float(bars[bar]) for v, bars in unified.items() if bar in bars} for bar in ("total", "compute"))

@@ -15,7 +15,7 @@ import functools
 import os
 from pathlib import Path
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus import units
 from isthmus.figures import plots
@@ -389,7 +389,7 @@ ours = {
 }
 figures = published.load("../data/published/gpuvm.csv")
 rows = published.compared(figures, dict.fromkeys(figures) | ours)
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=11, height=3.4)

@@ -13,7 +13,7 @@
 import functools
 from pathlib import Path
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus.advise import batches as study_records
 from isthmus.advise import overlap as batches
@@ -325,7 +325,7 @@ rows = published.compared(paper, {
     "interjob-gemv-gemm": gain["gemv"][4096] / gain["gemm"][4096],
     "interjob-tiny": min(of[small] for of in gain.values()),
 })  # fmt: skip
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=9, height=1.4)

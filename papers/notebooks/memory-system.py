@@ -15,7 +15,7 @@ import functools
 from math import prod
 from pathlib import Path
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus.figures import plots
 from isthmus.tables import readings
@@ -272,7 +272,7 @@ rows = published.compared(paper, dict.fromkeys(own_exhibits) | {
     "latency-fault-major-p95": single["GPU, untouched"].value(metric="p95"),
     "latency-fault-ratio": single["GPU, untouched"].value(metric="time") / single["one core"].value(metric="time"),
 })  # fmt: skip
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=11, height=6)

@@ -12,7 +12,7 @@
 # %%
 from pathlib import Path
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus.figures import plots
 from isthmus.tables import readings
@@ -196,7 +196,7 @@ rows = published.compared(published.load(DATA / "published/commscope.csv"), {
     "prefetch-large": rate("managed-gpu0/prefetch", GiB) / rate("pinned-gpu0/ce", GiB),
     "prefetch-middle": max(rate("managed-gpu0/prefetch", n) / rate("pinned-gpu0/ce", n) for n in middle),
 })  # fmt: skip
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=11, height=2.4)

@@ -23,7 +23,7 @@ import functools
 from pathlib import Path
 from statistics import median
 
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 from isthmus.figures import plots
 from isthmus.tables import readings
@@ -392,7 +392,7 @@ ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
     share("uvm_async", "allocation"),
 )
 rows = published.compared(published.load(DATA.parent / "published/pipelining.csv"), ours)
-Markdown(published.markdown(rows))
+display(rows)
 
 # %%
 figure, axes = plots.panels(1, width=11, height=6.5)
