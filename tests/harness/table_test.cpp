@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "harness/plan/names.hpp"
+#include "harness/program/run_cases.hpp"
 
 namespace isthmus::harness {
 namespace {
@@ -205,6 +206,13 @@ TEST(Quantity, IsSpeltAsByTheOtherProgram) {
     ++cases;
   }
   EXPECT_GT(cases, 15);
+}
+
+TEST(Outcomes, AnInterruptedCaseHasNotFailed) {
+  Tally tally;
+  for (const auto* error : {"interrupted before the first sample", "out of memory"})
+    tally.count(outcome_of(without_figures(record("transfer/a/ce", 1, "rate", "B/s", 1), "error", error)));
+  EXPECT_EQ(tally.text(), "0 passed, 0 skipped, 1 failed, 1 interrupted");
 }
 
 }  // namespace

@@ -114,12 +114,7 @@ std::string summary(const std::vector<json>& records, int count) {
   std::set<int> processes;
   for (const auto& record : records) {
     processes.insert(record.at("run").at("process").get<int>());
-    const auto outcome = outcome_of(record);
-    const bool failed = outcome == "FAILED" || outcome == "WRONG";
-    ++(failed                     ? tally.failed
-       : outcome == "skipped"     ? tally.skipped
-       : outcome == "interrupted" ? tally.interrupted
-                                  : tally.passed);
+    tally.count(outcome_of(record));
   }
   const auto of = processes.size() == static_cast<std::size_t>(count) ? "" : fmt::format("{} of ", processes.size());
   return fmt::format("{} in {}{} processes", tally.text(), of, count);

@@ -13,6 +13,7 @@
 #include "harness/plan/estimate.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/program/progress.hpp"
+#include "harness/program/table.hpp"
 #include "harness/program/unused_settings.hpp"
 #include "harness/ranks/interrupt.hpp"
 #include "harness/record/schema_check.hpp"
@@ -44,7 +45,8 @@ bool keep(RecordFile& file, const json& record, const std::string& label) {
 void tell(const CaseResult& result, bool quiet) {
   const std::string label = result.spec.label();
   if (result.error) {
-    say(fmt::format("{}: failed: {}", label, *result.error));
+    const bool interrupted = result.error->starts_with(kInterruptedBefore);
+    say(fmt::format("{}: {}{}", label, interrupted ? "" : "failed: ", *result.error));
   } else if (result.verification.verdict == Verdict::fail) {
     say(fmt::format("{}: wrong result: {}", label, result.verification.detail));
   } else if (result.skipped && !quiet) {
@@ -100,11 +102,11 @@ bool write_case(CaseResult& result, const RunIdentity& identity, RecordFile& fil
   const auto tables = write_tables(result, file, stem);
   for (const auto& table : tables) table_paths.push_back(std::filesystem::path(file.path()).parent_path() / table.file);
   auto record = record_json(identity, result, tables);
-  const bool valid = keep(file, record, result.spec.label()), failed = !valid || result.failed();
+  const bool valid = keep(file, record, result.spec.label());
   tell_notices(file);
-  ++(failed ? tally.failed : result.interrupted ? tally.interrupted : result.skipped ? tally.skipped : tally.passed);
+  tally.count(valid ? outcome_of(record) : "FAILED");
   if (valid) tally.records.push_back(std::move(record));
-  return !failed && !result.interrupted;
+  return valid && !result.failed() && !result.interrupted;
 }
 
 /// Starts the event file of a case, and passes the watchdog the texts that it prints if it ends this run.
@@ -199,6 +201,11 @@ class DoneBefore {
 };
 
 }  // namespace
+
+void Tally::count(std::string_view outcome) {
+  const bool is_failure = outcome == "FAILED" || outcome == "WRONG";
+  ++(is_failure ? failed : outcome == "skipped" ? skipped : outcome == "interrupted" ? interrupted : passed);
+}
 
 std::string Tally::text() const {
   return fmt::format("{} passed, {} skipped, {} failed", passed, skipped, failed) +

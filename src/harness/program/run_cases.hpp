@@ -17,6 +17,8 @@ struct Tally {
   bool ended_early = false;
   std::vector<nlohmann::json> records;  ///< records that were written
 
+  /// Counts a case by its outcome_of().
+  void count(std::string_view outcome);
   std::string text() const;  ///< "3 passed, 1 skipped, 0 failed"
   int code() const {
     if (ended_early) return exit_code::interrupted;

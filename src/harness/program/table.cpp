@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "harness/measure/results/result.hpp"
 #include "harness/plan/names.hpp"
 #include "harness/record/doubts.hpp"
 #include "memory/host_memory.hpp"
@@ -34,7 +35,8 @@ const json* find_metric(const json& record, std::string_view name) {
 }  // namespace
 
 std::string outcome_of(const json& record) {
-  if (!record.at("error").is_null()) return "FAILED";
+  if (const auto& error = record.at("error"); !error.is_null())
+    return error.get_ref<const std::string&>().starts_with(kInterruptedBefore) ? "interrupted" : "FAILED";
   if (!record.at("skipped").is_null()) return "skipped";
   const auto was_interrupted = [](const json& metric) { return metric.at("stop") == "interrupted"; };
   const auto status = record.at("verify").at("status").get<std::string>();

@@ -164,10 +164,10 @@ void mark_interrupted(CaseResult& result) {
     marked = true;
   }
   if (!marked) {
-    result.error = "interrupted before the first sample";
+    result.error = fmt::format("{}the first sample", kInterruptedBefore);
     result.verification = {};
   } else if (result.verification.verdict == Verdict::not_run) {
-    result.error = "interrupted before the results were verified";
+    result.error = fmt::format("{}the results were verified", kInterruptedBefore);
   }
 }
 

@@ -87,6 +87,9 @@ struct WorkReport {
 /// Kind of submission of the timed passes of measure(): launch by launch on a stream, or as a graph.
 enum class Submission { stream, graph };
 
+/// Beginning of the error of a case that was interrupted before it had a result.
+inline constexpr std::string_view kInterruptedBefore = "interrupted before ";
+
 struct CaseResult {
   CaseSpec spec;
   std::vector<Series> metrics;
