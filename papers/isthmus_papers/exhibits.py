@@ -329,12 +329,13 @@ def rules(exhibit: Exhibit, found: list[Found], stated: list[published.Figure], 
         behind, hosts = of[host], {host}
     else:
         behind = Behind.all_of(each.on(hosts) for each in parts)
+    files = sorted(behind.files if alone else set().union(*(each.files for each in parts)))
     days = " to ".join(dict.fromkeys(str(day) for day in (behind.first, behind.last)))
     named = f"host {next(iter(hosts))}" if alone else f"{len(hosts)} hosts"
     if not alone:
         named += f", as {exhibit.any_host}" if exhibit.any_host else ", none of which has all of these cases"
     return [
-        Rule(bool(alone or exhibit.any_host), f"{named}; {days}"),
+        Rule(bool(alone or exhibit.any_host), f"{named}; {days}; from {', '.join(f'`{file}`' for file in files)}"),
         _enough(exhibit, behind),
         Rule(bool(exhibit.drawn), f"drawn by `{exhibit.drawn}`" if exhibit.drawn else "not drawn on the paper's axes"),
         _judged(stated, judged),
@@ -439,8 +440,6 @@ def _table(paper: Paper, sources: Sources) -> tuple[list[str], list[str]]:
         where = f"[{verdicts[-1]}](notebooks/{exhibit.notebook}.ipynb)" if drawn else verdicts[-1]
         parts = "<br>".join(_said(each) for each in found)
         behind = [f"{'✓' if rule.met else '✗'} {rule.text}" for rule in kept]
-        if files := sorted(set().union(*(each.files for each in found))):
-            behind.append(f"from {', '.join(f'`{file}`' for file in files)}")
         cells = [exhibit.name, _cell(exhibit.what), where, _cell(parts), _cell("<br>".join(behind))]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""], verdicts
@@ -457,8 +456,8 @@ table of exhibits ([`exhibits.yaml`](data/published/exhibits.yaml)) and the note
   Every value that the paper's text states about it is judged.
 - **as far as possible**: the same for everything that can be measured here; the rest is impossible here, with the
   reason.
-- **in part**: some parts were not measured (✗, ◐), or a rule is not met (✗), each with what is missing. The files that
-  have the records come last in a row; [their page](data/README.md) has the commands that made them.
+- **in part**: some parts were not measured (✗, ◐), or a rule is not met (✗), each with what is missing. [The
+  records' page](data/README.md) has the commands that made the files that a row names.
 - **not yet**: nothing was measured, although it could be. `papers/exhibits --missing` prints the commands.
 - **impossible here**: the hardware, software or data that it needs is not available here; the reason is next to it.
 

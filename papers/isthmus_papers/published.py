@@ -184,10 +184,10 @@ def _logarithms(theirs: Figure, neutral: float) -> tuple[float, float]:
 
 def judge(theirs: Figure, ours: float | None) -> str:
     """Returns the verdict on the comparison, one of VERDICTS. Our figure may be a readings.Value with an interval."""
-    if ours is None or not math.isfinite(ours):
-        return "no record"
     if theirs.expect == "context":
         return "not judged"
+    if ours is None or not math.isfinite(ours):
+        return "no record"
     return _statement(theirs).verdict(ours)
 
 

@@ -289,7 +289,7 @@ Markdown(
 # ## Figure 11 of the MI300A paper: six programs, managed over explicit
 #
 # From "Dissecting CPU-GPU Unified Physical Memory on AMD MI300A APUs" (2025). Its programs have one allocation in place
-# of two with copies between them. On an APU that is one physical memory. Here it is managed memory of NVIDIA H100s
+# of two with copies between them. On an APU that is one physical memory. Here it is managed memory of an NVIDIA H200
 # behind a link: a page migrates when the GPU or the CPU first touches it. So the data whose copy the paper saves has to
 # move here, by page faults instead of copies, and it cannot be shown here that no copy is needed.
 #
@@ -298,7 +298,7 @@ Markdown(
 # including reading the file. Memory is `memory_peak` ([method](../../docs/method.md)).
 
 # %%
-six = readings.example(DATA.parent / "h100/programs.jsonl.gz")
+six = readings.example(DATA.parent / "h200-6ec2326f/unified.jsonl.gz")
 figure = programs.unified_over_explicit(six)
 
 # %%

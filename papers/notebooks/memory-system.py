@@ -30,7 +30,10 @@ chases = readings.example(DATA / "latency-fig2.jsonl.gz", DATA / "latency.jsonl.
 stream = readings.example(DATA / "stream.jsonl.gz").where(metric="rate")
 LARGE = DATA.parent / "h100/memory.jsonl.gz"  # what the hosts of the H200 were not asked for
 large = readings.example(LARGE)
-atomics = readings.example(DATA / "atomics.jsonl.gz", LARGE)
+atomics = readings.Readings([
+    *readings.example(DATA.parent / "h200-x2-b8d34e37/atomics.jsonl.gz").found,
+    *readings.example(DATA / "atomics.jsonl.gz").where(workload="atomics/gpu0/shared-histogram").found,
+])  # fmt: skip
 allocating = readings.example(DATA / "alloc.jsonl.gz", LARGE)
 faults = readings.example(DATA / "fault.jsonl.gz", LARGE)
 copies = readings.example(DATA / "transfer.jsonl.gz").where(metric="rate", bytes=GiB)
@@ -88,9 +91,9 @@ Markdown(
 # %% [markdown]
 # ## Figures 4 and 5: atomics from one side and from both at once
 #
-# Updates per second of a histogram with 2⁰ to 2³⁰ bins. At 2³⁰ bins the f64 figures are from an H100 and its host and
-# the u64 figures from the H200, so they cannot be compared. In the runs with both sides at once, up to 2²⁰ bins, both
-# update the same managed memory, which has to move back and forth; the MI300A's memory does not move.
+# Updates per second of a histogram with 2⁰ to 2³⁰ bins, on one H200 host. In the runs with both sides at once, up to
+# 2²⁰ bins, from another host, both update the same managed memory, which has to move back and forth; the MI300A's
+# memory does not move.
 
 # %%
 figure = memory.atomics(atomics)
@@ -109,14 +112,15 @@ Markdown(
 )
 
 # %% [markdown]
-# f64 by number of threads on both sides, on an H100. In the paper the GPU loses nothing with 1 M bins. With 1 K bins it
-# keeps 79% or more, and the CPU keeps 11% to 25% next to 3328 or more GPU threads.
+# f64 by number of threads on both sides, on one H200 host. In the paper the GPU loses nothing with 1 M bins. With 1 K
+# bins it keeps 79% or more, and the CPU keeps 11% to 25% next to 3328 or more GPU threads.
 
 # %%
-figure = memory.atomics_by_threads(large)
+at_once = readings.example(DATA.parent / "h200-ac574039/atomics.jsonl.gz")
+figure = memory.atomics_by_threads(at_once)
 
 # %%
-by_side = memory.at_once_by_threads(large, "f64")
+by_side = memory.at_once_by_threads(at_once, "f64")
 millions = [
     share for case, of in by_side["GPU"].items() if case.startswith(memory.BINS[2**20]) for share in of.values()
 ]

@@ -2,9 +2,10 @@
 # # Transfer bandwidth
 #
 # For readers of "Evaluating Characteristics of CUDA Communication Primitives on High-Bandwidth Interconnects"
-# (Comm|Scope, ICPE 2019): how fast bytes move between the memories of one NVIDIA H200 host (PCIe 5 ×16) and between
-# GPUs of one host (18 NVLinks each), compared with the paper's Figures 2 and 6 to 11. The paper measured POWER9 and
-# POWER8 with NVLink and Xeon with PCIe 3.
+# (Comm|Scope, ICPE 2019): how fast bytes move between the memories of NVIDIA H200 hosts (PCIe 5 ×16) and between GPUs
+# of one host (18 NVLinks each), compared with the paper's Figures 2 and 6 to 11. The paper measured POWER9 and POWER8
+# with NVLink and Xeon with PCIe 3. All records of one figure of the paper come from one host: Figure 2 from one,
+# Figures 6 and 7 from another, and Figures 8 to 11 from a third, which has two GPUs.
 #
 # The records are in [`papers/data`](../data/README.md), the paper's figures in
 # [`published/commscope.csv`](../data/published/commscope.csv). Every number below is computed from these files.
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from IPython.display import Markdown, display
 
+from isthmus import spelling, units
 from isthmus.figures import plots
 from isthmus.tables import readings
 from isthmus_papers import published
@@ -23,17 +25,14 @@ DATA = Path("../data")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 one = readings.example(DATA / "h200/transfer.jsonl.gz").where(metric="rate")
-pitfalls = readings.example(DATA / "h200/pitfalls.jsonl.gz").where(metric="rate")
-two = readings.example(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
+caches = readings.example(DATA / "h200-ac574039/commscope.jsonl.gz").where(metric="rate")
+of_two = readings.example(DATA / "h200-x2-8590ff01/commscope.jsonl.gz").where(metric="rate")
+two = of_two.where(preset=None, cache=[None, "flushed"])
 four = readings.example(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
 
 
 def rate(path, bytes, of=one):
     return transfers.rate(of, path, bytes)
-
-
-def sizes(path):
-    return transfers.sizes(one, path)
 
 
 # %% [markdown]
@@ -43,19 +42,22 @@ def sizes(path):
 # caches (`cache=warm`) show whether that matters here.
 
 # %%
-figure = transfers.caches(pitfalls)
+figure = transfers.caches(caches)
+
 
 # %%
-warm = {
-    (workload, size): pitfalls.value(workload=f"transfer/{workload}", bytes=size, cache="warm")
-    / pitfalls.value(workload=f"transfer/{workload}", bytes=size, cache="flushed")
-    for workload in ("pinned-gpu0/ce", "gpu0-pinned/ce")
-    for size in (64 * KiB, MiB, 32 * MiB)
-}
+def warm_over_flushed(kind):
+    """The smallest and the largest ratio of the rates over sizes, in words."""
+    copies = caches.where(workload=f"transfer/{kind}-gpu0/ce")
+    warm, flushed = (copies.by("bytes", cache=cache) for cache in ("warm", "flushed"))
+    ratios = [rate / flushed[size] for size, rate in warm.items()]
+    return f"{min(ratios):.0%} to {max(ratios):.0%}"
+
+
 Markdown(
-    "Their Figure 2 shows that flushing strongly influences some transfers. Here a copy engine reads "
-    f"{min(warm.values()):.0%} to {max(warm.values()):.0%} as fast with the buffer in the caches as with it flushed: "
-    + ("it hardly matters for page-locked memory." if max(warm.values()) < 1.15 else "it matters.")
+    "The paper's Figure 2 shows that flushing strongly influences some transfers. Here a copy to the GPU from buffers "
+    f"that are in the caches is {warm_over_flushed('pinned')} as fast as from flushed ones if they are page-locked, "
+    f"and {warm_over_flushed('pageable')} as fast if they are pageable."
 )
 
 # %% [markdown]
@@ -116,32 +118,34 @@ figure = transfers.peers(two, four)
 # ## Figure 9: kernels that read and write host memory
 
 # %%
-figure = transfers.zero_copy(one)
+figure = transfers.zero_copy(two)
 
 # %% [markdown]
 # ## Figures 10 and 11: managed memory, by page faults and by prefetch
 
 # %%
-figure = transfers.managed(one)
+figure = transfers.managed(two)
 
 # %%
+one_thread = two.where(threads=[None, 1])
 large = {
-    way: {kind: rate(f"{path}/{kind}", GiB) for kind in ("prefetch", "fault", "ce")}
+    way: {kind: rate(f"{path}/{kind}", GiB, one_thread) for kind in ("prefetch", "fault")}
     for way, path in {"in": "managed-gpu0", "out": "gpu0-managed"}.items()
 }
 Markdown(
-    f"To the GPU a prefetch of 1 GiB comes near a copy of page-locked memory ({large['in']['prefetch'] / 1e9:.0f} "
-    f"GB/s), six times as fast as page faults ({large['in']['fault'] / 1e9:.1f}) or a copy out of the managed memory "
-    f"itself ({large['in']['ce'] / 1e9:.1f}). Back to the host all are slow: {large['out']['prefetch'] / 1e9:.1f}, "
-    f"{large['out']['fault'] / 1e9:.1f} and, as a copy into managed memory, {large['out']['ce'] / 1e9:.1f} GB/s."
+    f"To the GPU a prefetch of 1 GiB nearly reaches the rate of a copy of page-locked memory "
+    f"({large['in']['prefetch'] / 1e9:.0f} GB/s) and is {large['in']['prefetch'] / large['in']['fault']:.1f} times as "
+    f"fast as page faults ({large['in']['fault'] / 1e9:.1f} GB/s). Back to the host both are slow: "
+    f"{large['out']['prefetch'] / 1e9:.1f} GB/s by prefetch and {large['out']['fault'] / 1e9:.1f} GB/s by page faults "
+    "of one thread."
 )
 
 # %% [markdown]
 # The same two figures in Comm|Scope's own geometry (`--preset paper-commscope`: 256 blocks of 256 threads, one byte
-# written per page) on an H100: registered memory in two processes, page faults in one.
+# written per page):
 
 # %%
-commscope = readings.example(DATA / "h100/memory.jsonl.gz").where(metric="rate", preset="paper-commscope")
+commscope = of_two.where(preset="paper-commscope")
 WAYS = {
     "kernels read registered memory": "registered-gpu0/sm-read", "kernels write it": "gpu0-registered/sm-write",
     "page faults to the GPU": "managed-gpu0/fault", "page faults back, one thread": "gpu0-managed/fault",
@@ -155,29 +159,32 @@ for words, path in WAYS.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Page faults back to the host by several host threads, whole pages written, on a host of two H100s (Figure 10 b, d, f):
+# Figure 10 b, d and f: page faults back to the host by several host threads, whole pages written.
 
 # %%
-threaded = readings.example(DATA / "h100-x2/memory.jsonl.gz").where(
-    workload="transfer/gpu0-managed/fault", metric="rate", touch="whole", preset=None
-)
-THREADS = [count for count in threaded.values("threads") if count > 1]
-lines = ["| | " + " | ".join(f"{count} threads" for count in THREADS) + " |", "|---" * (1 + len(THREADS)) + "|"]
-for size in threaded.values("bytes"):
-    of = threaded.where(bytes=size).by("threads")
+figure = transfers.host_threads(two)
+
+# %%
+back = two.where(workload="transfer/gpu0-managed/fault", touch="whole")
+THREADS = back.values("threads")
+lines = ["| | " + " | ".join(spelling.counted(count, "thread") for count in THREADS) + " |"]
+lines.append("|---" * (1 + len(THREADS)) + "|")
+for size in back.values("bytes"):
+    of = back.where(bytes=size).by("threads")
     cells = [f"{of[count] / 1e9:.2f} GB/s" if count in of else "-" for count in THREADS]
-    lines.append(f"| {size // KiB} KiB | " + " | ".join(cells) + " |")
+    lines.append(f"| {units.byte_text(size)} | " + " | ".join(cells) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
 # ## Compared with the paper
 #
 # Ratios are at the same size, 1 GiB unless stated; *intermediate* is 32 MiB. Between 4 KiB and 32 MiB the largest
-# ratio represents all sizes. The paper's remote processor is missing here (one NUMA node). A copy to pageable memory
-# is missing on the host whose page faults by several threads are shown above.
+# ratio represents all sizes. The paper's remote processor is missing here (one NUMA node). Page faults of the host are
+# those of the number of threads that is fastest at 1 GiB.
 
 # %%
-middle = [size for size in sizes("pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]
+middle = [size for size in transfers.sizes(two, "pinned-gpu0/ce") if 4 * KiB <= size < 32 * MiB]
+fastest = max(back.where(bytes=GiB).by("threads").values())
 rows = published.compared(published.load(DATA / "published/commscope.csv"), {
     "pinned-share": one.share(workload="transfer/pinned-gpu0/ce", bytes=GiB),
     "pinned-rate": rate("pinned-gpu0/ce", GiB),
@@ -188,13 +195,15 @@ rows = published.compared(published.load(DATA / "published/commscope.csv"), {
     "duplex-pageable": gains["pageable"],
     "peer-ratio": rate("gpu0-gpu1/ce", GiB, two) / rate("gpu0-gpu1/ce-nopeer", GiB, two),
     "peer-gain": rate("gpu0-gpu1/ce", GiB, two) - rate("gpu0-gpu1/ce-nopeer", GiB, two),
-    "zero-copy-read": rate("mapped-gpu0/sm-read", 32 * MiB) / rate("pinned-gpu0/ce", 32 * MiB),
-    "zero-copy-write": rate("gpu0-mapped/sm-write", 32 * MiB) / rate("gpu0-pinned/ce", 32 * MiB),
-    "zero-copy-large": rate("mapped-gpu0/sm-read", GiB) / rate("mapped-gpu0/sm-read", 32 * MiB),
-    "fault-in": rate("managed-gpu0/fault", GiB) / rate("pageable-gpu0/ce", GiB),
-    "fault-out": None,
-    "prefetch-large": rate("managed-gpu0/prefetch", GiB) / rate("pinned-gpu0/ce", GiB),
-    "prefetch-middle": max(rate("managed-gpu0/prefetch", n) / rate("pinned-gpu0/ce", n) for n in middle),
+    "zero-copy-read": rate("mapped-gpu0/sm-read", 32 * MiB, two) / rate("pinned-gpu0/ce", 32 * MiB, two),
+    "zero-copy-write": rate("gpu0-mapped/sm-write", 32 * MiB, two) / rate("gpu0-pinned/ce", 32 * MiB, two),
+    "zero-copy-large": rate("mapped-gpu0/sm-read", GiB, two) / rate("mapped-gpu0/sm-read", 32 * MiB, two),
+    "fault-in": rate("managed-gpu0/fault", GiB, two) / rate("pageable-gpu0/ce", GiB, two),
+    "fault-out": fastest / rate("gpu0-pageable/ce", GiB, two),
+    "prefetch-large": rate("managed-gpu0/prefetch", GiB, two) / rate("pinned-gpu0/ce", GiB, two),
+    "prefetch-middle": max(
+        rate("managed-gpu0/prefetch", n, two) / rate("pinned-gpu0/ce", n, two) for n in middle
+    ),
 })  # fmt: skip
 display(rows)
 

@@ -194,50 +194,38 @@ figure = modes.shares(found)
 # %% [markdown]
 # ## Figures 10, 11 and 13: blocks, threads, shared memory
 #
-# vector_seq at super, 100 passes over a tile in shared memory, geometries as in the paper. On the H200 each point is a
-# single sample, so there are no intervals. Kernels and page-locked copies hardly vary, but pageable copies do.
+# vector_seq at super, 100 passes over a tile in shared memory, geometries as in the paper: six modes, five processes
+# each, on one H200 host.
 
 # %%
-GEOMETRY = "paper-geometry.jsonl.gz"
-geometries = readings.example(DATA / GEOMETRY).where(workload="microbench/vector_seq")
-figure = modes.geometry(geometries)
-
-# %% [markdown]
-# The other modes were measured on five H100 hosts, five samples of each kernel. There the copies of pageable and
-# managed memory vary more between hosts and cases than with the geometry; the kernels do not.
-
-# %%
-H100 = DATA.parent
-managed = readings.example(H100 / "h100" / GEOMETRY, H100 / "h100-x2" / GEOMETRY).where(
+geometries = readings.example(DATA.parent / "h200-ac574039/paper-geometry.jsonl.gz").where(
     workload="microbench/vector_seq"
 )
-figure = modes.geometry(managed)
+figure = modes.geometry(geometries)
 
 
-def study(preset, mode, metric="paper_total", of=geometries):
+def study(preset, mode, metric="paper_total"):
     """Seconds by the axis of a figure, of those values that were measured."""
-    return modes.by_geometry(of, preset, mode, metric)
+    return modes.by_geometry(geometries, preset, mode, metric)
 
 
 # %%
-blocks = {mode: study("paper-fig10", mode) for mode in ("baseline", "pm", "pm_async")}
-copied = [a + b for a, b in zip(*(study("paper-fig10", "baseline", way).values() for way in ("in", "out")))]
+blocks = {mode: study("paper-fig10", mode) for mode in MODES}
+threads = {mode: study("paper-fig11", mode, "kernel") for mode in MODES}
+shared = {mode: study("paper-fig13", mode, "kernel") for mode in MODES}
 full = [seconds for n, seconds in blocks["pm"].items() if n >= 128]
-threads = {mode: study("paper-fig11", mode, "kernel") for mode in ("pm", "pm_async")}
-whole = {mode: study("paper-fig11", mode) for mode in ("pm", "pm_async")}
-shared = {mode: study("paper-fig13", mode, "kernel") for mode in ("pm", "pm_async")}
 KiB = 1024
 
 
-def kernels(preset, of, over):
-    """Kernels in one mode over those in another on the H100s, by the axis of a figure."""
-    by, base = (study(preset, mode, "kernel", managed) for mode in (of, over))
-    return {value: by[value] / base[value] for value in sorted({*by} & {*base})}
+def kernels(preset, of, base):
+    """Kernels in one mode over those in another, by the axis of a figure."""
+    by, others = (study(preset, mode, "kernel") for mode in (of, base))
+    return {value: by[value] / others[value] for value in sorted({*by} & {*others})}
 
 
 def staged(preset, value):
     """Kernels that stage asynchronously over those that do not: with copies, and in managed memory."""
-    return f"×{kernels(preset, 'async', 'baseline')[value]:.2f}, ×{kernels(preset, 'uvm_async', 'uvm')[value]:.2f}"
+    return f"×{kernels(preset, 'async', 'baseline')[value]:.2f} and ×{kernels(preset, 'uvm_async', 'uvm')[value]:.2f}"
 
 
 same = [
@@ -245,33 +233,28 @@ same = [
     for preset in modes.GEOMETRIES
     for ratio in (*kernels(preset, "uvm", "baseline").values(), *kernels(preset, "uvm_async", "async").values())
 ]
-few = study("paper-fig11", "baseline", "kernel", managed)[32] / study("paper-fig11", "baseline", of=managed)[32]
+few = study("paper-fig11", "baseline", "kernel")[32] / study("paper-fig11", "baseline")[32]
 Markdown(
-    f"Single samples on the H200: copies of pageable memory vary by {max(copied) / min(copied) - 1:.0%} among "
-    "baseline's nine.\n\n"
-    f"- **Blocks.** The paper sees no effect of 16 to 4096 blocks. Here it depends: from 128 blocks on pm stays within "
-    f"{max(full) / min(full) - 1:.0%}, but fewer leave some of the 132 multiprocessors idle, and 16 take "
-    f"×{blocks['baseline'][16] / min(blocks['baseline'].values()):.2f} (baseline) and "
+    "- **Blocks.** The paper sees no effect of 16 to 4096 blocks. Here, pm varies by at most "
+    f"{max(full) / min(full) - 1:.1%} from 128 blocks on, but with fewer blocks some of the 132 multiprocessors are "
+    f"idle: 16 blocks take ×{blocks['baseline'][16] / min(blocks['baseline'].values()):.2f} (baseline) and "
     f"×{blocks['pm'][16] / min(blocks['pm'].values()):.2f} (pm) of the fastest.\n"
-    "- **Threads.** As in the paper few threads a block are slow and staging asynchronously helps them most: with 32 "
-    f"the kernel takes ×{threads['pm'][32] / threads['pm'][1024]:.1f} of 1024's (theirs ×17.8), pm_async's "
-    f"×{threads['pm_async'][32] / threads['pm'][32]:.2f} of pm's, the whole "
-    f"×{whole['pm_async'][32] / whole['pm'][32]:.2f}. From 256 on neither matters "
-    f"(×{threads['pm_async'][512] / threads['pm'][512]:.2f} at 512).\n- **Shared memory.** As in the paper more of it "
-    f"helps, and too much hurts: 2 KiB make the kernel ×{shared['pm'][2 * KiB] / shared['pm'][64 * KiB]:.1f} as long "
-    f"as 64 KiB (pm_async ×{shared['pm_async'][2 * KiB] / shared['pm_async'][64 * KiB]:.1f}), 128 KiB "
-    f"×{shared['pm'][128 * KiB] / shared['pm'][64 * KiB]:.2f} "
-    f"(×{shared['pm_async'][128 * KiB] / shared['pm_async'][64 * KiB]:.2f}). Staging asynchronously pays at 128 KiB "
-    f"(kernel ×{shared['pm_async'][128 * KiB] / shared['pm'][128 * KiB]:.2f}), as theirs does, and costs at 2 "
-    f"(×{shared['pm_async'][2 * KiB] / shared['pm'][2 * KiB]:.2f}), where theirs gains 5% of the whole.\n"
-    f"- **Managed memory (H100).** A kernel that finds its pages prefetched takes ×{min(same):.2f} to ×{max(same):.2f} "
-    "of one whose arrays were copied, in every geometry: where data lie before it does not matter to it.\n"
-    "- **Asynchronous staging (H100)**, of the kernel without, by copies and in managed memory: "
-    f"with 32 threads {staged('paper-fig11', 32)}, with 1024 {staged('paper-fig11', 1024)}; with 16 blocks "
+    "- **Threads.** As in the paper, few threads per block are slow, and asynchronous staging helps them most. With 32 "
+    f"threads the kernel takes ×{threads['pm'][32] / threads['pm'][1024]:.1f} of the time with 1024 (in the paper "
+    f"×17.8), and pm_async takes ×{threads['pm_async'][32] / threads['pm'][32]:.2f} of pm. From 512 threads on, "
+    f"staging hardly matters (×{threads['pm_async'][512] / threads['pm'][512]:.2f} at 512).\n"
+    "- **Shared memory.** As in the paper, more of it helps, and too much hurts: the kernel takes "
+    f"×{shared['pm'][2 * KiB] / shared['pm'][64 * KiB]:.1f} of the time with 2 KiB as with 64 KiB (pm_async "
+    f"×{shared['pm_async'][2 * KiB] / shared['pm_async'][64 * KiB]:.1f}), and "
+    f"×{shared['pm'][128 * KiB] / shared['pm'][64 * KiB]:.2f} with 128 KiB "
+    f"(×{shared['pm_async'][128 * KiB] / shared['pm_async'][64 * KiB]:.2f}).\n"
+    f"- **Managed memory.** A kernel whose pages were prefetched takes ×{min(same):.2f} to ×{max(same):.2f} of the "
+    "time of one whose arrays were copied, in every geometry.\n"
+    "- **Asynchronous staging**, kernel over the kernel without it, with copies and in managed memory: with 32 threads "
+    f"{staged('paper-fig11', 32)}, with 1024 {staged('paper-fig11', 1024)}; with 16 blocks "
     f"{staged('paper-fig10', 16)}; with 2 KiB {staged('paper-fig13', 2 * KiB)}, with 128 KiB "
-    f"{staged('paper-fig13', 128 * KiB)}. The paper's whole runs gain 29% "
-    f"with 32 threads and 5% with 1024. Of our whole runs with 32 threads the kernel is {few:.0%}, so what it gains is "
-    "less than their copies vary."
+    f"{staged('paper-fig13', 128 * KiB)}. In the paper, whole runs gain 29% with 32 threads and 5% with 1024. The "
+    f"kernel is {few:.0%} of our whole runs with 32 threads."
 )
 
 # %% [markdown]
@@ -284,6 +267,7 @@ Markdown(
 # none of either has no bar.
 
 # %%
+H100 = DATA.parent
 counted = readings.example(H100 / "h100/profiled.jsonl.gz", H100 / "h100-x2/profiled.jsonl.gz", profiled=True)
 figure = counters.shared(counted)
 
@@ -332,9 +316,8 @@ figure = counters.threads(counted)
 # Means are over the seven workloads, of times relative to baseline. Kernels of vector_seq and conv3d are compared in
 # the paper's geometry, for which there are records at super. There vector_seq works in shared memory; with its value
 # in a register (`reuse=register`) async took 44% less ([notes](../../src/microbench/kernels/NOTES.md), no record
-# kept). The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first value is used. For Figure 10
-# the mean of pm_async is over 16 to 128 blocks only, and the mean of async over 16 and 64, which one H100 host has.
-# Figure 11's kernels are those of pm, which uses baseline's kernel.
+# kept). The paper states uvm on machine C at mega twice, as 50.53% and 51.53%; the first value is used. Means of Figure
+# 10 are over all numbers of blocks. Figure 11's kernels are those of pm, which uses baseline's kernel.
 
 
 # %%
@@ -343,8 +326,8 @@ def work(size, workload, mode):
 
 
 def whole_of(preset, value):
-    """Whole runs in async over baseline, both on one H100 host."""
-    return study(preset, "async", of=managed)[value] / study(preset, "baseline", of=managed)[value]
+    """Whole runs in async over baseline."""
+    return study(preset, "async")[value] / study(preset, "baseline")[value]
 
 
 share = functools.partial(modes.share, found)
@@ -360,11 +343,11 @@ ours = {
     "pm-async-mega-c": over_baseline("mega", "pm_async"),
     "noise-size": spread_of("super") / spread_of("tiny"),
     "blocks": max(blocks["baseline"].values()) / min(blocks["baseline"].values()),
-    "blocks-async": mean(whole_of("paper-fig10", n) for n in (16, 64)),
+    "blocks-async": mean(whole_of("paper-fig10", n) for n in blocks["baseline"]),
     "threads-kernel": threads["pm"][32] / threads["pm"][1024],
     "threads-async-32": whole_of("paper-fig11", 32),
-    "threads-async-1024": None,
-    "shared-baseline": None,
+    "threads-async-1024": whole_of("paper-fig11", 1024),
+    "shared-baseline": study("paper-fig13", "baseline")[64 * KiB] / study("paper-fig13", "baseline")[2 * KiB],
     "shared-pm-async": study("paper-fig13", "pm_async")[64 * KiB] / study("paper-fig13", "pm_async")[2 * KiB],
     "share-idle-uvm-async": 1 - share("uvm_async", "kernel"),
     "share-idle-pm-async": 1 - share("pm_async", "kernel"),

@@ -10,7 +10,8 @@ import pytest
 from histories import record, write
 
 from isthmus import Error
-from isthmus_papers import exhibits
+from isthmus_papers import exhibits, published
+from isthmus_papers.figures.command import FIGURES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "papers/data/published/exhibits.yaml"
@@ -21,6 +22,7 @@ papers:
     exhibits:
       - exhibit: Figure 1
         what: something
+        drawn: a-figure
         parts:
           - {what: sizes, records: {workload: transfer/*, metric: time, bytes: [1, 2], streams: [1, 2]}%s}
 """
@@ -120,7 +122,7 @@ def test_every_combination_must_be_there(tmp_path, pairs, verdict):
     rows = measured(tmp_path, pairs)
     found = exhibits.find(papers[0].exhibits[0].parts[0], rows)
     assert exhibits.verdict([found]) == verdict and found.there == len(set(pairs) & set(ALL))
-    assert f"| Figure 1 | something | {verdict} |" in exhibits.page(papers, rows)
+    assert f"| Figure 1 | something | {verdict} |" in exhibits.page(papers, exhibits.Sources(rows))
 
 
 @pytest.mark.parametrize("pairs, verdict", [(ALL, "as far as possible"), (ALL[:3], "in part"), ([(3, 1)], "not yet")])
@@ -131,8 +133,8 @@ def test_what_is_impossible_here_keeps_no_exhibit_from_being_done(tmp_path, pair
 
 
 def test_the_missing_half_is_named(tmp_path):
-    page = exhibits.page(read(tmp_path, PART % ""), measured(tmp_path, [(1, 1), (1, 2)]))
-    assert "◐ sizes: 2 of 4 cases; no record of bytes 2<br>from `r/" in page
+    page = exhibits.page(read(tmp_path, PART % ""), exhibits.Sources(measured(tmp_path, [(1, 1), (1, 2)])))
+    assert "◐ sizes: 2 of 4 cases; no record of bytes 2 | ✓ host n1; " in page
 
 
 NINE = [(b, s) for b in (1, 2, 3) for s in (1, 2, 3)]
@@ -159,7 +161,6 @@ def test_few_files_are_named(tmp_path):
         write(tmp_path / "r", cases, f"{name}.jsonl")
     papers, rows = read(tmp_path, PART % ""), exhibits.measured([tmp_path / "r"])
     assert exhibits.find(papers[0].exhibits[0].parts[0], rows).files == {"r/b.jsonl", "r/c.jsonl"}
-    assert "✓ sizes (4 cases)<br>from `r/b.jsonl`, `r/c.jsonl` |" in exhibits.page(papers, rows)
 
 
 def test_runs_are_processes(tmp_path):
@@ -167,8 +168,68 @@ def test_runs_are_processes(tmp_path):
     [part] = papers[0].exhibits[0].parts
     few = measured(tmp_path, ALL, jobs=2)
     assert not exhibits.find(part, few).there
-    assert "✗ sizes: no record of 3 runs |" in exhibits.page(papers, few)
+    assert "✗ sizes: no record of 3 runs |" in exhibits.page(papers, exhibits.Sources(few))
     assert exhibits.find(part, measured(tmp_path, ALL, jobs=3)).whole
+
+
+def on_hosts(tmp_path, hosts, jobs=1):
+    """Returns the rows of the four cases, each on the host of its name."""
+    cases = [
+        record(0.001, job=f"{job} on {host}", run__node=host, host__boot_id=host, workload="transfer/a-b/ce",
+               axes={"bytes": b, "streams": s})
+        for (b, s), host in zip(ALL, hosts, strict=True) for job in range(jobs)
+    ]  # fmt: skip
+    return exhibits.measured([write(tmp_path / "r", cases)])
+
+
+STATED = published.Figure("an-id", "1b", "section 1", "M", "what", 2.0, None, "1", 1.0, "value")
+
+
+@pytest.mark.parametrize("hosts, more, verdicts, lacking", [
+    (["n1"] * 4, "", {"an-id": "contradicts"}, ""),
+    (["n1"] * 3 + ["n2"], "", {"an-id": "agrees"}, "✗ 2 hosts, none of which has all of these cases"),
+    (["n1"] * 3 + ["n2"], "\n        any_host: it is a count", {"an-id": "agrees"}, ""),
+    (["n1"] * 4, "\n        processes: 2", {"an-id": "agrees"}, "2 processes and 1 sample are required"),
+    (["n1"] * 4, "\n        samples: 99", {"an-id": "agrees"}, "1 process and 99 samples are required"),
+    (["n1"] * 4, "\n        drawn: ''", {"an-id": "agrees"}, "✗ not drawn on the paper's axes"),
+    (["n1"] * 4, "", {"an-id": "no record"}, "✗ stated: 1 no record (an-id)"),
+    (["n1"] * 4, "", {}, "✗ stated: 1 no record (an-id)"),
+])  # fmt: skip
+def test_in_full_needs_one_host_samples_a_figure_and_verdicts(tmp_path, hosts, more, verdicts, lacking):
+    text = (PART % "").replace("\n        drawn: a-figure", more if "drawn" in more else f"\n        drawn: f{more}")
+    text = text.replace("title: A paper", "title: A paper\n    stated: p\n    notebook: book")
+    papers = read(tmp_path, text)
+    sources = exhibits.Sources(on_hosts(tmp_path, hosts), {"p": {"an-id": STATED}}, {"book": verdicts})
+    page = exhibits.page(papers, sources)
+    assert f"| something | [{'in part' if lacking else 'in full'}](notebooks/book.ipynb) |" in page
+    assert lacking in page and page.count("✗ ") == bool(lacking)
+
+
+def test_the_host_with_most_processes_is_shown(tmp_path):
+    rows = on_hosts(tmp_path, ["n1"] * 4) + on_hosts(tmp_path / "more", ["n2"] * 4, jobs=2)
+    page = exhibits.page(read(tmp_path, PART % ""), exhibits.Sources(rows))
+    assert "✓ host n2; " in page and "✓ at least 2 processes and " in page and "r/" in page
+
+
+def test_what_draws_an_exhibit_exists():
+    """A mistyped figure would count as drawn forever."""
+    for paper in exhibits.load(TABLE):
+        for exhibit in filter(lambda each: each.drawn, paper.exhibits):
+            own = exhibit.drawn == exhibit.notebook and exhibit.name in drawn_by(exhibit.notebook)
+            assert exhibit.drawn in FIGURES or own, f"{paper.name}, {exhibit.name}"
+
+
+def test_every_stated_value_belongs_to_an_exhibit():
+    for paper in exhibits.load(TABLE):
+        names = {exhibit.name.removeprefix("Figure ") for exhibit in paper.exhibits}
+        stated = published.load(TABLE.with_name(f"{paper.stated}.csv")).values()
+        assert {each.figure.rstrip("abcdef") for each in stated} - names <= {"-"}
+
+
+def test_a_notebook_without_output_is_one_sentence(tmp_path):
+    (tmp_path / "n.ipynb").write_text("{}")
+    with pytest.raises(Error, match=r"n\.ipynb: not a notebook"):
+        exhibits.verdicts_of(tmp_path / "n.ipynb")
 
 
 @pytest.mark.parametrize("changes", [{"error": "it broke"}, {"verify__status": "fail"}, {"emulated": True}])
@@ -201,7 +262,7 @@ def test_a_wrong_table_is_one_sentence(tmp_path, text, why):
 def test_a_stale_page_fails(tmp_path):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers/exhibits").write_bytes((ROOT / "papers/exhibits").read_bytes())
-    for name in ("analysis", "schema", "scripts", "papers/isthmus_papers", "papers/data"):
+    for name in ("analysis", "schema", "scripts", "papers/isthmus_papers", "papers/data", "papers/notebooks"):
         (tmp_path / name).symlink_to(ROOT / name)
     kept = (ROOT / "papers/exhibits.md").read_text(encoding="utf-8")
     (tmp_path / "papers/exhibits.md").write_text(kept.replace("in full", "in part", 3), encoding="utf-8")

@@ -52,7 +52,8 @@ def rows_of(commands, metrics):
             wanted = [m for m in metrics if m.startswith("profiled_") == bool(each.how.profiler)]
             for metric in wanted:
                 yield dict(zip(each.fields, values, strict=True)) | {
-                    "metric": metric, "_runs": each.how.runs, "_files": ["d/r.jsonl"]
+                    "metric": metric, "_host": "n1", "_processes": each.how.runs, "_samples": 9, "_first": None,
+                    "_last": None, "_files": ["d/r.jsonl"],
                 }  # fmt: skip
 
 

@@ -295,7 +295,9 @@ def device(backend):
 
 
 def host():
-    boot = f"boot of {os.environ.get('SLURMD_NODENAME', 'fake')}"  # each node of a throwaway Slurm is a machine of its own
+    boot = (
+        f"boot of {os.environ.get('SLURMD_NODENAME', 'fake')}"  # each node of a throwaway Slurm is a machine of its own
+    )
     return {"cpu": "fake", "kernel": "0", "numa_nodes": 1, "thp": None, "boot_id": boot}
 
 

@@ -23,8 +23,9 @@ _AGREE = 0.75  # share of the median that all of a path's records except the low
 # Families whose workloads' names contain the path of the bytes; in other families the placement determines it.
 _ROUTED = ("transfer/", "stream/", "mpi/")
 
-#: Folder of papers/data with sweeps and cases repeated in several processes; they would outweigh the usual cases.
-_SWEEPS = "h200-ac574039"
+#: Folders of papers/data with the sweeps of one sitting on one host, named after its GPU; their many cases would
+#: outweigh the usual ones.
+_SITTING = re.compile(r"-[0-9a-f]{8}$")
 
 
 class _Path(NamedTuple):
@@ -57,7 +58,7 @@ def _path(record: dict, metric: dict) -> _Path | None:
 def _reached(files) -> dict[_Path, list[_Reached]]:
     """Returns the figures that count and have no doubts, grouped by path."""
     found, seen = [], copies.Seen()
-    for file in (file for file in files if pathlib.Path(file).parent.name != _SWEEPS):
+    for file in (file for file in files if not _SITTING.search(pathlib.Path(file).parent.name)):
         for record in load.iterate(file):
             if fields.failure(record) or record["skipped"] or seen.is_copy(record, file):
                 continue

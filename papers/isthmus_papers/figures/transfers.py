@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isthmus import spelling
 from isthmus.figures import plots
 from isthmus.tables.readings import Readings
 from isthmus_papers.figures.registry import figure, present
@@ -24,16 +25,14 @@ def _by_size(axes, found: Readings, paths: dict[str, str], **words) -> None:
     plots.curves(axes, present({name: sizes(found, path) for name, path in paths.items()}), "B/s", **words)
 
 
-@figure("transfer-caches", "copies with the CPU's caches flushed and warm", "transfer/pinned-gpu0/ce",
-        "transfer/gpu0-pinned/ce")  # fmt: skip
+@figure("transfer-caches", "copies with the CPU's caches flushed and warm", "transfer/p*-gpu0/ce")
 def caches(found: Readings):
     made, panels = plots.panels(2)
-    for axes, (start, end) in zip(panels, (("pinned", "gpu0"), ("gpu0", "pinned"))):
-        path, title = f"{start}-{end}/ce", f"{start} → {end}".replace("gpu0", "GPU")
-        copies = found.where(metric="rate", workload=f"transfer/{path}")
+    for axes, kind in zip(panels, ("pinned", "pageable")):
+        copies = found.where(metric="rate", workload=f"transfer/{kind}-gpu0/ce")
         copies = copies.where(bytes=copies.where(cache="warm").values("bytes"))
         lines = {cache: copies.by("bytes", cache=cache) for cache in ("flushed", "warm")}
-        plots.curves(axes, present(lines), "B/s", title=title)
+        plots.curves(axes, present(lines), "B/s", title=f"{kind} → GPU")
     return made
 
 
@@ -82,24 +81,28 @@ def duplex(found: Readings, size: int = GiB) -> dict[str, dict[str, float]]:
     })  # fmt: skip
 
 
-@figure("transfer-duplex", "copies one way and both ways at once, 1 GiB", "transfer/*/ce", "transfer/*/ce-duplex")
+@figure("transfer-duplex", "copies one way and both ways at once, by size and at 1 GiB", "transfer/*/ce",
+        "transfer/*/ce-duplex")  # fmt: skip
 def both_ways(found: Readings):
-    made, [axes] = plots.panels(1, width=10)
-    plots.bars(axes, duplex(found), "B/s", title="1 GiB")
+    made, panels = plots.panels(3, width=15)
+    for axes, kind in zip(panels, ("pinned", "pageable")):
+        _by_size(axes, found, {
+            "to the GPU": f"{kind}-gpu0/ce",
+            "from the GPU": f"gpu0-{kind}/ce",
+            "both at once, sum": f"{kind}-gpu0/ce-duplex",
+        }, title=kind, log=True)  # fmt: skip
+    plots.bars(panels[2], duplex(found), "B/s", title="1 GiB")
     return made
 
 
-@figure("transfer-peers", "copies between GPUs, with peer access and without, 1 GiB",
+@figure("transfer-peers", "copies between GPUs, with peer access and without",
         "transfer/gpu[0-9]-gpu[0-9]/ce", "transfer/gpu[0-9]-gpu[0-9]/ce-nopeer")  # fmt: skip
 def peers(found: Readings, pairs: Readings | None = None):
     """Draws copies between GPUs; `pairs` are the readings for the matrix if they are from another host than those for
-    the bars."""
+    the curves."""
     made, panels = plots.panels(2)
-    ways = {"peer access": "ce", "without": "ce-nopeer"}
-    plots.bars(panels[0], present({
-        f"{a} → {b}": present({word: rate(found, f"{a}-{b}/{way}", GiB) for word, way in ways.items()})
-        for a, b in (("gpu0", "gpu1"), ("gpu1", "gpu0"))
-    }), "B/s", title="gpu0 and gpu1, 1 GiB")  # fmt: skip
+    paths = {"peer access": "gpu0-gpu1/ce", "without": "gpu0-gpu1/ce-nopeer"}
+    _by_size(panels[0], found, paths, title="gpu0 → gpu1", log=True)
     all_of = pairs or found
     cells = {}
     for workload in all_of.where(metric="rate", workload="transfer/gpu?-gpu?/ce").values("workload"):
@@ -140,4 +143,18 @@ def managed(found: Readings):
         "managed, copy": "gpu0-managed/ce",
         "pageable, copy": "gpu0-pageable/ce",
     }, title="GPU → host", log=True)  # fmt: skip
+    return made
+
+
+@figure("transfer-threads", "page faults of host threads, and a copy to pageable memory", "transfer/gpu0-managed/fault",
+        "transfer/gpu0-pageable/ce")  # fmt: skip
+def host_threads(found: Readings):
+    made, panels = plots.panels(2)
+    _by_size(panels[0], found, {"page faults": "managed-gpu0/fault", "copy of pageable memory": "pageable-gpu0/ce"},
+             title="host → GPU", log=True)  # fmt: skip
+    faults = found.where(metric="rate", workload="transfer/gpu0-managed/fault", touch="whole", preset=None)
+    lines = {f"page faults, {spelling.counted(n, 'thread')}": faults.by("bytes", threads=n)
+             for n in faults.values("threads")}  # fmt: skip
+    lines["copy to pageable memory"] = sizes(found.where(cache=["flushed", None]), "gpu0-pageable/ce")
+    plots.curves(panels[1], present(lines), "B/s", title="GPU → host", log=True)
     return made
