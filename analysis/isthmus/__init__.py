@@ -3,7 +3,7 @@
 records      records: validating and reading them, one table of many, the machines they were measured on
 statistics   figures over jobs: series, intervals, what may be permuted, the test that compares
 tables       tables for people and for programs: medians, matrices, cache levels, counters; every format of output
-verdicts     effects of a change, noise, trials, drift, nodes unlike their equals, systems next to each other
+verdicts     effects of a change, noise, trials, drift, nodes that differ from their equals, systems side by side
 profiles     profilers' outputs in one form
 references   references that a site's figures are compared with; the tree that sites are kept in
 figures      figures and pages: the report, and plots for notebooks

@@ -16,10 +16,10 @@ from isthmus.exits import BAD_INPUT, CLOSED_PIPE, EXIT_CODES, FOUND, LOST_OUTPUT
 
 # Command → its module, and what it does. A module is imported when its command runs: not every command needs numpy.
 COMMANDS = {  # isthmus.plugins adds those of plug-ins
-    "compact": ("isthmus.records.compact", "check record files once and keep them as one table that is quick to read"),
-    "regress": ("isthmus.verdicts.regress", "what a change did: a driver, a kernel, time"),
+    "compact": ("isthmus.records.compact", "check record files once and keep their records in a table that loads fast"),
+    "regress": ("isthmus.verdicts.regress", "the effect of a change: of a driver, of a kernel, or over time"),
     "noise": ("isthmus.verdicts.noise", "how much each metric varies where nothing changed"),
-    "trial": ("isthmus.verdicts.trial", "a change as an experiment: the plan, the Slurm script, one verdict"),
+    "trial": ("isthmus.verdicts.trial", "a change as an experiment: a plan, a Slurm script and one verdict"),
     "drift": ("isthmus.verdicts.drift", "changes that were not announced"),
     "nodes": ("isthmus.verdicts.nodes", "nodes and GPUs that are worse than their equals"),
     "compare": ("isthmus.verdicts.compare", "systems side by side"),
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         """
         if action.option_strings and action.nargs != 0 and not isinstance(action, _COLLECTS):
             if action in self._taken:
-                raise argparse.ArgumentError(action, "takes one value, and was given several")
+                raise argparse.ArgumentError(action, "takes one value, but was given several")
             self._taken.append(action)
         return super()._get_values(action, arg_strings)
 
@@ -117,7 +117,7 @@ class Parser(argparse.ArgumentParser):
         if action.nargs in (argparse.REMAINDER, argparse.PARSER):
             return super()._get_value(action, arg_string)
         if not arg_string.strip() and arg_string is not action.default:
-            raise argparse.ArgumentError(action, "was given an empty value; leave it out, or write one")
+            raise argparse.ArgumentError(action, "was given an empty value; write one, or leave the option out")
         if not _is_path(action):
             try:
                 arg_string.encode()
@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
         elif choice:
             choices = re.findall(r"[\w-]+", choice[2])
             message = f"there is no '{choice[1]}'{_meant(choice[1], choices) or ': choose from ' + ', '.join(choices)}"
-        raise Error(f"{message} (`{self.prog} --help` says more)")
+        raise Error(f"{message} (see `{self.prog} --help`)")
 
 
 def _meant(word: str, known) -> str:
@@ -210,7 +210,7 @@ def _lost(error: streams.LostOutput) -> int:
 def _why(error: OSError) -> str:
     """Returns a sentence for an OSError that a command did not expect."""
     if not os.path.isabs(error.filename or "") and _is_adrift():
-        return "the current folder is gone; change to one that exists, and run it again"
+        return "the current folder no longer exists; change to another one, and run the command again"
     return f"{'' if error.filename is None else f'{error.filename}: '}{error.strerror or error}"
 
 

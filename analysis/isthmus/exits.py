@@ -12,10 +12,10 @@ CLOSED_PIPE = 141  # code that shells report for a program ended by SIGPIPE; not
 EXIT_CODES = """\
 exit codes:
   0  all is well, and every file was read
-  1  what the command looks for was found; `isthmus compact`: a file could not be taken; or stdout could not be written
-  2  bad input, nothing was done
-  3  too little is known to say, or files could not be read or are gone: what was read shows nothing bad
-  4  a fault of Isthmus or of a plug-in, so nothing is known: please report what is on stderr"""
+  1  what the command looks for was found; `isthmus compact`: a file was skipped; or stdout could not be written
+  2  bad input; nothing was done
+  3  too little is known to decide, or files could not be read or are gone; the rest shows nothing bad
+  4  an error in Isthmus or in a plug-in, so nothing is known: please report the text on stderr"""
 
 
 def with_absence(status: int, absent) -> int:

@@ -71,7 +71,7 @@ def open_file(path):
     status = os.fstat(descriptor)
     why = no_file(status)
     if (status.st_dev, status.st_ino) in _answer:
-        why = "also standard output, where the answer goes; send that to another file"
+        why = "also standard output, which receives the answer; send the answer to another file"
     if why:
         os.close(descriptor)
         raise OSError(0, why, os.fspath(path))
@@ -214,7 +214,7 @@ def packer(name: str) -> str | None:
 def unread_because(name: str, wanted: str, or_else: str) -> str:
     """Returns why a file is not read whose name does not end in `wanted`, and what to do about it."""
     if by := packer(name):
-        return f"packed by {by}, which is not read; unpack it to end in {wanted}{or_else}"
+        return f"compressed by {by}, which is not read; decompress it to a name that ends in {wanted}{or_else}"
     return f"not read under this name; rename it to end in {wanted}{or_else}"
 
 
@@ -300,7 +300,7 @@ def holds(path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"what cannot be read ({error.strerror})"
+        return f"contents that cannot be read ({error.strerror})"
     if head.lstrip().startswith(b"{") and re.search(rb'"(session_info|testcases)"\s*:', head):
         return "a report of ReFrame"
     return None

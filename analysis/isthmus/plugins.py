@@ -46,7 +46,7 @@ def _load(entry: importlib.metadata.EntryPoint) -> Any:
     try:
         loaded = entry.load()
         if entry.group == "isthmus.commands" and not isinstance(loaded, Command):
-            raise TypeError(f"{entry.value} is no Command")
+            raise TypeError(f"{entry.value} is not a Command")
         if entry.group == "isthmus.changes":
             for name in _OF_CHANGES:
                 getattr(loaded, name)
@@ -65,7 +65,7 @@ def module(name: str) -> types.ModuleType:
     except (Exception, SystemExit) as error:
         lacks = error.name if isinstance(error, ModuleNotFoundError) else None
         if lacks and lacks.partition(".")[0] not in ("isthmus", own):
-            raise Error(f"{lacks} is not installed; `pip install 'isthmus[analysis]'` brings it") from None
+            raise Error(f"{lacks} is not installed; install it with `pip install 'isthmus[analysis]'`") from None
         if own == "isthmus":
             raise
         raise _unloadable(name, error) from None

@@ -115,7 +115,7 @@ def fault(error: BaseException) -> int:
         print(f"{program}: there is not enough memory; give it more, or fewer records at a time", file=sys.stderr)
     else:
         traceback.print_exception(error)
-        print(f"{program}: a fault of the program, so nothing is known; please report the lines above", file=sys.stderr)
+        print(f"{program}: an internal error, so nothing is known; please report the lines above", file=sys.stderr)
     return FAULT
 
 

@@ -81,7 +81,7 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Behind:
-    """What one host has of a case or of several: the fewest processes and samples, the days, and the files."""
+    """Records that one host has of a case or of several: the fewest processes and samples, the days, and the files."""
 
     processes: int
     samples: int
@@ -403,7 +403,7 @@ def _said(found: Found) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """What the page is made from in addition to the table of exhibits: the rows of measured(), the values that each
+    """Sources of the page in addition to the table of exhibits: the rows of measured(), the values that each
     paper states, and the verdicts of each notebook."""
 
     rows: list[dict[str, Any]]

@@ -134,8 +134,8 @@ def _interval(ours: float) -> tuple[float, float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Statement:
-    """What a published figure states, as logarithms: a range that agrees within a margin, and the sides of it that have
-    the same direction."""
+    """Statement of a published figure, as logarithms: a range that agrees within a margin, and the sides of it that
+    have the same direction."""
 
     low: float
     high: float

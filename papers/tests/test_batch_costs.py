@@ -43,7 +43,7 @@ def test_terms_that_go_together_on_both_sides_are_compared_together():
     changed = TRUE * [1, 1, 1, 1, 3, 1]
     found = compared(samples(patterns=patterns), samples(patterns=patterns, coefficients=changed, driver="590.2"))
     assert found["bytes and host_pages"].status == "changed"
-    assert found["host_pages"].status == "unknown" and "cannot tell it from bytes" in found["host_pages"].why
+    assert found["host_pages"].status == "unknown" and "cannot distinguish it from bytes" in found["host_pages"].why
     assert "no batch with 580.1 has any pieces" in found["pieces"].why
 
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_told_is_said():
     whole = samples(8)
     found = compared(whole, samples(8, patterns=("regular", "random"), driver="590.2"))
     assert found["pieces"].why == "no batch with 590.2 has any pieces"
-    assert "on one side than on the other" in found["bytes"].why
+    assert "different terms on the two sides" in found["bytes"].why
     few = batch_costs.of_samples({"A": whole, "B": samples(3, driver="590.2")})
     assert not few.costs and few.why.startswith("side B: intervals need 6 jobs")
     mixed = batch_costs.of_samples({"A": [*whole, *samples(8, driver="570.1")], "B": samples(8, driver="590.2")})

@@ -193,7 +193,7 @@ def test_of_several_machines_one_is_taken_and_said(tmp_path, close_figures):
     few = copies({(1024, "flushed"): 5e9}, devices__0__name="NVIDIA Few", node="n2", gpu="GPU-2")
     folder = write(tmp_path / "r", copies(FLUSHED) + few)
     _, axes, notes = drawn(folder, "transfer-zero-copy")
-    assert points(axes) == [[1e9, 2e9]] and "of 2 machines the one with most of it" in notes[0]
+    assert points(axes) == [[1e9, 2e9]] and "of 2 machines the one with the most data" in notes[0]
     assert "NVIDIA Few" in notes[0].partition("chooses another")[2]
     with command.open_store([folder], ["device=NVIDIA Few"]) as opened:
         made, notes, _ = command.draw("transfer-zero-copy", opened, {})
@@ -214,7 +214,7 @@ def test_what_no_record_has_is_refused(tmp_path, cases, why):
 @pytest.mark.parametrize("name, why", [
     ("transfer-manged", "there is no figure 'transfer-manged'; did you mean 'transfer-managed'?"),
     ("modes-parts", "these records have no valid figure of microbench/*"),
-    ("transfer-matrix", "these records have too little for transfer-matrix: copies by the runtime"),
+    ("transfer-matrix", "these records have too little data for transfer-matrix: copies by the runtime"),
 ])  # fmt: skip
 def test_what_cannot_be_drawn_is_a_sentence(tmp_path, name, why, close_figures):
     with pytest.raises(Error, match=re.escape(why)):
@@ -276,9 +276,9 @@ def test_the_command_lists_them():
 
 @pytest.mark.parametrize("words, why", [
     (["transfer-managed", TRANSFERS], "a name, records and -o FILE are needed, or --list"),
-    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg ends in .jpeg, which is no known format; name a file"),
-    (["transfer-managed", TRANSFERS, "-o", "-"], "- does not say which format; name a file that ends in .png"),
-    (["nothing", TRANSFERS, "-o", "x.png"], "there is no figure 'nothing'; `isthmus figure --list` has all"),
+    (["transfer-managed", TRANSFERS, "-o", "x.jpeg"], "x.jpeg ends in .jpeg, which is not a known format; name a file"),
+    (["transfer-managed", TRANSFERS, "-o", "-"], "- does not name a format; name a file that ends in .png"),
+    (["nothing", TRANSFERS, "-o", "x.png"], "there is no figure 'nothing'; `isthmus figure --list` lists them"),
     (["transfer-managed", "absent", "-o", "x.png"], "absent"),
     (["transfer-managed", TRANSFERS, "-o", "x.png", "--where", "colour=red"], "selects nothing; write FIELD=VALUE"),
     (["transfer-managed", TRANSFERS, "-o", "x.png", "--where", "axes.colour=red"], "no record of this figure has"),

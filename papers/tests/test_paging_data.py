@@ -137,14 +137,14 @@ def test_objections_of_the_programs(objections):
     assert f"mvt at super takes {ms(mvt['pinned'])} copied and {ms(paged[100])} paged with room for all" in objections
     assert f"mvt takes {ms(mvt['mapped'])} in place, and {ms(paged[25])} paged with room for a quarter" in objections
     faults, advised = mvt["managed_demand"], mvt["managed_advise"]
-    assert f"mvt takes {ms(faults)} on that host, with its advice {ms(advised)}" in objections
+    assert f"mvt takes {ms(faults)} on that host, and with its advice {ms(advised)}" in objections
     assert f"That is {faults / paged[100]:.1f} and {advised / paged[100]:.1f} times as long" in objections
     kernels = {
         case["placement"]: case["kernels"][0] for case in cases
         if case["workload"] == "apps/mvt" and case["placement"] in ("pinned", "paged")
     }  # fmt: skip
     paged_kernel, copied_kernel = kernels["paged"], kernels["pinned"]
-    assert f"{paged_kernel['registers']} a thread in mvt instead of {copied_kernel['registers']}" in objections
+    assert f"{paged_kernel['registers']} per thread in mvt instead of {copied_kernel['registers']}" in objections
     assert paged_kernel["local_bytes"] == 0 and "none spilled" in objections
     locking = [
         fields.metrics(case)["host_alloc"]["median"] for case in cases
@@ -157,13 +157,13 @@ def test_objections_of_pages_in_random_order(objections):
     first, second = records("h200/paging"), records("h200/paging-second")
     few = median(first, "time", workload="paging/random", touched=5)
     whole = median(records("h200/paged-programs"), "in", workload="apps/mvt", placement="pinned")
-    assert f"a random 5% of 1 GiB comes in {ms(few)}, and the copy of all takes {ms(whole)}" in objections
+    assert f"a random 5% of 1 GiB arrives in {ms(few)}, whereas the copy of all takes {ms(whole)}" in objections
     window, pointer = (median(first, "time", workload="paging/sweep", page=4096, through=how)
                        for how in ("window", "pointer"))  # fmt: skip
-    assert f"takes {window / pointer:.2f} times as long as through a pointer, in pages of 4 KiB" in objections
+    assert f"takes {window / pointer:.2f} times as long through windows as through a pointer" in objections
     element, pointer = (median(second, "time", workload="paging/sweep", page=4096, through=how)
                         for how in ("element", "pointer"))  # fmt: skip
-    assert f"Element by element it is {element / pointer:.1f} times" in objections
+    assert f"Element by element it takes {element / pointer:.1f} times" in objections
     whole = {"workload": "paging/random", "access": "read", "frames": 100, "touched": 100}
     assert f"It is: {median(first, 'rate', page=4096, **whole) / 1e9:.1f} GB/s" in objections
     tables = [median(first, "table_bytes", page=page, **whole) for page in (4096, 65536)]
@@ -178,21 +178,25 @@ def test_objections_of_pages_in_random_order(objections):
         / median(second, "optimal_fetches", eviction=eviction, **again)
         for eviction in ("fifo", "scan_resistant")
     )
-    assert f"it fetches {fifo:.2f} times what Belady's rule would, `scan_resistant` {resistant:.2f} times" in objections
+    assert (
+        f"it fetches {fifo:.2f} times as much as Belady's rule would, and `scan_resistant` {resistant:.2f} times"
+        in objections
+    )
 
 
 def test_objections_of_the_second_gpu_patterns_and_graphs(objections):
     two = {"transport": "pull_and_relay", "page": 4096, "frames": 100, "pulls": 0}
     rate = median(records("h200-x2/transports"), "rate", **two)
-    assert f"in pages of 4 KiB to {rate / 1e9:.1f} GB/s" in objections
+    assert f"to {rate / 1e9:.1f} GB/s in pages of 4 KiB" in objections
     patterns = records("h100-x2/pattern")
     whole = {"density": 3, "page": 65536, "passes": 4, "use": 2 * 2**20, "frames": 100}
     paged, mapped = (median(patterns, "time", way=way, **whole) for way in ("paged", "mapped"))
-    assert f"four times: {ms(paged)} paged and {ms(mapped)} in place" in objections
+    assert f"four times takes {ms(paged)} paged and {ms(mapped)} in place" in objections
     graphs = [case for case in records("h200/graphs") if case["axes"].get("scale") == 22]
     paged = median(graphs, "kernel", workload="apps/bfs", placement="paged")
     copied, kernel = (median(graphs, name, workload="apps/bfs", placement="pinned") for name in ("in", "kernel"))
-    assert f"takes {ms(paged)} paged with half the frames, and copied {ms(copied)} and {ms(kernel)}" in objections
+    assert f"takes {ms(paged)} paged with half the frames" in objections
+    assert f"Copied, it takes {ms(copied)} for the copy and {ms(kernel)} for the search" in objections
 
 
 # --- transports, and graphs ---
@@ -217,7 +221,7 @@ def test_two_links():
     assert "32 blocks of a relay carry {:.1f} GB/s, 128 carry {:.1f} and 256 carry {:.1f}".format(*rates) in said
     large = {"bytes": 160 * 2**30, "frames": 25, "page": 65536}
     time, rate = (median(found, name, **large) for name in ("time", "rate"))
-    assert f"by `pull`: {time:.2f} s, {rate / 1e9:.1f} GB/s" in said
+    assert f"by `pull` takes {time:.2f} s, {rate / 1e9:.1f} GB/s" in said
     times = [median(records("h200-x2/graphs"), "kernel", transport=name) for name in ("relay", "pull_and_relay")]
     assert f"takes {ms(times[0])} by `relay` and {ms(times[1])} by `pull_and_relay`" in said
 
@@ -244,7 +248,7 @@ def test_proxies():
         for page in (65536, 4096)
     )  # fmt: skip
     assert "carries {:.1f}, {:.1f} and {:.1f} GB/s in pages of 64 KiB".format(*large) in said
-    assert "it is {:.2f}, {:.2f} and {:.2f}: a page then takes".format(*small) in said
+    assert "rates are {:.2f}, {:.2f} and {:.2f}: a page then takes".format(*small) in said
     assert f"takes {4.096 / small[2]:.1f} µs" in said
 
 
@@ -278,14 +282,14 @@ def test_graphs_larger_than_a_copy_is_worth():
     half, quarter = ({"workload": "apps/bfs", "placement": "paged", "frames": frames} for frames in (50, 25))
     fetched, optimal = (median(found, name, **half) for name in ("fetches", "optimal_fetches"))
     assert f"With room for half, bfs takes {ms(median(found, 'kernel', **half))}" in said
-    assert f"it fetches {4096 * fetched / 1e9:.1f} GB, {fetched / optimal:.2f} times what" in said
+    assert f"it fetches {4096 * fetched / 1e9:.1f} GB, {fetched / optimal:.2f} times as much" in said
     bytes_of_quarter = median(found, "fetched", **quarter) / 1e9
     assert f"takes {ms(median(found, 'kernel', **quarter))} and fetches {bytes_of_quarter:.1f} GB" in said
     packed = median(found, "kernel", edges="packed")
     whole = {"edges": "all", "placement": "pinned", "scale": 26}
     copied, kernel = (median(found, name, **whole) * 1e3 for name in ("in", "kernel"))
     assert (
-        f"takes {ms(packed)} at scale 26. There a copy of all takes {copied:.0f} ms, and its kernels {kernel:.0f}"
+        f"takes {ms(packed)} at scale 26. Copying all edges takes {copied:.0f} ms there, and the kernels {kernel:.0f}"
         in said
     )
     found = records("h100/programs")
@@ -294,7 +298,7 @@ def test_graphs_larger_than_a_copy_is_worth():
     copied = sum(median(found, name, placement="pinned", **points) for name in ("in", "kernel"))
     others = [median(found, "kernel", placement=name, **points) * 1e3 for name in ("mapped", "managed_demand")]
     assert (
-        f"it takes {ms(paged)}, copied {copied * 1e3:.1f}, in place {others[0]:.0f}, by page faults {others[1]:.0f}"
-        in said
+        f"It takes {ms(paged)} paged with room for all, {copied * 1e3:.1f} copied, {others[0]:.0f} read in place, and"
+        f" {others[1]:.0f} with the driver's page faults" in said
     )
     assert f"and takes {half * 1e3:.0f} ms" in said

@@ -17,7 +17,7 @@ from isthmus_reframe.bundle import Bundle
 class NodeBundle(Bundle):
     """Bundle of the chosen checks that run as a single process."""
 
-    descr = "the chosen checks of one process, one after another in one job"
+    descr = "the chosen one-process checks, one after another in one job"
     tags = {"bundle"}
 
 
@@ -25,7 +25,7 @@ class NodeBundle(Bundle):
 class RanksBundle(Bundle):
     """Bundle of the chosen checks that run as several ranks."""
 
-    descr = "the chosen checks of several ranks, one after another in one job"
+    descr = "the chosen several-rank checks, one after another in one job"
     tags = {"bundle", "mpi"}
     valid_prog_environs = ["+mpi"]
     several_ranks = True

@@ -49,7 +49,7 @@ class Faults(IsthmusCheck):
     @builtins.run_after("init")
     def describe(self):
         workload = WORKLOADS[self.workload]
-        prefetcher = "off" if self.prefetch == "off" else "as it is"
+        prefetcher = "off" if self.prefetch == "off" else "unchanged"
         self.descr = f"{workload['summary']}, {self.size} size, the driver's prefetcher {prefetcher}"
         self.tags = {"uvm", self.size, self.workload.rpartition("/")[2], *workload["tags"]}
         varied = workload.get("varied", {}).get(self.size, {})
@@ -131,7 +131,7 @@ class Faults(IsthmusCheck):
         samples = {m["name"]: m["samples"] for m in case["metrics"]}
         if self.prefetch == "off" and any(samples.get("uvm_prefetch_bytes", [])):
             raise SanityError(
-                f"the driver's prefetcher is off, and moved {max(samples['uvm_prefetch_bytes']):.0f} bytes in a sample"
+                f"the driver's prefetcher is off, but moved {max(samples['uvm_prefetch_bytes']):.0f} bytes in a sample"
             )
         whole = self.workload in WHOLE and self.prefetch == "off"
         if not whole or COUNTS - set(samples):
@@ -140,7 +140,7 @@ class Faults(IsthmusCheck):
         for pages, moved in zip(samples["uvm_pages"], samples["uvm_fault_bytes"], strict=True):
             if pages * PAGE != footprint or moved != footprint:
                 raise SanityError(
-                    f"{pages:.0f} pages faulted and {moved:.0f} bytes moved for them, where all {footprint} bytes "
+                    f"{pages:.0f} pages faulted and {moved:.0f} bytes moved for them, but all {footprint} bytes "
                     "are touched once and nothing is prefetched"
                 )
 
@@ -197,4 +197,4 @@ class OversubscribedFaults(IsthmusCheck):
         # Another gate reports a missing metric.
         evicted = [m["samples"] for m in case["metrics"] if m["name"] == "uvm_eviction_bytes"]
         if not all(map(all, evicted)):
-            raise SanityError(f"the memory is {self.ratio} times what was free, and a sample evicted nothing")
+            raise SanityError(f"the memory is {self.ratio} times what was free, but a sample evicted nothing")

@@ -97,7 +97,7 @@ class Bundle(IsthmusCheck):
             tags = set(selection.split())
             found = {number for number, check in enumerate(known) if tags and tags <= check.tags}
             if not found:
-                raise ReframeError(f"no check has the tags {selection!r} on this system; list what there is with -L")
+                raise ReframeError(f"no check has the tags {selection!r} on this system; list the checks with -L")
             chosen |= found
         checks = [known[number] for number in sorted(chosen)]
         self.members = [check.make() for check in checks if check.several_ranks == self.several_ranks]
@@ -113,7 +113,7 @@ class Bundle(IsthmusCheck):
     @builtins.run_before("run")
     def command(self):
         """Writes a script that runs the members in turn, and has the job run it instead of a single program."""
-        lines = ["#!/usr/bin/env bash", "# One case after another, each in a folder of its own."]
+        lines = ["#!/usr/bin/env bash", "# One case after another, each in its own folder."]
         for member in self.members:
             lines += ["", *self._prepare(member)]
         (pathlib.Path(self.stagedir) / SCRIPT).write_text("\n".join(lines) + "\n")

@@ -115,10 +115,10 @@ class FluxBatchScheduler(JobScheduler):
         return job.completed
 
     def allnodes(self):
-        raise NotImplementedError("flux-batch lists no nodes; name them with --nodelist or a queue")
+        raise NotImplementedError("flux-batch cannot list nodes; name them with --nodelist or a queue")
 
     def filternodes(self, job, nodes):
-        raise NotImplementedError("flux-batch filters no nodes")
+        raise NotImplementedError("flux-batch cannot filter nodes")
 
 
 @register_launcher("flux-run")

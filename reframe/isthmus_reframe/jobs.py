@@ -112,7 +112,9 @@ def prepare(check) -> None:
     options = (*check.job.sched_access, *check.job.options, *check.job.cli_options)
     given = [word for option in options for word in option.split()]
     if any(re.match("--array|-a", word) for word in given):
-        raise ReframeError("a job array would measure into one folder; leave --array out, --distribute names the nodes")
+        raise ReframeError(
+            "a job array would measure into one folder; leave --array out, and name the nodes with --distribute"
+        )
     # --no-requeue, because a job that starts again after its node failed would hide the failure. A site's own --requeue
     # comes after this option and overrides it.
     check.job.options.append("--no-requeue")
@@ -173,32 +175,33 @@ def foreign(case: dict, job, system: str, partition: str) -> str | None:
         if recorded is None:
             return _lost_environment(what)
         if recorded != own:
-            return f"the record is of {what} {recorded}, this session is of {own}: an earlier or another session's"
+            return f"the record is of {what} {recorded}, but this session is of {own}: it is from another session"
     of_batch = job.scheduler.registered_name != "local"
     granted = str(job.jobid) if in_slurm(job) else None if of_batch else _own_job()
     if run["job"] is None and granted:
         return _lost_environment("job")
     if run["job"] != granted and (in_slurm(job) or not of_batch):
-        return f"the record is of job {run['job']}, this is {granted or 'none of a batch system'}: an earlier job's"
+        return f"the record is of job {run['job']}, but this is {granted or 'no batch job'}: it is from an earlier job"
     if (nodes := _nodes(job)) is None:
         return (
-            f"the nodes of job {granted} could not be queried (scontrol failed): the record may be another's, run again"
+            f"the nodes of job {granted} could not be queried (scontrol failed): the record may be from another job; "
+            "run again"
         )
     for node in (run["node"], *(rank["node"] for rank in case.get("ranks", {}).get("each", []))):
         if nodes and node not in nodes and node.partition(".")[0] not in nodes:
-            return f"the record is of node {node}, the job ran on {', '.join(sorted(nodes))}: look at the launcher"
+            return f"the record is of node {node}, but the job ran on {', '.join(sorted(nodes))}: look at the launcher"
     # End of the case, in whole seconds.
     ended = calendar.timegm(time.strptime(run["time"], "%Y-%m-%dT%H:%M:%SZ"))
     slack = CLOCKS_APART if of_batch else 1
     jumped = steady_clock.STEADY.jumped()  # jump of this host's clock, perhaps of the node's as well
     if not job.submit_time - slack + min(jumped, 0) <= ended <= time.time() + slack + max(-jumped, 0):
-        return f"the record is of {run['time']}, when this job did not run: an earlier job's, or a clock is wrong"
+        return f"the record is of {run['time']}, when this job did not run: it is an earlier job's, or a clock is wrong"
     return None
 
 
 def _lost_environment(what: str) -> str:
     return (
-        f"the record names no {what}: the environment of the job did not reach the program; look for --export, "
+        f"the record names no {what}, so the job's environment did not reach the program; look for --export, "
         "SLURM_EXPORT_ENV or SRUN_EXPORT_ENV in the site's configuration and launcher, and for a script that clears it"
     )
 
@@ -208,7 +211,7 @@ def short_grant(case: dict, wanted: int) -> str | None:
     granted = (case["run"].get("allocation") or {}).get("gpus")
     if granted is None or granted >= wanted:
         return None
-    return f"the job was granted {granted} GPUs on {case['run']['node']}, {wanted} were requested"
+    return f"the job was granted {granted} GPUs on {case['run']['node']}, but {wanted} were requested"
 
 
 def crowded_ranks(case: dict, *, on_gpus: bool) -> str | None:
@@ -221,7 +224,7 @@ def crowded_ranks(case: dict, *, on_gpus: bool) -> str | None:
             theirs = taken.setdefault((rank["node"], what), {})
             for one in sorted(mine & set(theirs)):
                 return (
-                    f"ranks {theirs[one]} and {number} are both bound to {what} {one} of {rank['node']}: have the "
+                    f"ranks {theirs[one]} and {number} are both bound to {what} {one} of {rank['node']}: make the "
                     "launcher give each its own"
                 )
             theirs.update(dict.fromkeys(mine, number))

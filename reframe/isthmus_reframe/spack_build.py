@@ -48,7 +48,7 @@ def _is_there(path: pathlib.Path) -> bool:
     try:
         return inputs.status_of(path) is not None
     except OSError as error:
-        raise ReframeError(f"{path}: {error.strerror}: mend or remove it") from None
+        raise ReframeError(f"{path}: {error.strerror}: repair or remove it") from None
 
 
 def may_use_mpi(environment: pathlib.Path) -> bool:

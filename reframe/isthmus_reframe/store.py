@@ -162,7 +162,7 @@ def whole_records(path: pathlib.Path) -> list[bytes]:
                 whole[record] = None
             if size > MOST_RECORDS:
                 most = f"{MOST_RECORDS // inputs.MIB} MiB"
-                raise SanityError(f"{path} has more than {most} of records, the most that is kept: move it away")
+                raise SanityError(f"{path} has more than {most} of records, the maximum that is kept: move it away")
     except validate.RecordError as error:  # same for a file that has no line or does not exist
         bad += [error] if path.is_file() and path.stat().st_size else []
     for error in bad:

@@ -104,11 +104,11 @@ def disagreement(same: Same, name: str, ours: float, theirs: list[float]) -> str
     if not all(math.isfinite(value) and value > 0 for value in [ours, *theirs]):
         return f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {said}: no figures to compare"
     if max(theirs) / min(theirs) - 1 > AGREE:
-        return f"{name}'s {same.theirs} is {said}, before and after: it does not agree with itself, look for other work"
+        return f"{name}'s {same.theirs} is {said}, before and after: it does not agree with itself; look for other work"
     share = apart(ours, theirs)
     if share <= AGREE:
         return None
     return (
         f"{same.metric} of {same.workload} is {ours:.4g}, {name}'s {same.theirs} {said} before and after: "
-        f"{share:.1%} apart, {AGREE:.0%} is allowed"
+        f"{share:.1%} apart, but only {AGREE:.0%} is allowed"
     )

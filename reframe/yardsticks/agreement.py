@@ -156,7 +156,8 @@ class Yardstick(IsthmusCheck):
         try:
             text = inputs.read_small(path).decode("utf-8", errors="replace") if path.exists() else ""
         except OSError as error:
-            raise SanityError(f"{self.yard.command.split()[0]} printed what is {error.strerror}: see {path}") from None
+            program = self.yard.command.split()[0]
+            raise SanityError(f"{program} wrote output that is {error.strerror}: see {path}") from None
         if "command not found" in text or not text:
             program = self.yard.command.split()[0]
             raise SanityError(f"{program} did not run: load environments/yardsticks first (docs/yardsticks.md)")

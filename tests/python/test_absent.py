@@ -56,7 +56,7 @@ def test_a_node_that_was_absent_for_as_long_before_is_a_note(tmp_path, capsys):
     folder = fleet(tmp_path, there=lambda node, gpu, day: node != 3 or day in (0, 4, 9, 10, 16))
     assert cli.main(["nodes", folder, "--since", "2026-03-19"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "note: no record since --since is of n3, the last is of 2026-03-17; it was absent for as long" in said
+    assert "note: n3 has no record since --since (the last is of 2026-03-17); it was absent for as long" in said
     folder = fleet(tmp_path, days=30, there=lambda node, gpu, day: node != 3 or day in (0, 4, 9, 10, 16))
     assert cli.main(["nodes", folder, "--since", "2026-03-19"]) == 1
 

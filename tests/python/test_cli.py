@@ -179,7 +179,7 @@ def test_a_command_that_does_not_start_is_no_verdict(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analysis")}
     words = [sys.executable, "-c", script, "--help"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == exits.FAULT and "a fault of the program" in done.stderr
+    assert done.returncode == exits.FAULT and "an internal error" in done.stderr
 
 
 def test_version():
@@ -197,22 +197,22 @@ def refused(arguments, capsys, code=exits.BAD_INPUT):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ([], "isthmus: the following arguments are required: COMMAND (`isthmus --help` says more)"),
-        (["regres"], "isthmus: there is no 'regres'; did you mean regress? (`isthmus --help` says more)"),
+        ([], "isthmus: the following arguments are required: COMMAND (see `isthmus --help`)"),
+        (["regres"], "isthmus: there is no 'regres'; did you mean regress? (see `isthmus --help`)"),
         (["xyz"], "isthmus: there is no 'xyz': choose from compact, regress, noise"),
         (["--bogus"], "isthmus: there is no option --bogus"),
         (["table"], "isthmus table: the following arguments are required: FILE"),
         (["regress", "--fron", "driver=570"], "there is no option --fron; did you mean --from?"),
         (["regress", "x", "--form", "driver=570"], "there is no option --form; did you mean --from?"),
-        (["site", "probe", "x", "--wirte"], "did you mean --write? (`isthmus site probe --help` says more)"),
+        (["site", "probe", "x", "--wirte"], "did you mean --write? (see `isthmus site probe --help`)"),
         (["regress", "x", "--from"], "isthmus regress: argument --from: expected one argument"),
         (["regress", "x", "--delta", "3"], "'3' is not a share between 0 and 1; 3% is written 0.03 or 3%"),
         (["trial", "pln"], "isthmus trial: there is no 'pln'; did you mean plan?"),
         (["trial", "read", "x", "--dleta=3%"], "there is no option --dleta; did you mean --delta?"),
-        (["trial", "plan", "--form=x"], "did you mean --from? (`isthmus trial plan --help` says more)"),
-        (["site", "probe", "--wirte", "x"], "did you mean --write? (`isthmus site probe --help` says more)"),
-        (["site", "check", "--qiet"], "did you mean --quiet? (`isthmus site check --help` says more)"),
-        (["references", "check", "--sit", "x"], "did you mean --site? (`isthmus references check --help` says more)"),
+        (["trial", "plan", "--form=x"], "did you mean --from? (see `isthmus trial plan --help`)"),
+        (["site", "probe", "--wirte", "x"], "did you mean --write? (see `isthmus site probe --help`)"),
+        (["site", "check", "--qiet"], "did you mean --quiet? (see `isthmus site check --help`)"),
+        (["references", "check", "--sit", "x"], "did you mean --site? (see `isthmus references check --help`)"),
         (["trial", "plan", "--node=x"], "there is no option --node; did you mean --nodes?"),
         (["--vers"], "isthmus: there is no option --vers; did you mean --version?"),
         (["compact", "x", "--processes", "0"], "'0' is not a number of 1 or more"),
@@ -267,7 +267,7 @@ def test_no_option_takes_a_second_value_instead_of_the_first(capsys):
         collects = isinstance(action, argparse._AppendAction)
         seen.add(collects)
         if not collects:
-            why = f"{'/'.join(action.option_strings)}: takes one value, and was given several"
+            why = f"{'/'.join(action.option_strings)}: takes one value, but was given several"
             assert why in refused([*words, *twice], capsys), words
     assert seen == {True, False}
     assert "takes one value" in refused(["regress", "--delta=1%", "--delta=30%", "x"], capsys)
@@ -279,7 +279,7 @@ def test_no_option_takes_an_empty_value(capsys, empty):
     default."""
     for words, action in options_with_values():
         option = action.option_strings[-1]
-        why = f"{'/'.join(action.option_strings)}: was given an empty value; leave it out, or write one"
+        why = f"{'/'.join(action.option_strings)}: was given an empty value; write one, or leave the option out"
         assert why in refused([*words, option, empty], capsys), words
         if not empty and option.startswith("--"):
             assert why in refused([*words, f"{option}="], capsys), words
@@ -418,7 +418,7 @@ def test_a_file_without_a_record_is_named_and_nothing_passes(tmp_path, capsys, c
     err = capsys.readouterr().err
     assert code == (exits.FOUND if command == "compact" else exits.UNDECIDED)
     assert f"{name}: " in err and "1 of 2 files skipped" in err
-    assert "bz2" not in name or "packed by bzip2, which is not read; unpack it" in err
+    assert "bz2" not in name or "compressed by bzip2, which is not read; decompress it" in err
     if command == "compact":  # a later command reads the table, and then the file again
         assert cli.main(["noise", str(tmp_path)]) == exits.UNDECIDED
         assert f"{name}: " in capsys.readouterr().err
@@ -603,7 +603,8 @@ def test_a_folder_that_is_gone_is_not_the_outputs_fault(tmp_path):
         code, said = piped(f"{gone} {command}")
         assert code == exits.BAD_INPUT, command
         expected = (
-            f"isthmus {command.split()[0]}: the current folder is gone; change to one that exists, and run it again"
+            f"isthmus {command.split()[0]}: the current folder no longer exists; change to another one, and run the "
+            "command again"
         )
         assert said.splitlines()[-1] == expected
 
@@ -626,9 +627,7 @@ def test_a_disk_that_is_full_for_compact_is_told_by_the_systems_word(tmp_path):
     command = f"{shlex.quote(sys.executable)} -m isthmus compact {shlex.quote(str(tmp_path))}"
     code, said = piped(f"--version; ulimit -f 1; {command}")
     assert code == exits.BAD_INPUT
-    assert said.endswith("cannot be written (File too large); no record is lost: correct that, and run it again\n"), (
-        said
-    )
+    assert said.endswith("(File too large); no record is lost: correct that, and run the command again\n"), said
     assert piped(f"compact {shlex.quote(str(tmp_path))}")[0] == exits.PASSED
 
 
@@ -764,5 +763,5 @@ def test_a_missing_package_is_named(monkeypatch, capsys):
     monkeypatch.setattr(plugins.importlib, "import_module", missing)
     assert cli.main(["table", "x"]) == exits.BAD_INPUT
     assert capsys.readouterr().err == (
-        "isthmus table: numpy is not installed; `pip install 'isthmus[analysis]'` brings it\n"
+        "isthmus table: numpy is not installed; install it with `pip install 'isthmus[analysis]'`\n"
     )

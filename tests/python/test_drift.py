@@ -70,7 +70,7 @@ def test_a_creep_is_called_one_with_its_whole_size(tmp_path, capsys):
     code, said, _, (row,) = asked(tmp_path, capsys, history(values))
     assert code == exits.FOUND and row["creeps"] and row["direction"] == "worse"
     assert row["low"] < math.expm1(0.021) < row["high"] and row["before"].startswith("n1-G0-000 ")
-    assert "worse +2." in said and "little by little since n1-G0-000" in said
+    assert "worse +2." in said and "gradually since n1-G0-000" in said
 
 
 def test_a_creep_that_begins_later_begins_there(tmp_path, capsys):

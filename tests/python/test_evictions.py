@@ -103,7 +103,7 @@ def test_the_report_says_it_only_where_something_was_evicted(tmp_path, capsys):
     path = fault_streams.write(tmp_path / "a.1.uvm", oversubscribed(SWEEPS, lambda count: 0).rows())
     cli.main(["faults", "report", str(path)])
     said = capsys.readouterr().out
-    assert "evicted: 16 blocks, 32.00 MiB, age 0.00 (0: the oldest first" in said
+    assert "evicted: 16 blocks, 32.00 MiB, age 0.00 (0: oldest first" in said
     assert "came back: 12 blocks, 24.00 MiB, after" in said and "not written back" not in said
     cli.main(["faults", "report", str(path), "--format", "json"])
     rows = {row["name"]: row.get("value") for row in json.loads(capsys.readouterr().out) if row["says"] == "figure"}

@@ -224,7 +224,7 @@ def test_a_stray_event_is_named_and_does_not_squeeze_the_others():
     found = content(numpy.concatenate([rows, stray]))
     assert not found.problems
     assert charts.window(found.events)[1] < 10**9
-    assert "1 events lie far from all others" in report.text(found)
+    assert "1 events are far from all others" in report.text(found)
 
 
 def reported(path, capsys, code, *more):
@@ -382,7 +382,7 @@ def test_no_more_events_are_held_than_memory_has_room_for(tmp_path, monkeypatch,
     assert "has more events than the" in trace.problem and len(trace.entries) < events
     assert cli.main(["faults", "report", str(path)]) == exits.PASSED
     assert cli.main(["faults", "report", str(path), str(path)]) == exits.UNDECIDED
-    assert "has more events than the 10 that half of the free memory holds" in capsys.readouterr().err
+    assert "has more events than the 10 that fit in half of the free memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

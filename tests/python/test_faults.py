@@ -262,7 +262,7 @@ def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkey
     blank.write_bytes(b"")
     assert "has a blank" in refused(["--library", blank, "--", "true"], capsys)
     assert "there is no libisthmus-uvm.so" in refused(["--library", tmp_path / "none.so", "--", "true"], capsys)
-    assert "no such folder; make it" in refused(["-o", "none/x", "--", "true"], capsys)
+    assert "no such folder; create it" in refused(["-o", "none/x", "--", "true"], capsys)
 
 
 def test_a_program_without_unified_memory_is_undecided(library, capfd):
@@ -454,7 +454,7 @@ def test_unified_memory_that_was_not_watched_passes_nothing(device, tmp_path, mo
     code, counts, said = watched(capfd, "--", "bash", "-c", script)
     assert (code, counts) == (exits.UNDECIDED, [20])
     assert re.search(
-        r"(bash|sleep) \(process \d+\) used unified memory and left no file: it was started without", said
+        r"(bash|sleep) \(process \d+\) used unified memory but left no file: it was started without", said
     ), said
 
 
@@ -487,7 +487,7 @@ def test_an_interrupted_run_names_what_was_kept(device, tmp_path):
         _, said = run.communicate(timeout=60)
         assert run.returncode == 128 + send, said
         [path] = tmp_path.glob("mine.*.uvm")
-        assert f"interrupted by {send.name}; what was recorded until then is kept" in said and path.name in said
+        assert f"interrupted by {send.name}; the events recorded until then are kept" in said and path.name in said
         assert "Traceback" not in said
         path.unlink()
 

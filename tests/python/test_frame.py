@@ -56,8 +56,8 @@ def without(monkeypatch, *names):
 
 
 @pytest.mark.parametrize("library, said", [
-    (None, "neither pandas nor polars is installed; `pip install pandas` brings it"),
-    ("polars", "polars is not installed; `pip install polars` brings it"),
+    (None, "neither pandas nor polars is installed; run `pip install pandas`"),
+    ("polars", "polars is not installed; run `pip install polars`"),
     ("numpy", "'numpy' is not a library of data frames; choose pandas or polars"),
 ])  # fmt: skip
 def test_a_library_that_is_not_there_is_one_sentence(monkeypatch, library, said):

@@ -372,7 +372,7 @@ def one_archive(folder):
 def one_vanished(folder):
     compact.compact(folder, processes=1)
     (folder / "003.jsonl").unlink()
-    return "003.jsonl: compacted before, and gone since"
+    return "003.jsonl: compacted, but gone since then"
 
 
 def one_shortened(folder):
@@ -380,7 +380,7 @@ def one_shortened(folder):
     path.write_text(f"{path.read_text()}{path.read_text()}")
     compact.compact(folder, processes=1)
     path.write_text(path.read_text().splitlines(keepends=True)[0])
-    return "003.jsonl: other records than when it was compacted"
+    return "003.jsonl: its records differ from the compacted ones"
 
 
 def test_of_a_compacted_table_alone_no_samples_are_read(folder):
@@ -521,7 +521,7 @@ def test_an_edit_of_equal_length_is_seen(tmp_path):
     compact.compact(tmp_path / "r", processes=1)
     path.write_text(path.read_text().replace("2.0", "3.0"))
     found, [named] = medians(tmp_path / "r")
-    assert found == [3.0] and "other records than when it was compacted" in named.why, "by a question"
+    assert found == [3.0] and "its records differ from the compacted ones" in named.why, "by a question"
     assert compact.compact(tmp_path / "r", processes=1)["records"] == 1, "and by compacting again"
     assert medians(tmp_path / "r/compacted")[0] == [3.0]
 
@@ -534,7 +534,7 @@ def test_what_is_removed_is_gone_after_compacting_and_missed_before(tmp_path, ca
     found, skipped = medians(tmp_path / "r")
     assert found == [1.0, 3.0] and "gone since" in skipped[0].why
     code, out, _ = run(capsys, "compact", tmp_path / "r")
-    assert code == exits.UNDECIDED and "1 file is gone, records and all (2.0.jsonl)" in out
+    assert code == exits.UNDECIDED and "1 file is gone with their records (2.0.jsonl)" in out
     assert medians(tmp_path / "r") == ([1.0, 3.0], [])
     assert medians(tmp_path / "r/compacted")[0] == [1.0, 3.0]
     write(tmp_path / "r", [record(2.0)], "2.0.jsonl")

@@ -135,7 +135,7 @@ def test_no_output_replaces_what_cannot_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(inputs, "open", refuse, raising=False)
-    with pytest.raises(Error, match=r"holds what cannot be read .Permission denied., which no output replaces"):
+    with pytest.raises(Error, match=r"contains contents that cannot be read .Permission denied., which is never"):
         output.refuse_input(path)
 
 
@@ -350,7 +350,7 @@ def test_weights_are_taken_whole_or_refused(kept, tmp_path, name, text, why):
     [
         ("r.yaml", "$fingerprint: {}\n$index: [arch]\nsm_90: []\n", "'$fingerprint' is not known here"),
         ("n.json", '[{"between": 1, "between": 2}]', "the key 'between' appears twice"),
-        ("mix.csv", "kernel,architecture,instructions,instructions\nk,a,1,2\n", "not what scripts/instruction-mix"),
+        ("mix.csv", "kernel,architecture,instructions,instructions\nk,a,1,2\n", "not written by scripts/instruction"),
         ("p.toml", "in = 1\nin = 2\n", "not TOML"),
     ],
 )
@@ -489,10 +489,10 @@ def test_a_link_that_leads_out_of_what_is_read_is_named(kept, tmp_path):
     assert sorted(skipped) == ["all", "far/state", "far/up", "home", "state"]
     done = run("table", tmp_path / "home/r")
     assert done.returncode == exits.UNDECIDED and "saxpy" in done.stdout
-    assert f"home/r/home: a link that leads out to {tmp_path}/home, above it, so it is not followed" in done.stderr
+    assert f"home/r/home: a link to {tmp_path}/home, a folder above it, so it is not followed" in done.stderr
     assert "home/r/state: it is in proc, which shows the system's state and has no records" in done.stderr
     done = run("profile", "perf", tmp_path / "home/r")
-    assert "all: a link that leads out to /, above it" in " ".join(done.stderr.split())
+    assert "all: a link to /, a folder above it" in " ".join(done.stderr.split())
 
 
 def test_so_many_folders_are_read_behind_links_and_no_more(kept, tmp_path, monkeypatch):
@@ -576,7 +576,7 @@ def test_records_under_another_name_are_named(kept, tmp_path, name):
     assert files(tmp_path) == (["0.jsonl"], [name])
     done = run("table", tmp_path)
     is_packed = name.endswith(".xz")
-    why = "packed by xz, which is not read; unpack it" if is_packed else "not read under this name; rename it"
+    why = "compressed by xz, which is not read; decompress it" if is_packed else "not read under this name; rename it"
     assert done.returncode == exits.UNDECIDED and f"{name}: {why}" in done.stderr
 
 
@@ -595,9 +595,9 @@ def test_records_in_another_form_of_json_are_named(kept, tmp_path, form):
     assert files(tmp_path) == (["0.jsonl"], ["1.json"])
     done = run("table", tmp_path)
     assert done.returncode == exits.UNDECIDED
-    assert "1.json: records, but not one a line, so they are not read; write them one a line" in done.stderr
+    assert "1.json: not read, since it does not have one record per line; write one per line" in done.stderr
     done = run("table", tmp_path / "0.jsonl", "-o", tmp_path / "1.json")
-    assert done.returncode == exits.BAD_INPUT and "holds records" in done.stderr
+    assert done.returncode == exits.BAD_INPUT and "contains records" in done.stderr
 
 
 def test_packed_records_under_another_name_are_named_and_other_files_are_not(kept, tmp_path):

@@ -105,7 +105,7 @@ def test_a_baseline_means_its_jobs_and_no_later_ones_of_the_same_ids(tmp_path, c
     assert "10 jobs against 10" in capsys.readouterr().out
     (folder / "records.jsonl").write_text("".join(lines[10:]), encoding="utf-8")
     assert cli.main(asked) == 2
-    assert "no record is left of the jobs of the baseline" in capsys.readouterr().err
+    assert "no job of the baseline" in capsys.readouterr().err
 
 
 def test_an_earlier_baseline_that_does_not_say_which_job_is_refused(tmp_path, capsys):

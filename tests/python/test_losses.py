@@ -152,7 +152,7 @@ def test_a_cost_where_equals_have_none_is_named_and_none_is_no_fault(tmp_path, c
     code, text = said(write(tmp_path / "r", cases), capsys)
     assert code == named and "; 1 series" in text
     assert ("worse without bound (5, usual" in text) == named
-    told = "not judged, as jobs are too few: microbench/w0 pm tiny evictions on G3-0 of n3 is above zero"
+    told = "not judged, because there are too few jobs: microbench/w0 pm tiny evictions on G3-0 of n3 is above zero"
     assert (told in text) == (days == 1)
     assert said(tmp_path / "r", capsys, "--drain")[1].count("n3") == 0  # it is unknown how bad a cost at zero is
 
@@ -215,7 +215,7 @@ def test_one_gpu_at_zero_in_a_shared_job_is_named_by_regress_and_drift(one_gpu_a
 def test_one_gpu_at_zero_in_a_shared_job_has_no_ratio_and_is_named(one_gpu_at_zero, tmp_path, capsys):
     old, new, _ = one_gpu_at_zero
     code, text = said(old, capsys, new, command="compare")
-    assert code == 0 and "at zero or below: microbench/w0 pm tiny share (lowest: old 0.89" in text and "new 0)" in text
+    assert code == 0 and "at or below zero: microbench/w0 pm tiny share (lowest: old 0.89" in text and "new 0)" in text
     (tmp_path / "w.toml").write_text('[metrics]\n"microbench/w0 share" = 1\n')
     capsys.readouterr()
     assert cli.main(["score", str(old), str(new), "--weights", str(tmp_path / "w.toml"), "--reference", "old"]) == 2

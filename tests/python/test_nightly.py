@@ -110,7 +110,7 @@ def test_a_record_that_nobody_may_see_is_not_called_gone(tmp_path, monkeypatch):
     summary = nightly.summarise([report([case(kept=["/results/a.jsonl"])])])
     assert summary["verdict"] == "red" and summary["checks"][0]["missing"] == []
     assert summary["why"] == (
-        "1 record cannot be looked at, so whether they are there is not known: make /results/a.jsonl (Permission "
+        "1 record cannot be examined, so it is unknown whether they exist: make /results/a.jsonl (Permission "
         "denied) readable"
     )
 
@@ -233,7 +233,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report([case()])))
     assert cli.main(["nightly", str(path), "--junit", str(tmp_path / "no/night.xml")]) == exits.BAD_INPUT
-    assert "name a file in a folder that is there" in capsys.readouterr().err
+    assert "name a file in an existing folder" in capsys.readouterr().err
 
 
 ANY = st.recursive(

@@ -262,7 +262,8 @@ def test_an_ending_that_is_no_format_is_refused(words, known, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert cli.main([str(word) for word in words]) == exits.BAD_INPUT
     name = words[-1]
-    wanted = f"{name} ends in .{name.rpartition('.')[2]}, which is no known format; name a file that ends in {known}\n"
+    ending = name.rpartition(".")[2]
+    wanted = f"{name} ends in .{ending}, which is not a known format; name a file that ends in {known}\n"
     assert capsys.readouterr() == ("", f"isthmus {words[0]}: {wanted}") and not list(tmp_path.iterdir())
 
 

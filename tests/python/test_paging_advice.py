@@ -268,7 +268,7 @@ def test_what_has_no_room_is_left_out_with_the_reason(cases):
     assert tight.point.left.keys() == {"copy"} and not roomy.point.left
     assert roomy.point.program.touched == PAGES and roomy.point.program.fetches is None
     text = paging_check.table_of_check(found).text
-    assert "Left out, copy: its frames have no room for the whole array: apps/half" in text
+    assert "Left out, copy: the whole array does not fit in its frames: apps/half" in text
     rows = [row for row in paging_check.table_of_check(found).rows if "left_out" in row]
     assert [(row["way"], row["workload"]) for row in rows] == [("copy", "apps/half")]
 
@@ -280,7 +280,7 @@ def test_an_array_that_nobody_copied_has_the_size_of_its_frames(cases):
     assert only.point.program.bytes == PAGE * PAGES and only.predicted.keys() == {"paged"}
     assert paging_check.choices(found.programs) == []
     unknown = paging_check.check(cases + list(program_records("half", half, TRUTH, ("paged",), 0)))
-    assert [left.why for left in unknown.left] == ["no record of it copied tells the size of the array"]
+    assert [left.why for left in unknown.left] == ["no record in which it was copied shows the size of the array"]
 
 
 def test_programs_of_other_gpus_and_versions_are_kept_apart_and_marked(cases):
@@ -332,9 +332,9 @@ def _if_paged(change):
 @pytest.mark.parametrize(
     "change, reason",
     [
-        (lambda case: _of(case, "out").update(bytes_needed=1e9), "its results are above 5% of its inputs"),
-        (lambda case: case["kernels"][0].update(bytes_read=1e15), "more than 64 times what arrived"),
-        (lambda case: case["kernels"][0].update(flops=1e15), "it computes, at the GPU's peak, for longer"),
+        (lambda case: _of(case, "out").update(bytes_needed=1e9), "its results exceed 5% of its inputs"),
+        (lambda case: case["kernels"][0].update(bytes_read=1e15), "more than 64 times the bytes"),
+        (lambda case: case["kernels"][0].update(flops=1e15), "even at the GPU's peak, it computes for longer"),
         (_if_paged(lambda case: case["axes"].update(transport="relay")), "something else moved its pages"),
         (_if_paged(lambda case: counted(case, "fetches", 0)), "it counted no pages"),
     ],
@@ -352,11 +352,14 @@ def test_a_program_whose_record_does_not_tell_is_left_out_with_the_reason(change
     [
         (lambda case: counted(case, "fetches", -5.0), "fetches=-5 is not a number of pages"),
         (lambda case: counted(case, "fetches", 5.5), "fetches=5.5 is not a number of pages"),
-        (lambda case: counted(case, "fetches", PAGES + 17.0), "with room for all it touched 262161 pages of 262144"),
-        (lambda case: counted(case, "evictions", 1e9), "1000000000 pages left and"),
+        (
+            lambda case: counted(case, "fetches", PAGES + 17.0),
+            "with room for all pages, it fetched 262161 although it has only 262144",
+        ),
+        (lambda case: counted(case, "evictions", 1e9), "1000000000 pages were evicted, but only"),
         (lambda case: case["axes"].update(page=0), "page=0 is none"),
         (lambda case: case["axes"].update(frames=-1), "frames=-1 is none"),
-        (lambda case: _of(case, "in").update(bytes_needed=1e12), "it copied more in where it was paged"),
+        (lambda case: _of(case, "in").update(bytes_needed=1e12), "it copied in more bytes when it was paged"),
     ],
 )
 def test_counts_that_cannot_be_are_refused_in_a_sentence(change, sentence, cases, tmp_path, capsys):
@@ -403,9 +406,9 @@ def test_a_program_is_advised(cases, tmp_path, capsys):
         (["bytes=1GiB", "order=random"], "order=in_order|scattered"),
         (["bytes=1MiB", "touched=300"], "touched=300 pages are more than the array's 256"),
         (["bytes=1GiB", "passes=0.2"], "passes is 0.2; the minimum is 1"),
-        (["bytes=1MiB", "fetches=255"], "fetches=255 are fewer than the 256 pages that are touched"),
-        (["bytes=16GiB", "fetches=4194303"], "fetches=4194303 are fewer than the 4194304 pages"),
-        (["bytes=1MiB", "touched=9", "fetches=8.5"], "fetches=8.5 are fewer than the 9 pages"),
+        (["bytes=1MiB", "fetches=255"], "fetches=255 is less than the 256 pages that are touched"),
+        (["bytes=16GiB", "fetches=4194303"], "fetches=4194303 is less than the 4194304 pages"),
+        (["bytes=1MiB", "touched=9", "fetches=8.5"], "fetches=8.5 is less than the 9 pages"),
     ],
 )
 def test_a_program_that_cannot_be_is_one_sentence(words, sentence, cases, tmp_path, capsys):

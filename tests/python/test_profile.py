@@ -103,7 +103,7 @@ def test_ncu_in_other_units(tmp_path):
     for name, (value, unit) in as_record.figures(read_text(tmp_path, ncu.read, profiles.NCU)).items():
         assert found[name] == (pytest.approx(value), unit)
     strange = read_text(tmp_path, ncu.read, profiles.NCU.replace('"Mbyte"', '"furlong"'))
-    assert "dram__bytes_read.sum in 'furlong', a unit that is not known (2 rows)" in strange.all_notes()[-1]
+    assert "dram__bytes_read.sum in 'furlong', an unknown unit (2 rows)" in strange.all_notes()[-1]
     assert "dram_read_bytes" not in as_record.figures(strange) and as_record.figures(strange)["kernels"] == (2, "1")
 
 
@@ -126,7 +126,7 @@ def test_perf(tmp_path):
 def test_perf_that_counted_some_of_the_time(tmp_path):
     seen = read_text(tmp_path, perf.read, "100;;instructions;1;50.00;;\n", "stat.perf")
     [limit] = seen.all_notes()
-    assert limit.startswith("instructions was counted 50.00% of the time only")
+    assert limit.startswith("instructions was counted for only 50.00% of the time")
 
 
 @pytest.mark.parametrize("share, limits", [("100.00", 0), ("25.00", 1)])
@@ -135,7 +135,7 @@ def test_perf_of_several_runs_has_the_share_behind_the_time(tmp_path, share, lim
     text = f"50;;page-faults;1.33%;573887;{share};;\n<not counted>;;cycles;0.00%;0;0.00;;\n"
     seen = read_text(tmp_path, perf.read, text, "stat.perf")
     assert seen.page_faults == {"cpu": 50} and len(seen.limits) == limits and not seen.missing
-    assert all(f"page-faults was counted {share}% of the time only" in limit for limit in seen.limits)
+    assert all(f"page-faults was counted for only {share}% of the time" in limit for limit in seen.limits)
     assert "means of several runs (perf stat -r), with their deviation: page-faults (1.33%)" in seen.notes
 
 
@@ -186,7 +186,7 @@ def test_perf_that_counted_a_part_says_which(tmp_path):
     seen = read_text(tmp_path, perf.read, text, "stat.perf")
     assert (seen.page_faults, seen.counters) == ({"cpu": 10}, {"cycles": 20.0, "instructions": 30.0})
     [note] = seen.all_notes()
-    assert note.startswith("counted in user mode only, and not as a whole: page-faults, cycles;")
+    assert note.startswith("counted only in user mode, not in all modes: page-faults, cycles;")
 
 
 @pytest.mark.parametrize("event, called", [
@@ -198,7 +198,7 @@ def test_perf_that_counted_a_part_of_an_event_of_one_unit_says_so(tmp_path, even
     seen = read_text(tmp_path, perf.read, text, "stat.perf")
     assert seen.counters == {called: 20.0, "cpu_core/uops/": 30.0, "sched:sched_switch": 9.0}
     [note] = seen.all_notes()
-    assert note.startswith(f"counted in user mode only, and not as a whole: {called};")
+    assert note.startswith(f"counted only in user mode, not in all modes: {called};")
 
 
 def test_perf_in_another_language(tmp_path):
@@ -218,9 +218,9 @@ def test_a_line_of_perf_that_cannot_be_read_costs_its_own_figure_only(tmp_path):
     text = "5;;page-faults;1;;;\n1,234;msec;task-clock;1;;;\n7;furlong;cycles;1;;;\nx;;instructions;1;;;\n8;;minor-fa"
     seen = read_text(tmp_path, perf.read, f"{text}\n9;", "stat.perf")
     assert seen.page_faults == {"cpu": 5} and seen.counters == {"minor-fa": 8}
-    assert seen.notes == ["left out: stat.perf, line 3: cycles is in 'furlong', which is not known"]
+    assert seen.notes == ["left out: stat.perf, line 3: cycles is in 'furlong', an unknown unit"]
     cut, *lines = seen.missing
-    assert cut == "not the whole run: stat.perf is cut short, as its last line has no end; write it again"
+    assert cut == "not the whole run: stat.perf is cut short: its last line has no end; write it again"
     assert [said.split(": ")[:2] for said in lines] == [["not the whole run", "left out"]] * 3
     assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in lines[0]
     assert "'x' is not a number" in lines[1] and "cut short" in lines[2]
@@ -261,7 +261,7 @@ def test_numbers_that_can_be_two_or_are_none_are_refused(others, text, whole):
 def test_a_database_that_another_program_locks_is_named_as_that(tmp_path):
     connection = sqlite3.connect(profiles.write_nsys(tmp_path / "run.sqlite"))
     connection.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(profile.ProfileError, match="another program writes in it"):
+    with pytest.raises(profile.ProfileError, match="another program is writing to it"):
         nsys.read(tmp_path / "run.sqlite")
     connection.rollback()
     connection.close()
@@ -286,7 +286,7 @@ def test_nsys_counts_graphs_that_were_traced_as_a_whole(tmp_path):
     figures = as_record.figures(seen)
     assert figures["graph_launches"] == (2, "1") and figures["graph_time"] == (pytest.approx(1.799e-3), "s")
     assert figures["kernels"] == (2, "1"), "whose kernels are not known"
-    assert "--cuda-graph-trace=node tells them apart" in seen.all_notes()[0]
+    assert "--cuda-graph-trace=node traces each kernel and copy" in seen.all_notes()[0]
     assert as_record.overlap(seen) == pytest.approx(1), "all copies overlap with the first graph"
     assert not nsys.read(profiles.write_nsys(tmp_path / "b.sqlite")).counters
 
@@ -508,7 +508,7 @@ def test_a_rank_without_a_figure_is_missing(tmp_path, capsys, tool):
         path.rename(path.with_suffix(".elsewhere"))
     assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "not the whole run: rank1 has no figure, unlike those next to it"
+    assert first == "not the whole run: rank1 has no figure, unlike the files next to it"
     (record,) = as_record.amend([case()], command.read(tool, tmp_path), unprofiled=[])
     assert record["profile"]["notes"][0] == first
 
@@ -519,28 +519,28 @@ def test_a_rank_whose_number_is_missing_is_named(tmp_path, capsys, tool):
         profiles.write(tmp_path / f"rank{rank}", tool)
     assert cli.main(["profile", tool, str(tmp_path)]) == exits.UNDECIDED
     assert " ".join(capsys.readouterr().out.split()).startswith(
-        "not the whole run: no output of rank 1, and there is rank 2; put its output next to the others, or profile "
-        "the run again "
+        "not the whole run: no output of rank 1, although there is rank 2; put its output next to the others, or "
+        "profile the run again "
     )
     (tmp_path / "rank1").mkdir()
     assert command.read(tool, tmp_path).missing == [
-        "not the whole run: rank1 has no figure, unlike those next to it"
+        "not the whole run: rank1 has no figure, unlike the files next to it"
     ]  # fmt: skip
     profiles.write(tmp_path / "rank1", tool)
     assert not command.read(tool, tmp_path).missing
 
 
 @pytest.mark.parametrize("names, missing", [
-    ("run_rank0 run_rank3", "ranks 1-2, and there is rank 3"),
-    ("rank-00.a rank-01.b rank-03.c rank-06.d", "ranks 2, 4-5, and there is rank 6"),
-    ("rank1/x rank2/x", "rank 0, and there is rank 2"),
+    ("run_rank0 run_rank3", "ranks 1-2, although there is rank 3"),
+    ("rank-00.a rank-01.b rank-03.c rank-06.d", "ranks 2, 4-5, although there is rank 6"),
+    ("rank1/x rank2/x", "rank 0, although there is rank 2"),
     ("rank0of3 rank1of3", "rank 2, and the run had 3"),
-    ("MPI_Rank0_pid71 MPI_Rank0_pid72 MPI_Rank2_pid73", "rank 1, and there is rank 2"),
-    ("alpha_rank0 beta_rank2 alpha_rank3", "rank 1, and there is rank 3"),
-    ("node1/rank0 node1/rank1 node2/rank3", "rank 2, and there is rank 3"),
-    ("node1/local_rank0 node1/local_rank2 node2/local_rank0", "rank 1 in node1, and there is rank 2"),
-    ("a/node1/rank0/x a/node2/rank1/x b/node1/rank0/x b/node1/rank2/x", "rank 1 in b/node1, and there is rank 2"),
-    ("rank0 rank1000000000 rank999999999", "ranks 1-999999998, and there is rank 999999999"),
+    ("MPI_Rank0_pid71 MPI_Rank0_pid72 MPI_Rank2_pid73", "rank 1, although there is rank 2"),
+    ("alpha_rank0 beta_rank2 alpha_rank3", "rank 1, although there is rank 3"),
+    ("node1/rank0 node1/rank1 node2/rank3", "rank 2, although there is rank 3"),
+    ("node1/local_rank0 node1/local_rank2 node2/local_rank0", "rank 1 in node1, although there is rank 2"),
+    ("a/node1/rank0/x a/node2/rank1/x b/node1/rank0/x b/node1/rank2/x", "rank 1 in b/node1, although there is rank 2"),
+    ("rank0 rank1000000000 rank999999999", "ranks 1-999999998, although there is rank 999999999"),
     ("rank0 rank1 rank2", ""),
     ("node1/rank0 node1/rank2 node2/rank1 node2/rank3", ""),
     ("a/node1/rank0 a/node2/rank1 b/node1/rank0 b/node2/rank1", ""),
@@ -572,7 +572,7 @@ def test_a_report_says_how_many_ranks_there_were(tmp_path):
         (tmp_path / f"rank{rank}").mkdir()
         with_mpi(tmp_path / f"rank{rank}" / "nsys.sqlite", [rank], 4)
     (sentence,) = command.read("nsys", tmp_path).missing
-    assert sentence.startswith("not the whole run: no output of ranks 2-3, and the run had 4; put theirs next to")
+    assert sentence.startswith("not the whole run: no output of ranks 2-3, although the run had 4 ranks;")
     (tmp_path / "rank2").mkdir()
     with_mpi(tmp_path / "rank2" / "nsys.sqlite", [2, 3], 4)
     assert not command.read("nsys", tmp_path).missing, "one report may be of several ranks"
@@ -606,7 +606,7 @@ def test_a_rank_that_did_nothing_is_missing(tmp_path):
     for name, without in (("run0.sqlite", ()), ("run1.sqlite", names)):
         profiles.write_nsys(tmp_path / name, without=without)
     assert command.read("nsys", tmp_path).missing == [
-        "not the whole run: run1.sqlite has no figure, unlike those next to it"
+        "not the whole run: run1.sqlite has no figure, unlike the files next to it"
     ]
 
 
@@ -668,13 +668,13 @@ def test_passes_of_rocprofv3_are_one_run(tmp_path):
     ("invalidate", "why"),
     [
         (lambda folder: shutil.rmtree(folder / "pmc_1"), "no output of pass 1"),
-        (lambda folder: shutil.rmtree(folder / "pmc_2/node"), "pmc_2 has no figure, unlike those next to it"),
+        (lambda folder: shutil.rmtree(folder / "pmc_2/node"), "pmc_2 has no figure, unlike the files next to it"),
         (lambda folder: shortened(folder / "pmc_2/node/4002_kernel_trace.csv"),
-         "unlike numbers of launches: 1 in pass 2"),
+         "numbers of launches differ between passes: 1 in pass 2"),
         (lambda folder: shortened(folder / "pmc_2/node/4002_counter_collection.csv"),
-         "unlike numbers of launches with counters: 1 in pass 2 and 2 in pass 1"),
+         "numbers of launches with counters differ between passes: 1 in pass 2 and 2 in pass 1"),
         (lambda folder: (folder / "pmc_2/node/4002_counter_collection.csv").unlink(),
-         "unlike numbers of launches with counters: 0 in pass 2 and 2 in pass 1"),
+         "numbers of launches with counters differ between passes: 0 in pass 2 and 2 in pass 1"),
     ],
 )  # fmt: skip
 def test_a_pass_that_is_missing_or_cut_is_said(tmp_path, capsys, invalidate, why):
@@ -777,7 +777,7 @@ def test_a_packed_folder_of_a_rank_is_missed(tmp_path):
 
 def test_where_all_outputs_have_other_names_these_are_named(tmp_path):
     (tmp_path / "stat.perf.gz").touch()
-    with pytest.raises(profile.ProfileError, match=r"left no \*.perf; stat.perf.gz: packed by gzip"):
+    with pytest.raises(profile.ProfileError, match=r"left no \*.perf; stat.perf.gz: compressed by gzip"):
         command.read("perf", tmp_path)
 
 
@@ -914,7 +914,7 @@ def test_further_names_are_added_up_and_said(tmp_path, capsys, monkeypatch):
     assert len(phases) == len(calls) == as_record.NAMES + 1
     assert sum(each["count"] for each in phases.values()) == 2004 and sum(calls.values()) == 2006
     assert (
-        "301 names of phases, of which this has 200; isthmus profile --format csv has more"
+        "only 200 of 301 names of phases are listed; isthmus profile --format csv has more"
         in (record["profile"]["notes"])
     )
     assert validate.problem(record) is None
@@ -1221,7 +1221,7 @@ def test_pages_that_lead_in_circles_hold_no_more_than_the_file(tmp_path, table):
 
     rows = written("rows.sqlite")
     pages(rows, *[below] * 8, lambda _: page(13, 3, row("in")))
-    with pytest.raises(profile.ProfileError, match=f"{table} has more than .* bytes can hold"):
+    with pytest.raises(profile.ProfileError, match=f"{table} has more rows than fit in .* bytes"):
         nsys.read(rows)
     few = written("few.sqlite")
     pages(few, lambda _: page(13, 3, row("in")))
@@ -1229,7 +1229,7 @@ def test_pages_that_lead_in_circles_hold_no_more_than_the_file(tmp_path, table):
     if table == "NVTX_EVENTS":
         texts = written("texts.sqlite")
         pages(texts, a_long_text, lambda number: (number - 1).to_bytes(4, "big") + b"x" * 508)
-        with pytest.raises(profile.ProfileError, match=f"{table} has more than .* bytes can hold"):
+        with pytest.raises(profile.ProfileError, match=f"{table} has more rows than fit in .* bytes"):
             nsys.read(texts)
 
 
@@ -1338,7 +1338,7 @@ def test_the_other_files_of_a_run_are_named_with_their_folder_and_not_all(tmp_pa
         profiles.add_diagnostics(path, (2, "1 event was lost"))
     missing = command.read("nsys", tmp_path).missing
     assert len(missing) == 21 and "rank0/nsys.sqlite says (Warning) 1 event was lost" in missing[0]
-    assert "there are more such" in missing[-1]
+    assert "more such reasons" in missing[-1]
 
 
 @pytest.mark.parametrize("tool, line, lost", [
@@ -1398,7 +1398,7 @@ def test_a_sum_over_ranks_of_which_one_was_not_counted_is_not_the_whole(tmp_path
         (tmp_path / f"rank{rank}" / "stat.perf").write_text(text)
     seen = command.read("perf", tmp_path)
     assert seen.missing == [
-        "not the whole run: rank1/stat.perf lacks cycles, unlike the rest of the run, so no figure is made of it"
+        "not the whole run: rank1/stat.perf lacks cycles, unlike the rest of the run, so no figure is derived from it"
     ]
     assert seen.page_faults == {"cpu": 12} and not seen.counters
 

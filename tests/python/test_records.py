@@ -62,7 +62,7 @@ def test_a_packed_file_is_unpacked(tmp_path):
     assert load.read(path) == [GOOD, GOOD]
     for broken in (packed[:-9], packed[: len(packed) // 2], packed[:40] + b"?" + packed[41:], LINE.encode()):
         path.write_bytes(broken)
-        with pytest.raises(validate.RecordError, match=r"r\.jsonl\.gz: not what gzip wrote"):
+        with pytest.raises(validate.RecordError, match=r"r\.jsonl\.gz: not written by gzip"):
             load.read(path)
 
 
@@ -125,7 +125,7 @@ def test_foreign_line_is_refused(tmp_path, line, why):
 
 def test_two_records_on_one_line_are_named(tmp_path):
     path = write(tmp_path / "r.jsonl", LINE + LINE, end="")
-    with pytest.raises(validate.RecordError, match=r"r\.jsonl:1: not JSON \(Extra data: .*: give each record a line"):
+    with pytest.raises(validate.RecordError, match=r"r\.jsonl:1: not JSON \(Extra data: .*: put each record"):
         load.read(path)
 
 
@@ -181,7 +181,7 @@ def test_hostile_strings_survive(tmp_path_factory, text):
 
 def test_two_metrics_of_one_name_are_refused():
     doubled = {**GOOD, "metrics": GOOD["metrics"] * 2}
-    assert "two metrics have one name" in validate.problem(doubled)
+    assert "two metrics have the same name" in validate.problem(doubled)
 
 
 def test_schema_is_a_schema():
@@ -269,7 +269,7 @@ def test_a_table_that_is_not_what_the_record_says_is_a_sentence(tmp_path, given,
 def test_no_more_rows_are_read_than_a_table_can_have(tmp_path):
     path, record = with_table(tmp_path)
     record["tables"][0]["rows"] = 10**8
-    with pytest.raises(validate.RecordError, match="it has 100000000 rows, and at most 1000000 are read"):
+    with pytest.raises(validate.RecordError, match="it has 100000000 rows, but at most 1000000 are read"):
         load.read_table(path, record, "batches")
 
 

@@ -226,7 +226,7 @@ def refused(capsys, *arguments):
 
 
 def test_too_few_jobs(site, tmp_path, capsys):
-    assert "no series has 8 jobs of one state of the machine (the most is 6)" in refused(
+    assert "no series has 8 jobs of one state of the machine (at most 6)" in refused(
         capsys, "update", kept(tmp_path, jobs=3), "--site", site
     )
 

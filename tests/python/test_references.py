@@ -92,7 +92,7 @@ def test_files_that_each_name_the_next_one_twice_end(tmp_path, monkeypatch):
     for width, depth, last, why in (
         (2, 19, ENTRY, "names files by [$]ref more than 2000 times"),
         (2001, 1, ENTRY, "names files by [$]ref more than 2000 times"),
-        (30, 2, ENTRY * 100, "more than 50000 bounds, a file counted each time"),
+        (30, 2, ENTRY * 100, "more than 50000 bounds, counting a file each time"),
     ):
         (tmp_path / f"p{depth}.yaml").write_text(last)
         for number in range(depth):
@@ -183,12 +183,12 @@ def test_unknown_fields_of_a_case_may_be_anything(tmp_path):
         ("- {shares: {in: 1.5}}", "write 0.7"),
         ("- {shares: {in: 0.5}, metrics: {in: [1, 0, 0, s]}}", "not a mapping with 'metrics'"),
         ("- {limit: x, metrics: {}}", "unknown key 'limit'"),
-        ("- {limit: pcie, shares: {rate: 0.8}}", "limit 'pcie' is of no limit that a record has; did you mean 'PCIe'?"),
+        ("- {limit: pcie, shares: {rate: 0.8}}", "'pcie' matches no limit that a record has; did you mean 'PCIe'?"),
         ("- {limit: PCI-Express, shares: {rate: 0.8}}", "did you mean 'PCIe'?"),
         ("- {limit: PCIe 9, shares: {rate: 0.8}}", "did you mean 'PCIe'?"),
         ("- {limit: HBM, shares: {rate: 0.8}}", "a limit begins with one of PCIe, NVLink, xGMI, peak device memory"),
         ("- {bytes_least: -1, shares: {rate: 0.8}}", "bytes_least is -1"),
-        ("- {bytes_least: 1.0e+18, shares: {rate: 0.8}}", "and no figure moves that much"),
+        ("- {bytes_least: 1.0e+18, shares: {rate: 0.8}}", "but no figure moves that much"),
         ("a: &a [*a]", "it contains itself"),
         ("- !!python/object/apply:os.system ['true']", "not YAML"),
         ("- [", "not YAML"),

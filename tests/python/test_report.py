@@ -156,7 +156,7 @@ def test_a_node_far_off_its_equals_is_named(tmp_path, capsys):
     ]
     assert cli.main(["report", str(write(tmp_path / "r", cases))]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("1 node is far off equals (`isthmus nodes` says more):\n- n7 is 23.1% worse")
+    assert said.startswith("1 node is far from their equals (see `isthmus nodes`):\n- n7 is 23.1% worse")
 
 
 def test_five_thousand_records_in_fifteen_seconds_and_ten_megabytes(tmp_path):

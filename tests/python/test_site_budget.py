@@ -170,7 +170,7 @@ def test_the_limit_is_the_last_resort_and_nothing_is_an_error():
     site_budget.time(limited, {}, lambda job: (None, None))
     assert (limited.seconds, limited.source, limited.cases) == (600.0, "time limit", 1)
     with pytest.raises(
-        Error, match="nothing says how long it takes on s:p; name a program with --bench, or --records of"
+        Error, match="nothing says how long it takes on s:p; name a program with --bench, or records of"
     ):
         site_budget.time(Job("A", "s:p+e", "0", ("run",)), {}, lambda job: (None, None))
 

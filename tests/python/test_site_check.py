@@ -117,7 +117,7 @@ def test_what_the_build_does_not_read_is_an_error(tree, capsys, key):
     configuration = copy.deepcopy(GOOD)
     configuration["environments"][0][key] = "x" if key in ("cc", "cxx", "ftn", "nvcc") else ["-O3"]
     put(tree, configuration)
-    assert_refused(tree, capsys, f"{key} has no effect, as the build does not read it")
+    assert_refused(tree, capsys, f"{key} has no effect, because the build does not read it")
 
 
 def test_each_key_that_reframe_knows_is_read_or_refused():
@@ -184,13 +184,13 @@ def gpu(**settings):
         ({"features": ["peer"], "devices": None}, "states 'peer' but no GPU"),
         ({"features": []}, "not the feature 'gpu'"),
         ({"features": ["gpu", "hip", "xnack"], "devices": gpu(arch="gfx942")}, "'xnack' without ['HSA_XNACK', '1']"),
-        ({"resources": []}, "no resource 'gpu', so jobs ask for none"),
+        ({"resources": []}, "no resource 'gpu', so jobs request none"),
         ({"resources": [{"name": "gpus", "options": []}]}, "did you mean 'gpus'?"),
         ({"resources": [{"name": "gpu", "options": ["--gpus={gpus}"]}]}, "{gpus} is never filled in"),
         ({"launcher": "local"}, "launcher 'local' under squeue"),
         ({"launcher": "flux-run"}, "'flux-run' is a command of flux-batch, the scheduler is 'squeue'"),
         ({"scheduler": "pbs"}, "'srun' is a command of slurm, the scheduler is 'pbs'"),
-        ({"scheduler": "pbs", "launcher": "mpiexec"}, "'--partition=gpu': qsub of PBS has no options of two dashes"),
+        ({"scheduler": "pbs", "launcher": "mpiexec"}, "'--partition=gpu': qsub of PBS has no options with two dashes"),
         ({"extras": {"isthmus": {"maintainers": "triton"}}}, "maintainers is 'triton'; write a list of names"),
         ({"launcher": "srnu"}, "did you mean 'srun'?"),
         ({"scheduler": "sqeue"}, "did you mean 'squeue'?"),
@@ -219,8 +219,8 @@ def gpu(**settings):
         ({"extras": {"isthmus": {"host_memory": "-1GiB"}}}, "host_memory is '-1GiB'; write an amount"),
         ({"extras": {"isthmus": {"host_memory": "80GB"}}}, "host_memory is '80GB'; write an amount"),
         ({"extras": {"isthmus": {"shared_nodes": "no"}}}, "shared_nodes is 'no'; write True or False"),
-        ({"extras": {"isthmus": {"links": "18"}}}, "links is '18'; write how many there are"),
-        ({"extras": {"isthmus": {"links": 0}}}, "links is 0; write how many there are"),
+        ({"extras": {"isthmus": {"links": "18"}}}, "links is '18'; write their number"),
+        ({"extras": {"isthmus": {"links": 0}}}, "links is 0; write their number"),
         ({"extras": {"isthmus": {"pcie": "5x16"}}}, "pcie is '5x16'; write generation and lanes"),
         ({"extras": {"isthmus": {"pcie": "9 x16"}}}, "pcie is '9 x16'; write generation and lanes"),
         ({"extras": {"isthmus": {"require_reference": []}}}, "write True, False or a list of metrics"),
@@ -244,7 +244,7 @@ def gpu(**settings):
         ({"access": ["partition=gpu"]}, "is not an option of sbatch, because it does not begin with '-'"),
         ({"access": ["--partition=gpu", "--acount=p42"]}, "sbatch has no such option; did you mean '--account'?"),
         ({"scheduler": "local", "launcher": "mpirun", "max_jobs": 1}, "the scheduler 'local' takes no options"),
-        ({"scheduler": "lsf", "launcher": "mpirun"}, "'--partition=gpu': bsub of LSF has no options of two dashes"),
+        ({"scheduler": "lsf", "launcher": "mpirun"}, "'--partition=gpu': bsub of LSF has no options with two dashes"),
         ({"launcher": "local"}, "environment gnu states 'mpi', but launcher 'local' starts one process"),
         ({"features": ["gpu", "cuda", "write-combined"]}, "did you mean 'write_combined'?"),
         ({"features": ["gpu", "cuda", "Peer"]}, "did you mean 'peer'?"),
@@ -304,7 +304,7 @@ def test_settings_are_of_partitions(tree, capsys):
     configuration = changed()
     configuration["environments"][0]["extras"] = {"isthmus": {"maintainers": ["t"]}, "spack_enviroment": "x"}
     put(tree, configuration)
-    assert_refused(tree, capsys, "environment gnu: extras has 'isthmus', which is read of partitions only")
+    assert_refused(tree, capsys, "environment gnu: extras has 'isthmus', which is read only from partitions")
     assert_refused(tree, capsys, "did you mean 'spack_environment'?")
 
 
@@ -337,7 +337,7 @@ def test_a_partition_may_be_chosen_otherwise(tree, capsys, access):
 def test_two_partitions_of_the_same_nodes_are_a_note(tree, capsys):
     put(tree, two_partitions(["-p gpu"], ["-p gpu"]))
     status, shown = check(tree, capsys)
-    assert status == exits.PASSED and "atlantis:debug: asks for the same nodes as atlantis:gpu" in shown
+    assert status == exits.PASSED and "atlantis:debug: requests the same nodes as atlantis:gpu" in shown
 
 
 @pytest.mark.parametrize("place", ["system", "partition", "environment"])
@@ -513,7 +513,7 @@ def test_a_pattern_is_compared_from_the_beginning(tree, capsys):
     configuration = changed()
     configuration["systems"][0]["hostnames"] = [r"\.atlantis\.example$"]
     put(tree, configuration)
-    assert_refused(tree, capsys, "fits no host")
+    assert_refused(tree, capsys, "matches no host")
 
 
 @pytest.mark.parametrize("text", [b"{", b"[" * 100_000, b"\xff", b'{"a":1,"a":1}'])
@@ -538,7 +538,7 @@ def holding(name):
     return make
 
 
-MISSING = "a link whose target is missing, so this site is not read; mend or remove it"
+MISSING = "a link whose target is missing, so this site is not read; repair or remove it"
 NO_SITES = {
     "a link to a folder": (lambda place: place.symlink_to("/gone"), f"site-configs/north: {MISSING}"),
     "a link to itself": (lambda place: place.symlink_to("north"), "site-configs/north: Too many levels of symbolic"),
@@ -605,7 +605,7 @@ def test_a_folder_without_a_configuration_is_a_note(tree, capsys):
     status, shown = check(tree, capsys)
     assert status == exits.PASSED
     assert shown == (
-        "attic: note: site-configs/attic: no reframe.py in there, so it is no site; write one, or "
+        "attic: note: site-configs/attic: no reframe.py in it, so it is not a site; write one, or "
         "move the folder away\n1 site, 0 errors\n"
     )
     assert check(tree, capsys, "--quiet") == (exits.PASSED, "1 site, 0 errors\n")
@@ -652,7 +652,7 @@ def test_names_of_login_nodes_are_tried(tree, capsys):
     names.write_text("# seen\natl07\n\natl1.sea  # by a user\n")
     assert check(tree, capsys) == (exits.PASSED, "1 site, 0 errors\n")
     names.write_text("login07\n")
-    assert_refused(tree, capsys, "no pattern of 'hostnames' fits login07")
+    assert_refused(tree, capsys, "no pattern of 'hostnames' matches login07")
     names.write_bytes(b"login\xff\n")
     assert_refused(tree, capsys, "it cannot be read ('utf-8' codec")
     names.write_bytes(b"#" * (inputs.MIB + 1))
@@ -759,10 +759,10 @@ def test_a_reference_for_a_gpu_that_no_partition_has(tree, capsys, arch, setting
     reference = REFERENCE.replace("workload:", f"arch: {arch}, workload:")
     put(tree, changed(**settings), references=reference)
     shown = check(tree, capsys)[1]
-    assert ("applies to nothing" not in shown) == is_held, shown
+    assert ("never applies" not in shown) == is_held, shown
     capsys.readouterr()
     status = cli.main(["references", "check", "--site", f"{tree}/site-configs/atlantis"])
-    assert ("applies to nothing" not in capsys.readouterr().out.replace("\n  ", " ")) == is_held
+    assert ("never applies" not in capsys.readouterr().out.replace("\n  ", " ")) == is_held
     assert is_held or status == exits.FOUND
 
 
@@ -921,7 +921,7 @@ def test_the_backend_that_was_found_is_said_once(monkeypatch):
     monkeypatch.setenv("ISTHMUS_BACKEND", "host")
     words = [sys.executable, "-m", "isthmus", "site", "check", "--root", ROOT]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stderr
-    assert said.count("detect-backend: host, as ISTHMUS_BACKEND says") == 1
+    assert said.count("detect-backend: host, because ISTHMUS_BACKEND is set") == 1
 
 
 GPU_0 = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'"

@@ -148,7 +148,7 @@ def test_what_is_not_there_is_not_stated(machine, tmp_path, peer, mode, words):
 def test_gpus_that_the_job_did_not_ask_for_are_missed(machine, tmp_path):
     _, partitions, _, text = written(machine(SLURM), tmp_path)
     assert partitions["gpu"]["devices"] == [{"type": "gpu", "arch": "FILL_IN", "num_devices": 2}]
-    assert "gpu:h200:2; none was seen: ask for them and probe again" in text
+    assert "gpu:h200:2; none was seen: request them and probe again" in text
 
 
 def test_without_accounting_squeue(machine, tmp_path):
@@ -342,7 +342,7 @@ def test_no_devices_beside_a_complaint_is_no_answer(machine, tmp_path, tool, scr
 def test_each_field_of_the_program_is_what_it_should_be(machine, change, why):
     told = info()
     told["devices"] = [device | change for device in told["devices"]]
-    with pytest.raises(probe.Error, match="not what isthmus-bench says") as error:
+    with pytest.raises(probe.Error, match="not written by isthmus-bench") as error:
         probe.configuration("x", machine({"b": f"echo '{json.dumps(told)}'"}, bench="b"), None)
     assert why in str(error.value) and "is not known" in str(error.value)
 
@@ -352,7 +352,7 @@ def test_each_field_of_the_program_is_what_it_should_be(machine, change, why):
     {"emulated": None}, {"emulated": True, "devices": {}},
 ])  # fmt: skip
 def test_what_is_no_list_of_gpus_is_not_no_gpu(machine, change):
-    with pytest.raises(probe.Error, match="whether there are GPUs is not known"):
+    with pytest.raises(probe.Error, match="it is not known whether there are GPUs"):
         probe.configuration("x", machine({"b": f"echo '{json.dumps(info() | change)}'"}, bench="b"), None)
 
 
@@ -389,7 +389,7 @@ def test_of_mig_instances_a_program_uses_one(machine, tmp_path):
     esac"""
     _, partitions, _, text = written(machine({"nvidia-smi": script}), tmp_path)
     assert partitions["local"]["devices"] == [{"type": "gpu", "arch": "sm_80", "num_devices": 1}]
-    assert "1 × NVIDIA A100 is cut into 1 MIG instance (1g.5gb): a program uses one of them" in said(text)
+    assert "1 × NVIDIA A100 is split into 1 MIG instance (1g.5gb): a program uses only one" in said(text)
 
 
 @pytest.mark.parametrize("cut, devices", [
@@ -593,15 +593,15 @@ def test_this_node_is_of_one_kind_of_its_partition(machine, tmp_path):
     assert partitions["gpu_v100"]["devices"][0]["arch"] == "FILL_IN"
     _, partitions, _, text = written(machine(slurm(lines, "echo gpu") | {"nvidia-smi": NVIDIA_SMI}), tmp_path)
     assert {p["devices"][0]["arch"] for p in partitions.values()} == {"FILL_IN"}
-    assert "which of the partition's kinds of node this is, sinfo does not say" in text
+    assert "sinfo does not say which of the partition's kinds of node this is" in text
 
 
 NO_CONTROLLER = "echo 'Unable to contact slurm controller' >&2; exit 1"
 
 
 @pytest.mark.parametrize("answer, why", [
-    (NO_CONTROLLER, "which partition this node is of is not known: sinfo -h -n {} -o %R ends with exit code 1 (Unable"),
-    ("true", "sinfo has no partition of this node, {}; give --partition if it belongs to one"),
+    (NO_CONTROLLER, "which partition this node belongs: sinfo -h -n {} -o %R ends with exit code 1 (Unable"),
+    ("true", "sinfo lists no partition with this node, {}; give --partition if it belongs to one"),
 ])  # fmt: skip
 def test_a_node_of_no_known_partition_is_still_described(machine, tmp_path, answer, why):
     lines = "cpu|1:00:00|(null)\ngpu|1:00:00|gpu:h200:2"
@@ -619,7 +619,7 @@ def test_a_kind_of_node_that_sinfo_does_not_tell_has_a_reason(machine, tmp_path)
     gres = f'case "$*" in *%G*) {NO_CONTROLLER} ;; *) echo gpu ;; esac'
     tools = slurm("gpu|1:00:00|gpu:h200:2\ngpu|1:00:00|gpu:v100:4", gres) | {"nvidia-smi": NVIDIA_SMI}
     text = said(written(machine(tools), tmp_path)[3])
-    assert "kinds of node this is, sinfo does not say: sinfo -h -n" in text and "Unable to contact" in text
+    assert "kinds of node this is: sinfo -h -n" in text and "Unable to contact" in text
     assert "this node has 2 × NVIDIA H200 (sm_90)" in text
 
 
@@ -634,7 +634,7 @@ def test_who_pays_for_this_job_pays_for_others(machine, tmp_path):
 @pytest.mark.parametrize("tools, environment, scheduler, note", [
     ({"sinfo": "echo unable to contact slurm controller >&2; exit 1"}, {}, "FILL_IN",
      "Slurm may be the batch system, but sinfo -h -o %R ends with exit code 1 (unable to contact slurm controller)"),
-    ({}, {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "gpu"}, "squeue", "Slurm does not show what it has: there is no"),
+    ({}, {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "gpu"}, "squeue", "does not list its partitions: there is no"),
     ({"sinfo": "true", "sacct": "echo lost connection >&2; exit 1"}, {}, "squeue", "squeue, which needs no accounting"),
     ({"sinfo": "true", "sacct": "true"}, {}, "slurm", "partitions: not known, sinfo -h -o %R|%l|%G prints nothing"),
     ({"flux": "exit 1"}, {}, "FILL_IN", "Flux may be the batch system, but flux resource info ends with exit code 1"),
@@ -642,11 +642,11 @@ def test_who_pays_for_this_job_pays_for_others(machine, tmp_path):
     ({"bsub": "true", "jsrun": "true"}, {"LSB_JOBID": "1"}, "lsf", "launcher: ReFrame has none for jsrun"),
     ({"oarsub": "true"}, {}, "oar", "launcher: there is no mpirun"),
     ({"qsub": "true", "qconf": "true"}, {}, "sge", ""),
-    ({"qsub": "true", "qstat": "echo 'Version: 6.1.3'"}, {}, "pbs", "which PBS this is, qstat --version does not say"),
+    ({"qsub": "true", "qstat": "echo 'Version: 6.1.3'"}, {}, "pbs", "qstat --version does not say which PBS this is"),
     ({"qsub": "true", "qstat": "echo 'pbs_version = 22.05'"}, {}, "pbs", ""),
     ({"qsub": "true"}, {"COBALT_JOBID": "1"}, "FILL_IN", "ReFrame has no scheduler for Cobalt"),
     ({"condor_submit": "true"}, {}, "FILL_IN", "ReFrame has no scheduler for HTCondor"),
-    ({}, {"ACME_JOB_ID": "1"}, "FILL_IN", "ACME_JOB_ID is set, as in a job of a batch system that is not known"),
+    ({}, {"ACME_JOB_ID": "1"}, "FILL_IN", "ACME_JOB_ID is set, as in a job of an unknown batch system"),
     ({}, {"CI_JOB_ID": "1"}, "local", ""),
 ])  # fmt: skip
 def test_a_batch_system_is_known_or_left_open(machine, tmp_path, tools, environment, scheduler, note):
@@ -685,7 +685,7 @@ def test_mpi_is_stated_where_two_ranks_start(machine, tmp_path, tools, has_mpi, 
 def test_a_launcher_that_takes_a_job_is_not_said_to_start_ranks(machine, tmp_path):
     _, _, environments, text = written(machine({"mpicxx": "true", "mpirun": "true", "sinfo": "exit 1"}), tmp_path)
     assert environments[0]["features"] == ["mpi"]
-    assert "mpi: mpicxx, to be started by mpirun: that was not tried" in said(text)
+    assert "mpi: mpicxx, to be started by mpirun: this was not tried" in said(text)
 
 
 TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "sinfo", "sacct", "flux", "bsub", "lsid", "qsub", "qstat", "mpirun",
@@ -719,7 +719,7 @@ def test_whatever_tools_answer_a_file_is_written_that_only_lacks_blanks(tmp_path
 
     written(Stubborn(None, tmp_path, dict.fromkeys(variables, "1"), is_root=True), tmp_path)
     for what in (f.what for f in complaints(tmp_path) if f.level == "error"):
-        assert "to be filled in" in what or "takes every machine" in what, what
+        assert "to be filled in" in what or "matches every machine" in what, what
 
 
 @given(st.text())

@@ -567,7 +567,7 @@ def test_a_copy_of_an_environment_leaves_the_tree_alone(tmp_path):
         (["spack-environment", "atlantis", "copy"], "there is no environment 'atlantis'; choose from "),
         (["spack-environment", "common", "copy"], "there is no environment 'common'"),
         (["spack-environment", "generic"], "usage: "),
-        (["airgap"], "say what; choose from pack|"),
+        (["airgap"], "no command is given; choose from pack|"),
         (["airgap", "unpack"], "no command 'unpack'"),
         (["airgap", "mirror", "generic"], "mirror takes a site and a folder"),
     ],

@@ -141,7 +141,7 @@ LOOSE = {"devices": {"memory_bandwidth", "fp32_rate"}}  # fields that the schema
         (json.dumps({**GOOD, "schema": "somebody/1"}), "line 1: another schema"),
         (json.dumps({**GOOD, "version": "one"}), "version: 'one' is not"),
         (json.dumps({**GOOD, "metrics": [5]}), "metrics/0: 5 is not"),
-        (json.dumps({**GOOD, "metrics": GOOD["metrics"] + GOOD["metrics"][:1]}), "two metrics have one name"),
+        (json.dumps({**GOOD, "metrics": GOOD["metrics"] + GOOD["metrics"][:1]}), "two metrics have the same name"),
         (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("nan")}]}), "NaN is not JSON"),
         (json.dumps({**GOOD, "metrics": [{**GOOD["metrics"][0], "median": float("inf")}]}), "Infinity is not JSON"),
     ],
@@ -162,7 +162,7 @@ def test_what_is_no_record_file_is_named_and_counted(tmp_path, capsys, text, why
         assert str(alone.value).count("bad.jsonl") == 1
         assert re.search("run it again with --resume|; name files that isthmus-bench wrote$", str(alone.value))
     write(tmp_path / "worse.jsonl", text, end="")
-    with pytest.raises(Error, match=f"none of 2 files holds records that can be read.*{why}"):
+    with pytest.raises(Error, match=f"none of 2 files contains readable records.*{why}"):
         store.open_store([tmp_path / "bad.jsonl", tmp_path / "worse.jsonl"])
 
 
@@ -442,7 +442,7 @@ def test_the_metric_that_is_asked_for_takes_no_record_out_of_the_count(tmp_path,
         assert (row["records"], row["failed"]) == (3, 1) and "1 record is invalid" in said.err
         cli.main(["compact", str(tmp_path), "--processes", "1"])
         capsys.readouterr()
-    with pytest.raises(Error, match="none of 3 records is what was asked for"):
+    with pytest.raises(Error, match="none of 3 records is selected"):
         store.open_store([tmp_path], metric="metric = 'none'")
 
 
@@ -636,9 +636,9 @@ def test_a_file_that_takes_the_place_of_another_is_named(tmp_path, capsys):
     assert not skipped(tmp_path) and compact.compact(tmp_path, processes=1)["replaced"] == []
     write(file, other(2), other(3), other(4))
     [named] = skipped(tmp_path)
-    assert named.path == str(file) and "other records than when it was compacted" in named.why
+    assert named.path == str(file) and "its records differ from the compacted ones" in named.why
     assert cli.main(["compact", str(tmp_path)]) == exits.FOUND
-    assert f"replaced {file}: other records than when it was compacted" in " ".join(capsys.readouterr().err.split())
+    assert f"replaced {file}: its records differ from the compacted ones" in " ".join(capsys.readouterr().err.split())
     assert not skipped(tmp_path) and cli.main(["compact", str(tmp_path)]) == exits.PASSED
 
 
@@ -657,8 +657,8 @@ def test_files_that_were_packed_or_renamed_are_not_called_lost(tmp_path, capsys)
     (tmp_path / "2.jsonl").rename(tmp_path / "old.jsonl")
     write(tmp_path / "later.jsonl", other(3))
     status, shown = compacts_again(tmp_path, capsys)
-    assert status == exits.PASSED and "records and all" not in shown
-    assert "3 files are renamed or packed, as all records are in other files (of 0.jsonl in 0.jsonl.gz); " in shown
+    assert status == exits.PASSED and "gone with their records" not in shown
+    assert "3 files are renamed or compressed, since all records are in other files (of 0.jsonl in 0." in shown
     assert counts(tmp_path / "compacted")["records"] == 7 and not skipped(tmp_path)
 
 
@@ -674,7 +674,7 @@ def test_records_that_are_gone_are_told_once_and_do_not_pass(tmp_path, capsys, m
         with pytest.raises(KeyboardInterrupt):
             compact.compact(tmp_path, processes=1)
     status, shown = compacts_again(tmp_path, capsys)
-    assert status == exits.UNDECIDED and "; 1 file is gone, records and all (1.jsonl); " in shown
+    assert status == exits.UNDECIDED and "; 1 file is gone with their records (1.jsonl); " in shown
     status, shown = compacts_again(tmp_path, capsys)
     assert status == exits.PASSED and "gone" not in shown
 
@@ -769,7 +769,7 @@ def test_records_in_a_compacted_table_are_named(tmp_path, capsys):
         assert said.count("skipped ") == 3
         (table / "up").unlink(missing_ok=True)
         for name in ("2.jsonl", "family=microbench/3.jsonl.zst", "4.txt"):
-            assert f"{name}: not read in the compacted table {table}" in said
+            assert f"{name}: not read, because only the parts of the compacted table {table} count" in said
     assert len(compact.compact(tmp_path / "r", processes=1)["skipped"]) == 3
 
 
@@ -780,7 +780,7 @@ def test_no_table_is_made_where_records_lie(tmp_path, capsys):
         words = [word if word == "-o" else str(tmp_path / word) for word in words]
         assert cli.main(["compact", *words]) == exits.BAD_INPUT
         said = capsys.readouterr()
-        assert "has records of its own, as " in said.err and said.err.count("\n") == 1 and not said.out
+        assert "contains record files, such as " in said.err and said.err.count("\n") == 1 and not said.out
     assert not list(tmp_path.rglob("manifests")) and counts(tmp_path / "top")["records"] == 1
     write(tmp_path / "src/compacted/3.jsonl", other(3))
     assert cli.main(["compact", str(tmp_path / "src")]) == exits.BAD_INPUT
@@ -833,13 +833,13 @@ def test_a_table_of_one_folder_takes_no_other(tmp_path, capsys):
     table = tmp_path / "t"
     assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
     assert cli.main(["compact", str(tmp_path / "b"), "-o", str(table)]) == exits.BAD_INPUT
-    assert f"this table is made of {tmp_path / 'a'}, not of {tmp_path / 'b'}" in capsys.readouterr().err
+    assert f"this table was made from {tmp_path / 'a'}, not from {tmp_path / 'b'}" in capsys.readouterr().err
     assert counts(table)["records"] == 1
     assert cli.main(["compact", str(tmp_path / "a"), "-o", str(table)]) == exits.PASSED
     [manifest] = (table / "manifests").iterdir()
     stated = json.loads(manifest.read_text()) | {"source": str(tmp_path / "b")}  # as if written at the same time
     write(table / "manifests/00000002.json", json.dumps(stated))
-    with pytest.raises(Error, match="of two folders"):
+    with pytest.raises(Error, match="from two folders"):
         store.open_store([table])
 
 
@@ -874,7 +874,7 @@ def test_a_broken_manifest_is_a_sentence(tmp_path, manifest, why):
 def test_the_command_compacts_and_says_how_much(tmp_path, capsys):
     write(tmp_path / "1.jsonl", LINE)
     assert cli.main(["compact", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("1 record of 1 file taken in ")
+    assert capsys.readouterr().out.startswith("1 record of 1 file compacted in ")
     write(tmp_path / "2.jsonl", LINE[:50], end="")
     assert cli.main(["compact", str(tmp_path)]) == 1
     assert "cut short" in capsys.readouterr().err

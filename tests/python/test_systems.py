@@ -81,9 +81,12 @@ def test_a_slow_node_says_in_what_its_host_is_slower_too(tmp_path, capsys):
     folder = write(tmp_path / "r", cases)
     assert cli.main(["nodes", str(folder)]) == 1
     said = capsys.readouterr().out.replace("\n    ", " ")  # joins the lines of a folded reason
-    host = "; its host, too: copy_rate 6.00 GB/s, usual 9.00 GB/s; 12% of its processors' time is stolen, usual 0%"
+    host = (
+        "; its host is worse as well: copy_rate 6.00 GB/s, usual 9.00 GB/s; 12% of its processors' time is stolen, "
+        "usual 0%"
+    )
     assert re.search(rf"^  .*% worse than 11 equals over 20 series together{re.escape(host)}$", said, re.M)
-    assert said.split("\n\n")[1].count("its host, too") == 1 and "integer_rate" not in said
+    assert said.split("\n\n")[1].count("its host is worse as well") == 1 and "integer_rate" not in said
     assert cli.main(["nodes", str(folder), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["reason"].endswith(host)
 
@@ -101,7 +104,7 @@ def test_hosts_that_are_alike_or_unknown_are_not_named(tmp_path, capsys):
         else:
             del case["host"]["speed"], case["run"]["stolen_share"]
     assert cli.main(["nodes", str(write(tmp_path / "unknown", cases))]) == 1
-    assert "its host, too" not in capsys.readouterr().out
+    assert "its host is worse as well" not in capsys.readouterr().out
 
 
 def test_a_node_of_which_one_job_in_three_was_as_usual_is_not_slow(tmp_path):
@@ -349,7 +352,7 @@ def test_no_node_is_drained_whose_name_another_system_has_too(tmp_path, capsys):
     capsys.readouterr()
     assert cli.main(["nodes", str(folder), "--drain"]) == 1
     told = capsys.readouterr()
-    assert told.out == "" and "'node02' is a node of several systems" in told.err and "by --system" in told.err
+    assert told.out == "" and "'node02' is a node of several systems" in told.err and "with --system" in told.err
     assert drained(folder, capsys, "--system", "b")[1].startswith("node02\tfailing")
     assert drained(folder, capsys, "--system", "a") == (0, "")
 
@@ -358,7 +361,7 @@ def test_a_healthy_fleet_has_nothing_to_drain(tmp_path, capsys):
     folder = write(tmp_path / "r", fleet_records(days=5))
     assert drained(folder, capsys) == (0, "")
     assert drained(folder, capsys, "--expect", "node00,node09") == (
-        1, "node09\tvanished: expected, but no record is of it\n"
+        1, "node09\tvanished: expected, but it has no record\n"
     )  # fmt: skip
     assert cli.main(["nodes", str(folder), "--expect", "a;b"]) == 2
 
@@ -482,7 +485,7 @@ def test_a_node_with_fewer_gpus_than_its_equals_is_named(tmp_path, capsys, toget
     """Removes a GPU from a node's records, even from the first, so that only other nodes show that it is missing."""
     cases = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < since)
     code, said = looked_at(tmp_path / "r", capsys, cases)
-    assert code == 1 and f"node02 is lacking figures: records of 3 GPUs{words}, where its equals have 4" in said
+    assert code == 1 and f"node02 is lacking figures: records of 3 GPUs{words}, but its equals have 4" in said
     last = several_gpus(4, together=together, there=lambda node, gpu, day: (node, gpu) != (2, 3) or day < 7)
     assert looked_at(tmp_path / "s", capsys, last)[0] == 0  # a single job may have been truncated
 
@@ -836,7 +839,7 @@ def test_records_without_the_field_are_told(tmp_path, capsys):
     assert compared("A", "B") == (exits.PASSED, "")
     assert compared("A", "B", None) == (exits.PASSED, "1 record without device left out\n")
     for libraries, why in (
-        (("A", "A"), "device is A in all records that were asked for"),
+        (("A", "A"), "device is A in all selected records"),
         (("A", "A", None), "device is A in 2 records, and 1 without it"),
         ((None, None), "no record has device"),
     ):
@@ -1048,7 +1051,7 @@ def test_scores_are_weighted_geometric_means(systems, tmp_path, capsys):
         assert rows[name][5:] == ["of", "1", "node", "1", "8", "8", "100%"]
     assert rows["old"][2] == "1.000"
     assert any(line.split()[0] == "75.0%" for line in lines)
-    assert "note: new, old, odd: one node, so how unlike nodes are is not in the intervals" in lines
+    assert "note: new, old, odd: one node, so the intervals exclude differences between nodes" in lines
 
 
 def test_a_wildcard_divides_its_weight_and_what_one_lacks_counts_for_none(systems, tmp_path, capsys):

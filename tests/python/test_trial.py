@@ -207,7 +207,7 @@ def test_a_spread_of_boots_asks_for_boots_and_more_jobs_of_one_do_not_help(tmp_p
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80
     said = " ".join(" ".join(lines).split())
-    assert "5 boots a side on each node tell them apart (--boots 5)" in said
+    assert "5 boots a side on each node separate them (--boots 5)" in said
 
 
 def test_restarts_of_all_nodes_are_the_unit_of_a_plan(tmp_path):
@@ -306,7 +306,7 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
     cli.main(["trial", "plan", str(folder), *PLAN[:-1], fails, "--nodes", "n0", "--jobs", "6"])
     fill(folder, History(between=0.004), 6)
     capsys.readouterr()
-    running = "it still runs, or is lost"
+    running = "it is still running, or was lost"
     ends = {
         "": running,
         "99 be": running,
@@ -319,14 +319,14 @@ def test_what_was_lost_or_failed_is_told_and_runs_again_alone(tmp_path, capsys):
         assert cli.main(["trial", "read", str(folder)]) == 3
         said = capsys.readouterr().out
         assert "verdict: equivalent" in said
-        assert f"note: task 2 of after on n0 (after) began and did not end: {why}" in said
+        assert f"note: task 2 of after on n0 (after) began but did not end: {why}" in said
     for _ in range(2):
         subprocess.run([folder / "submit", "after"], env=environment, check=True)
         # The figures measured before the failure may be equivalent, but the unmeasured ones are unknown.
         assert cli.main(["trial", "read", str(folder)]) == 3
         said = capsys.readouterr().out
         assert "note: task 4 of after on n0 (after), job 14, ended with exit code 1" in said
-        assert said.endswith("the trial is not complete; submit, once more, runs what was lost or failed\n")
+        assert said.endswith("the trial is not complete; run submit again for the tasks that were lost or failed\n")
     (tmp_path / "mended").touch()
     subprocess.run([folder / "submit", "after"], env=environment, check=True)
     assert cli.main(["trial", "read", str(folder)]) == 0

@@ -278,7 +278,7 @@ def test_setup_makes_the_python_tools_and_names_what_it_may_not_install(setup):
     assert result.returncode == 0 and "Set up:" in result.stdout
     assert "-m venv" in asked and "requirements.txt" in asked
     missing = re.search(
-        r"Missing, and this user may not install \(Debian's names\): ([\w -]+?) (An|Without)", result.stdout
+        r"Missing, but this user may not install packages \(Debian's names\): ([\w -]+?) (An|Otherwise)", result.stdout
     )
     assert {"libfmt-dev", "nlohmann-json3-dev", "libcli11-dev"} <= set(missing.group(1).split())
     assert result.stdout.index("Python tools:") < missing.start()

@@ -174,7 +174,7 @@ def table(committed: dict, command: str) -> str:
         return f"{share[0]:.1%} ± {share[1]:.1%}" if share else ""
 
     heads = {
-        "drift": ("history", "a change is found", "its interval holds the truth"),
+        "drift": ("history", "a change is found", "its interval contains the truth"),
         "nodes": ("fleet", "a node is named", "and no healthy one"),
     }[command]
     lines = [f"| {' | '.join(heads)} |", "|---|---|---|"]

@@ -118,7 +118,7 @@ def system(name: str, values: np.ndarray) -> compare.System:
 
 def trial(chance, world: World, metrics: int) -> tuple[bool | None, bool | None, bool]:
     """Simulates two equal systems. Returns whether compare's interval for one metric contains the truth, whether
-    score's interval does, and whether the systems are ranked apart.
+    score's interval does, and whether the systems are ranked differently.
 
     The first two are None if there is no interval.
     """
@@ -159,7 +159,10 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=600)
     parser.add_argument("--seed", type=int, default=SEED)
     asked = parser.parse_args()
-    heads = ("nodes × boots × jobs of each system", "`compare` holds", "`score` holds", "equals ranked apart")
+    heads = (
+        "nodes × boots × jobs of each system", "`compare` contains the truth", "`score` contains the truth",
+        "equals ranked differently",
+    )  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|---|---|---|---|")
     for world in (*WORLDS, *UNIDENTIFIABLE):
         print(row(world, rates(world, asked.trials, seed=asked.seed)), flush=True)

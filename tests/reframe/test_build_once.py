@@ -168,7 +168,7 @@ def test_programs_are_kept_where_a_person_says(build, tree):
     assert build(ISTHMUS_BUILDS=tree / "elsewhere")[1].startswith(f"{tree}/elsewhere/host-")
     (tree / "file").touch()
     done = run_in(tree, tree / "scripts/build-once", "--backend", "host", ISTHMUS_BUILDS=tree / "file/x")
-    assert done.returncode == 1 and "name a folder that you may write in ISTHMUS_BUILDS" in done.stdout
+    assert done.returncode == 1 and "set ISTHMUS_BUILDS to a folder that you may write" in done.stdout
 
 
 def test_a_tree_that_cannot_be_written_keeps_programs_in_the_cache_of_its_user(build, tree):

@@ -64,8 +64,8 @@ def test_programs_run_where_pages_fault(session, tmp_path):
 @pytest.mark.parametrize(
     "fake, why",
     [
-        ("counts:uvm_prefetch_bytes", "the driver's prefetcher is off, and moved 12288 bytes in a sample"),
-        ("counts:uvm_pages", "12288 pages faulted and 2097152 bytes moved for them, where all 2097152 bytes"),
+        ("counts:uvm_prefetch_bytes", "the driver's prefetcher is off, but moved 12288 bytes in a sample"),
+        ("counts:uvm_pages", "12288 pages faulted and 2097152 bytes moved for them, but all 2097152 bytes"),
         ("counts:uvm_fault_bytes", "512 pages faulted and 12288 bytes moved for them"),
         ("missing_metric:uvm_batches", "lacks the metric 'uvm_batches'"),
         ("missing_metric:driver_prefetch_setup", "lacks the metric 'driver_prefetch_setup'"),
@@ -111,7 +111,7 @@ def test_what_is_oversubscribed_evicts(session, tmp_path):
 @pytest.mark.parametrize(
     "fake, why",
     [
-        ("zero_metric:uvm_eviction_bytes", "is 1.25 times what was free, and a sample evicted nothing"),
+        ("zero_metric:uvm_eviction_bytes", "is 1.25 times what was free, but a sample evicted nothing"),
         ("missing_metric:uvm_eviction_bytes", "lacks the metric 'uvm_eviction_bytes'"),
     ],
 )

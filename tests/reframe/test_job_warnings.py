@@ -14,7 +14,7 @@ FAKE = "mutters:nothing-reads-X;-unset-it"
 def test_a_warning_of_a_green_check_is_shown(session):
     outcome = session(fake=FAKE)
     assert outcome.green
-    assert "isthmus-bench: nothing reads X; unset it (said in the job of TransferModes" in outcome.output
+    assert "isthmus-bench: nothing reads X; unset it (from the job of TransferModes" in outcome.output
 
 
 def test_a_warning_of_several_is_shown_once(session):
@@ -38,7 +38,7 @@ def test_a_variable_that_a_job_alone_gets_is_named(session, tmp_path):
 def test_a_bundle_shows_what_its_programs_say(session):
     options = ("-r", "-S", "checks=smoke transfer-modes")
     outcome = session(*options, fake=FAKE, checks=ROOT / "reframe/bundles", select="NodeBundle")
-    assert "nothing reads X; unset it (said in the job of" in outcome.output
+    assert "nothing reads X; unset it (from the job of" in outcome.output
 
 
 def test_what_is_not_read_of_a_long_output_is_said(session):
@@ -61,7 +61,7 @@ def test_a_reason_in_a_long_output_is_found_and_what_was_not_read_is_said(sessio
     "isthmus-bench: paging/copies: skipped: no GPU",
     "isthmus-bench: axis node has no effect on 2 of 9 workloads, which do not have it",
     "detect-backend: cuda: an NVIDIA GPU and nvcc",
-    "detect-backend: host, as ISTHMUS_BACKEND says",
+    "detect-backend: host, because ISTHMUS_BACKEND is set",
     "srun: job 7 queued", "isthmus-bench:",
 ])  # fmt: skip
 def test_what_is_no_warning(line):

@@ -169,7 +169,7 @@ def test_an_environment_that_was_lost_on_the_way_is_not_called_another_job(field
     case = {"run": {"system": "s", "partition": "p", "job": "7", "node": "node1", "time": "2026-11-21T00:00:00Z"}}
     case["run"][field] = None
     told = jobs.foreign(case, job("COMPLETED"), "s", "p")
-    assert f"the record names no {field}: the environment of the job did not reach the program" in told
+    assert f"the record names no {field}, so the job's environment did not reach the program" in told
     case["run"][field] = "another"
     assert "another" in jobs.foreign(case, job("COMPLETED"), "s", "p")
 
@@ -415,7 +415,7 @@ def test_a_file_of_records_is_read_within_a_limit(kept, tmp_path, monkeypatch):
     assert tracemalloc.get_traced_memory()[1] < 128 << 20
     tracemalloc.stop()
     monkeypatch.setattr(store, "MOST_RECORDS", len(LINES[0]))
-    with pytest.raises(SanityError, match="of records, the most that is kept: move it away"):
+    with pytest.raises(SanityError, match="of records, the maximum that is kept: move it away"):
         store.whole_records(path)
     assert not list(results.iterdir())
 

@@ -201,7 +201,7 @@ def test_what_the_cpu_does_by_itself_stands_beside_a_gpu(session):
 def test_fewer_gpus_than_stated_is_red(session):
     outcome = session(select=check("atomics"), fake="gpu:cuda", site=TWO_PEERS)
     assert not outcome.green
-    assert "states 2 × gpu at least, isthmus-bench sees 1" in outcome.output
+    assert "states at least 2 × gpu, but isthmus-bench sees 1" in outcome.output
 
 
 @pytest.mark.parametrize(

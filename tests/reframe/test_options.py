@@ -77,18 +77,18 @@ def test_the_parts_of_expressions():
         (["-x", "NoSuchCheck"], "-x 'NoSuchCheck' excludes no check that is chosen without it"),
         (["-T", "nosuchtag"], "-T 'nosuchtag' excludes no check"),
         (["-E", "mode == 'pm' or mode == 'uvm_asnc'"], "uvm_asnc"),
-        (["-E", "mode == 'pm'", "-E", "size == 'tiny'"], "-E is given several times, and ReFrame goes by the last one"),
+        (["-E", "mode == 'pm'", "-E", "size == 'tiny'"], "several times, but ReFrame uses only the last one"),
         (["-J", "reservation=maint"], "-J reservation=maint: the scheduler 'local' takes no options: leave it out"),
         (["-J", "exclusive", "-J", "constraint=a100"], "-J exclusive: the scheduler 'local' takes no options"),
-        (["-S", "build_with=sapck"], "-S build_with=sapck has no effect, as ISTHMUS_BENCH or -S bench=… names"),
+        (["-S", "build_with=sapck"], "-S build_with=sapck has no effect, because ISTHMUS_BENCH or -S bench=… names"),
         (["-S", "samples"], "-S samples sets nothing: write -S samples=VALUE"),
-        (["-S", "modules=cuda/99.9"], "(cuda/99.9) are never loaded, as modules_system is 'nomod'"),
+        (["-S", "modules=cuda/99.9"], "(cuda/99.9) are never loaded, because modules_system is 'nomod'"),
         (["-m", "cuda/99.9"], "modules of -m (cuda/99.9) are never loaded"),
-        (["-u", "cuda"], "-u has no effect, as modules_system is 'nomod'"),
+        (["-u", "cuda"], "-u has no effect, because modules_system is 'nomod'"),
         (["--purge-env"], "--purge-env has no effect"),
         (["--map-modul=cuda:cudatoolkit"], "-M has no effect"),
         (["--module-path=+/opt"], "--module-path has no effect"),
-        (["--flex-alloc-nodes=2"], "--flex-alloc-nodes has no effect, as no chosen check has a flexible number"),
+        (["--flex-alloc-nodes=2"], "--flex-alloc-nodes has no effect, because no chosen check has a flexible number"),
         (["--retries-threshold=1"], "--retries-threshold has no effect without --max-retries"),
     ],
 )
@@ -105,7 +105,7 @@ def test_options_with_effect_are_green(session):
 
 def test_a_builder_of_one_check_is_refused(session):
     outcome = session("-r", "-S", "TransferModes.build_with=cmake", ISTHMUS_BENCH="")
-    assert outcome.returncode == 1 and "as one build serves all checks: write -S build_with=cmake" in outcome.output
+    assert outcome.returncode == 1 and "one build serves all checks: write -S build_with=cmake" in outcome.output
 
 
 def test_an_option_of_a_mode_goes_through_its_gate(session, tmp_path):
@@ -146,7 +146,7 @@ def test_variables_of_reframe_are_handed_on(monkeypatch):
     "option", ["--maxfail=1", "--repeat=3", "-P=samples=1,2", "--distribute", "--restore-session", "--report-file=r"]
 )
 def test_what_generated_jobs_cannot_have_is_refused(option):
-    with pytest.raises(ReframeError, match=r"--ci-generate cannot hand on --[a-z-]+, as it .*: leave it out"):
+    with pytest.raises(ReframeError, match=r"--ci-generate cannot pass on --[a-z-]+, because it .*: leave it out"):
         options.handed_on(options.parse([option]))
 
 
@@ -156,7 +156,7 @@ def test_a_generated_pipeline_does_what_its_command_line_says(session, tmp_path)
     mode = {"name": "two", "options": ["-n saxpy", "--max-retries=2"]}
     file.write_text(f"{file.read_text()}site_configuration['modes'] = [{mode!r}]\n")
     outcome = session("-C", str(file), "--ci-generate=pipeline.yml", "--mode=two", "-p", "builtin", "--maxfail=1")
-    assert outcome.returncode == 1 and "--ci-generate cannot hand on --maxfail" in outcome.output
+    assert outcome.returncode == 1 and "--ci-generate cannot pass on --maxfail" in outcome.output
     outcome = session("-C", str(file), "--ci-generate=pipeline.yml", "--mode=two", "-p", "builtin")
     assert outcome.returncode == 0
     jobs = yaml.safe_load((tmp_path / "pipeline.yml").read_text())

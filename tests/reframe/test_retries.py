@@ -21,7 +21,7 @@ def test_a_wrong_result_stays_where_others_are_tried_again(session, tmp_path):
     outcome = session("-r", "--max-retries=1", "--exec-policy=serial", select=TWO, fake=fake)
     assert outcome.returncode == 1 and "Retrying 1 failed check(s)" in outcome.output
     assert "try 1 of TransferModes %workload=saxpy %mode=pm %size=tiny failed (" in outcome.output
-    assert "a wrong result is not tried again, and stays: TransferModes %workload=gemm" in outcome.output
+    assert "a wrong result is final and is not retried: TransferModes %workload=gemm" in outcome.output
 
 
 def test_a_try_that_failed_otherwise_is_named(session, tmp_path):

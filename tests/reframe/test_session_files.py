@@ -141,7 +141,7 @@ def test_a_job_that_nobody_can_be_asked_for_is_not_one_that_has_ended(tmp_path, 
 def test_a_note_of_a_job_that_was_cut_is_not_one_of_none(tmp_path):
     (tmp_path / session_files.JOB).touch()
     with pytest.raises(
-        ReframeError, match="it was cut short, so which job of an earlier session works there is not known"
+        ReframeError, match="it was cut short, so it is not known which job of an earlier session works there"
     ):
         session_files.wait_for_leftover_jobs([tmp_path], None)
 

@@ -176,9 +176,9 @@ def test_what_the_host_does_by_itself_needs_no_gpu(session):
 @pytest.mark.parametrize(
     "site, why",
     [
-        (TWO, "states 2 × gpu at least, isthmus-bench sees 1"),
-        ({"features": ["peer"]}, "states 2 × gpu at least, isthmus-bench sees 1"),
-        ({"features": ["numa"]}, "states 2 × node at least, isthmus-bench sees 1"),
+        (TWO, "states at least 2 × gpu, but isthmus-bench sees 1"),
+        ({"features": ["peer"]}, "states at least 2 × gpu, but isthmus-bench sees 1"),
+        ({"features": ["numa"]}, "states at least 2 × node, but isthmus-bench sees 1"),
     ],
     ids=["gpus", "peer", "numa"],
 )

@@ -57,7 +57,7 @@ def test_figures_that_agree_are_green_and_nothing_else(yardstick, settings, why)
 
 def test_an_output_that_nobody_could_read_is_red(yardstick):
     outcome = yardstick(before="$(yes | head -c 20000000)")
-    assert not outcome.green and "nvbandwidth printed what is larger than 16 MiB, the limit" in outcome.output
+    assert not outcome.green and "nvbandwidth wrote output that is larger than 16 MiB, the limit" in outcome.output
     with pytest.raises(yardsticks.YardstickError, match="printed no JSON"):
         yardsticks.nvbandwidth('{"nvbandwidth": ' + "[" * 100_000)
 

@@ -234,7 +234,7 @@ def test_a_node_that_others_may_use_is_red(start, tmp_path, scheduler):
 
 def test_an_environment_that_does_not_reach_the_program_is_named(start, scheduler):
     site = on("node1", scheduler, prepare_cmds=["export SLURM_EXPORT_ENV=NONE"])
-    expect(start(*ONE, site=site).finish(), "the record names no system: the environment of the job did not", records=1)
+    expect(start(*ONE, site=site).finish(), "the record names no system, so the job's environment did not", records=1)
 
 
 def test_records_of_a_session_that_was_killed_are_kept(start, scheduler):

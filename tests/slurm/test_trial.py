@@ -80,7 +80,7 @@ def test_a_step_is_found(trials, capsys):
 def test_a_lost_task_is_told_and_runs_again(trials, capsys):
     code, said = read(trials.none, capsys)
     assert code == 3
-    assert "note: task 2 of before on node2 (before) began and did not end" in said
+    assert "note: task 2 of before on node2 (before) began but did not end" in said
     assert "1 of 3 jobs before on node2 are missing" in said
     assert len(submit(trials.none, "before", FAKE_DRIVER="570.1")) == 1
     all_done()

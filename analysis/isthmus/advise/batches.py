@@ -46,7 +46,7 @@ def of_study(cases: list[dict]) -> list[dict]:
     good = [case for case in measured if _can_have_run(case)]
     if len(good) < len(measured):
         print(
-            f"{counted(len(measured) - len(good), 'record')} left out: no batch has such axes and times",
+            f"{counted(len(measured) - len(good), 'record')} left out: no batch can have their axes and times",
             file=sys.stderr,
         )
     return good

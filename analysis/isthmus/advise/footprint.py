@@ -49,7 +49,7 @@ def footprint_of(case: dict) -> Footprint:
     """Returns the footprint of a record's program. Raises RecordError for a record without phases."""
     if not of_program(case):
         raise validate.RecordError(
-            f"{case['workload']} has no phases in, kernel and out: it has no footprint of a program"
+            f"{case['workload']} has no phases in, kernel and out, so a footprint cannot be derived from it"
         )
     found, metrics, name = medians(case), fields.metrics(case), case["workload"].removeprefix(PREFIX)
     moved_in, moved_out = (float(metrics[phase].get("bytes_needed") or 0) for phase in ("in", "out"))
@@ -94,7 +94,7 @@ def declared(words: list[str]) -> Footprint:
             shown = spelling.printable(spelling.shorten(f"{key}={value}", 60))
             raise Error(
                 f"{shown!r} is not understood; a program is {' '.join(f'{k}=N' for k in _KEYS)} "
-                "order=sequential|random, N as 3, 2e9 or 4GiB"
+                "order=sequential|random, with N such as 3, 2e9 or 4GiB"
             ) from None
         given[key] = amount
     low = [key for key in ("reuse", "passes", "allocations") if given.get(key, 1) < 1]
@@ -114,6 +114,6 @@ def _from_file(path: pathlib.Path) -> list[tuple[str, object]]:
     try:
         return list(inputs.toml_of(inputs.read_small(path, inputs.MIB)).items())
     except OSError as error:
-        raise Error(f"{path}: {error.strerror}; a program is a TOML file, or KEY=VALUE …") from None
+        raise Error(f"{path}: {error.strerror}; declare a program as KEY=VALUE …, or name a TOML file") from None
     except (ValueError, RecursionError) as error:
         raise Error(f"{path}: not TOML ({spelling.shorten(str(error), 80)})") from None

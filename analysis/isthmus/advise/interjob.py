@@ -59,7 +59,7 @@ def table_of_errors(rows: list[batches.Miss]) -> list[str]:
 def summary_of_errors(rows: list[batches.Miss], losses: list[float]) -> list[str]:
     """Returns lines that state how many predictions are within 15%, and how well modes were picked."""
     if not rows:
-        return ["no record of a forced batch without a cap, so predictions cannot be checked"]
+        return ["no record has a forced batch without a cap, so predictions cannot be checked"]
     near = sum(row.near for row in rows)
     lines = [f"within {batches.NEAR:.0%}: {near} of {len(rows)} ({near / len(rows):.0%})"]
     if losses:
@@ -125,14 +125,16 @@ def _declaration(words: list[str]) -> tuple[Batch, dict[str, float]]:
                 raise ValueError
         except ValueError:
             raise ValueError(
-                f"--job {word!r} is not understood: in=64MiB out=16KiB flops=1e9 jobs=16 threads=1"
+                f"--job {word!r} is not understood; write in=64MiB out=16KiB flops=1e9 jobs=16 threads=1"
                 " allocation=pool host=pinned"
             ) from None
     return Batch(numbers["jobs"], words_of["allocation"], words_of["host"], numbers["threads"]), given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--job", nargs="+", metavar="KEY=VALUE", help="a job declared by bytes in, bytes out and flops")
+    parser.add_argument(
+        "--job", nargs="+", metavar="KEY=VALUE", help="job to predict, declared by its bytes in, bytes out and flops"
+    )
     parser.add_argument("--timeline", metavar="SVG", type=output.Destination,
                         help="draw the jobs of the first record over time")  # fmt: skip
     parser.add_argument(
@@ -155,7 +157,7 @@ def run(asked: argparse.Namespace) -> int:
     cases, status = reading.read_files(asked.records, asked)
     cases = fields.that_count(batches.of_study(measured.chosen(cases, asked)), emulated=asked.emulated)
     if not cases:
-        raise Error("these files have no valid record of interjob/*; measure 'interjob/*' on the GPU")
+        raise Error("these files have no valid record of interjob/*; run 'interjob/*' on the GPU")
     if not asked.timeline:
         measured.refuse_several_kinds(cases)
         measured.refuse_unlike_places(cases, learnt=batches.LEARNT)

@@ -97,7 +97,7 @@ class Machine:
         refuse_several_kinds(cases)
         if not cases:
             raise Error(
-                "these files have no valid record of one GPU, so no machine is known; measure with "
+                "these files have no valid record of a single GPU, so the machine is unknown; measure with "
                 "isthmus-bench on its GPU"
             )
         self.name = cases[0]["devices"][0]["name"]
@@ -115,7 +115,7 @@ class Machine:
         memory, arithmetic = self.costs.curve("memory") or self.costs.curve("copy"), self.costs.best_rate("arithmetic")
         if not memory or not arithmetic:
             raise Error(
-                "no record of transfer/gpu0-gpu0/ce and reference/sgemm, so the limits of a kernel are not known; "
+                "there is no record of transfer/gpu0-gpu0/ce and reference/sgemm, so a kernel's limits are unknown; "
                 "measure them"
             )
         self._memory, self._arithmetic = memory, arithmetic  # seconds as a function of bytes; flops per second

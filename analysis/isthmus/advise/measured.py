@@ -76,7 +76,7 @@ def _meets(case: dict, wanted: dict[str, str]) -> bool:
 def _unmet(option: str, text: str, wanted: dict[str, str], cases: list[dict]) -> Error:
     known = {field: sorted({_text(FIELDS[field](case)) for case in cases} - {""}) for field in wanted}
     there = "; ".join(f"{field} is {' or '.join(values[:6]) or 'in no record'}" for field, values in known.items())
-    return Error(f"{option} {shorten(text, 60)!r} is met by no record; {there}")
+    return Error(f"no record matches {option} {shorten(text, 60)!r}; {there}")
 
 
 def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tuple[list[dict], int]:
@@ -90,7 +90,7 @@ def read(asked: argparse.Namespace, wanted: Callable[[dict], bool] = bool) -> tu
     kept = [case for case in cases if plausible(case)]
     if len(kept) < len(cases):
         print(
-            f"{counted(len(cases) - len(kept), 'record')} left out: no machine has such axes and figures",
+            f"{counted(len(cases) - len(kept), 'record')} left out: no machine can have their axes and figures",
             file=sys.stderr,
         )
     return kept, status
@@ -130,7 +130,7 @@ class Apart:
     @property
     def choice(self) -> str:
         chosen = shlex.quote(f"{self.field}={glob.escape(self.value)}")
-        return f"choose it by --where {chosen}, or leave it out by --without {chosen}"
+        return f"choose it with --where {chosen}, or leave it out with --without {chosen}"
 
 
 def farthest(cases: list[dict], learnt: Container[str] = LEARNT) -> Apart | None:
@@ -182,7 +182,7 @@ def refuse_unlike_places(cases: list[dict], used: tuple[str, ...] = ("",), learn
     """
     apart = farthest([case for case in cases if counts(case) and case["workload"].startswith(used)], learnt)
     if apart and apart.factor >= REFUSED:
-        raise Error(f"advice is for one kind of machine, and {apart.words}, more than {REFUSED:g}; {apart.choice}")
+        raise Error(f"advice is for one kind of machine, but {apart.words}, more than {REFUSED:g}; {apart.choice}")
     if apart and apart.factor >= NOTED:
         print(f"note: {apart.words}; the advice is for all of them together: {apart.choice}", file=sys.stderr)
 
@@ -192,9 +192,9 @@ def refuse_several_kinds(cases: list[dict], what: str = "machine") -> None:
     if found := unlike(cases, what):
         field, values = found
         raise Error(
-            f"advice is for one kind of {what}, and {field} is {' and '.join(values[:4])} in these records of "
-            f"{len(values)}; choose one by --where {field}={shlex.quote(glob.escape(values[0]))}, or leave some out by "
-            "--without"
+            f"advice is for one kind of {what}, but these records have {len(values)} values of {field} "
+            f"({', '.join(values[:4])}{', …' if len(values) > 4 else ''}); choose one with --where "
+            f"{field}={shlex.quote(glob.escape(values[0]))}, or leave some out with --without"
         )
 
 

@@ -129,8 +129,8 @@ def amounts(program: Program, way: str, multiprocessors: int) -> dict[str, float
 
 
 #: Amounts that are counts rather than bytes.
-COUNTS = {"kernels": "a kernel", "visits": "a visit of a page", "blocks": "a block of 64 KiB that faults",
-          "regions": "a region of 2 MiB that faults", "fetches": "a page that comes"}  # fmt: skip
+COUNTS = {"kernels": "a kernel", "visits": "a visit to a page", "blocks": "a block of 64 KiB that faults",
+          "regions": "a region of 2 MiB that faults", "fetches": "a page that arrives"}  # fmt: skip
 
 
 class Map:

@@ -97,7 +97,7 @@ def simulate(phases: Phases, batch: Batch, mode: str, depth: int) -> Prediction:
     if mode == "serial":
         return Prediction("serial", 1, batch.jobs * phases.job, "everything")
     if mode not in MODES:
-        raise ValueError(f"there is no mode {mode!r}: choose serial, {', '.join(MODES)}")
+        raise ValueError(f"unknown mode {mode!r}: choose serial, {', '.join(MODES)}")
     return _Overlapped(phases, batch, mode, depth).run()
 
 
@@ -254,5 +254,6 @@ def advise(phases: Phases, batch: Batch, modes=MODES, depths=DEPTHS) -> Advice:
     if gain < WORTH:
         reason = f"{largest} is {share:.0%} of a job, so too little is left to overlap with it"
     else:
-        reason = f"busiest is {_BUSIEST.get(best.busiest, best.busiest)}, and {share:.0%} of a job alone is {largest}"
+        busiest = _BUSIEST.get(best.busiest, best.busiest)
+        reason = f"{busiest} is busiest, and {largest} is {share:.0%} of a job that runs alone"
     return Advice(serial, best, gain >= WORTH, reason)

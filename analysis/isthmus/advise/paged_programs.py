@@ -32,8 +32,8 @@ _OF_PLACEMENTS = {"page", "frames", "eviction", "transport", "chunks", "queues",
 #: an extra page.
 _PAGE, _ARRAYS = 4096, 16
 _NO_ROOM = {
-    "copy": "its frames have no room for the whole array", "managed": "its frames have no room for the whole array",
-    "streamed": "not all of its pages are wanted in order",
+    "copy": "the whole array does not fit in its frames", "managed": "the whole array does not fit in its frames",
+    "streamed": "not all of its pages are read in order",
 }  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def _of_axis(case: dict, name: str, most: int) -> int:
     """Returns the value of an axis, 1 to `most`. Raises _Impossible for any other."""
     value = case["axes"].get(name)
     if not isinstance(value, int) or not 0 < value <= most:
-        raise _Impossible(f"{name}={value} is none")
+        raise _Impossible(f"{name}={value} is not a whole number of 1 to {most}")
     return value
 
 
@@ -120,14 +120,14 @@ def _size(paged: dict | None, copied: dict | None) -> float:
     if copied is not None:
         size = _needed(copied, "in") - (_needed(paged, "in") if paged else 0)
         if size < 0:
-            raise _Impossible("it copied more in where it was paged than where all was copied")
+            raise _Impossible("it copied in more bytes when it was paged than when everything was copied")
         if size == 0:
             raise _Unknown("its records do not give the bytes of its inputs")
         return size
     assert paged is not None
     fetches, evictions, frames = _counted(paged, "fetches"), _counted(paged, "evictions"), paged["axes"]["frames"]
     if evictions == 0 and frames < 100:
-        raise _Unknown("no record of it copied tells the size of the array")
+        raise _Unknown("no record in which it was copied shows the size of the array")
     return max(fetches - evictions, 1) / (min(frames, 100) / 100) * paged["axes"]["page"]  # all frames are full
 
 
@@ -135,7 +135,7 @@ def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program
     """Returns the program as if it read every page once and whole. Raises _Unknown and _Impossible."""
     own = copied or paged
     if own is None:
-        raise _Unknown("no record of it copied tells the size of the array")
+        raise _Unknown("no record in which it was copied shows the size of the array")
     page, frames, fetches, evictions = _PAGE, 100, None, 0
     if paged:
         if paged["axes"].get("transport", "pull") != "pull":
@@ -145,13 +145,13 @@ def _program(paged: dict | None, copied: dict | None, in_order: bool) -> Program
         if fetches == 0:
             raise _Unknown("it counted no pages")
         if evictions > fetches:
-            raise _Impossible(f"{evictions} pages left and {fetches} arrived")
+            raise _Impossible(f"{evictions} pages were evicted, but only {fetches} arrived")
     size, results = _size(paged, copied), _needed(own, "out")
     if results > RESULTS * (_needed(copied, "in") if copied else size):
-        raise _Unknown(f"its results are above {RESULTS:.0%} of its inputs, and only reading is predicted")
+        raise _Unknown(f"its results exceed {RESULTS:.0%} of its inputs, and only reading is predicted")
     pages = math.ceil(size / page)
     if fetches is not None and frames >= 100 and fetches > pages + _ARRAYS:
-        raise _Impossible(f"with room for all it touched {fetches} pages of {pages}")
+        raise _Impossible(f"with room for all pages, it fetched {fetches} although it has only {pages}")
     touched = pages if fetches is None else min(fetches, pages)
     return Program(size, page, touched, page, 1, min(frames / 100, 1), in_order, fetches)
 
@@ -162,11 +162,11 @@ def _reading(program: Program, case: dict, seconds_a_byte: float) -> Program:
     passes = max(round(read / whole), 1)
     if passes > MOST_PASSES:
         raise _Unknown(
-            f"its kernels read more than {MOST_PASSES} times what arrived, so they read other memory as well"
+            f"its kernels read more than {MOST_PASSES} times the bytes that arrived, so they also read other memory"
         )
     rate = case["devices"][0].get("fp32_rate") or math.inf
     if _sum(case, "flops") / rate > program.bytes * seconds_a_byte:
-        raise _Unknown("it computes, at the GPU's peak, for longer than its bytes need over the link")
+        raise _Unknown("even at the GPU's peak, it computes for longer than the link needs for its bytes")
     use = min(read / passes / program.touched, program.page) if read > 0 else program.page
     return dataclasses.replace(program, use=use, passes=passes)
 

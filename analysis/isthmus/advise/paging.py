@@ -53,7 +53,7 @@ def declared(words: list[str]) -> Program:
         except ValueError:
             raise Error(
                 f"{spelling.printable(spelling.shorten(word, 60))!r} is not understood; a program is "
-                f"{' '.join(f'{key}=N' for key in _KEYS)} order=in_order|scattered, each N above 0, as 3, 2e9 or 4GiB"
+                f"{' '.join(f'{key}=N' for key in _KEYS)} order=in_order|scattered, with N above 0: 3, 2e9 or 4GiB"
             ) from None
     if "bytes" not in given:
         raise Error("a program reads an array; declare bytes=BYTES")
@@ -67,8 +67,8 @@ def declared(words: list[str]) -> Program:
         raise Error(f"passes is {passes:g}; the minimum is 1")
     if fetches is not None and fetches < touched:
         raise Error(
-            f"fetches={fetches:.15g} are fewer than the {touched:.15g} pages that are touched, and each comes at least "
-            "once; declare what was counted, or touched=N"
+            f"fetches={fetches:.15g} is less than the {touched:.15g} pages that are touched, and each arrives at least "
+            "once; declare the number that was counted, or touched=N"
         )
     room = given.get("room", size)
     # Below 1 if the array does not fit: it cannot be copied whole then, even if all touched pages fit.
@@ -109,7 +109,7 @@ def table_of(machine: Map, program: Program) -> output.Table:
     ranked, reasons = {row["way"] for row in rows}, impossible(program)
     for way in WAYS:
         if way not in ranked:
-            lines.append(f"not {way}: {reasons.get(way, 'these records have no pattern of it')}")
+            lines.append(f"not {way}: {reasons.get(way, 'these records have no pattern that uses it')}")
     return output.Table(_RANKED, rows, "\n".join([*lines, *costs_of(machine)]))
 
 

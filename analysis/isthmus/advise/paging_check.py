@@ -176,7 +176,7 @@ def good_share(found: list[Pick]) -> float:
 def _said(what: str, found: list[Pick]) -> list[str]:
     found = choices(found)
     if not found:
-        return output.fold(f"{what}: none leaves a choice")
+        return output.fold(f"{what}: no case leaves a choice")
     good, worst = sum(pick.loss <= NEAR for pick in found), max(found, key=lambda pick: pick.loss)
     text = f"{what} picked within {NEAR:.0%} of the best: {good} of {len(found)} ({good_share(found):.0%})"
     if worst.loss > NEAR:
@@ -213,13 +213,13 @@ def _programs(found: Check) -> list[str]:
             rows.append([label, way, units.quantity(measured, "s"), units.quantity(predicted, "s"), off, notes])
             label = ""
     lines = ["", *output.lay_out(_OF_PROGRAMS, rows), "", *_errors("programs", found.programs)]
-    lines += _said("way of a program", found.programs)
+    lines += _said("method of a program", found.programs)
     others = {found.machine(pick.point.case) for pick in found.programs if found.elsewhere(pick.point.case)}
     if others:
         titles = hardware.titles([*found.machines, *others])
         lines += output.fold(
             f"* measured on other hardware ({'; '.join(sorted(titles[each] for each in others))}) than the patterns "
-            f"({'; '.join(sorted(titles[each] for each in found.machines))}); link and driver are assumed to be alike"
+            f"({'; '.join(sorted(titles[each] for each in found.machines))}); links and drivers are assumed to be alike"
         )
     return lines
 
@@ -262,7 +262,7 @@ def table_of_check(found: Check) -> output.Table:
                                "relative": predicted / measured - 1})  # fmt: skip
         rows += [row | {"way": way, "left_out": why} for way, why in point.left.items()]
     rows += [_row(found, left.case, left.label) | {"left_out": left.why} for left in found.left]
-    lines = _errors("patterns", found.patterns) + _said("way of a pattern", found.patterns)
+    lines = _errors("patterns", found.patterns) + _said("method of a pattern", found.patterns)
     lines += _programs(found) + _left(found)
     lines += output.fold(
         "Each pattern is predicted from the half of all patterns that it is not in, each program from all patterns and "

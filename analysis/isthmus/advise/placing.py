@@ -73,7 +73,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
         if saved > 0 and locking > 0:
             lines.append(
                 f"page-locking costs {units.quantity(locking, 's')} more than plain memory and saves "
-                f"{units.quantity(saved, 's')} a pass: it pays from {math.ceil(locking / saved)} passes on"
+                f"{units.quantity(saved, 's')} per pass: it pays off from {math.ceil(locking / saved)} passes on"
             )
     seconds = [machine.kernel(footprint, staging) for staging in ("async", "direct")]
     if {"async", "direct"} <= set(machine.stagings(footprint)) and seconds[0] and seconds[1]:
@@ -83,7 +83,7 @@ def reasons(machine: Machine, ranked: list[Prediction]) -> list[str]:
         seen = [a[w] / b[w] for w in a if w in b]
         lines.append(
             f"asynchronous staging: measured kernels took {min(seen):.2f} to {max(seen):.2f} of direct staging's time, "
-            f"those like this one {ratio:.2f}"
+            f"and similar kernels {ratio:.2f}"
         )
     if footprint.buffers > machine.memory:
         lines.append("the buffers do not fit in device memory, so only placements that need less are listed")
@@ -107,7 +107,10 @@ def _ranked_row(each: Prediction, found: Check | None) -> dict:
 def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, head: str = "") -> output.Table:
     """Makes the table of the ranking in seconds, the fastest first. Raises Error if nothing can be predicted."""
     if not ranked:
-        raise Error("nothing can be predicted: the records show for no placement how its data moves, or nothing fits")
+        raise Error(
+            "nothing can be predicted: no placement has records that show how its data moves, or nothing fits; measure "
+            "transfer/*"
+        )
     shown = _best(ranked)
     rows = [_ranked_row(each, found) for each in shown]
     columns = [output.Column("placement"), output.Column("staging", right=False), output.Column("total"),
@@ -126,10 +129,10 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
     lines += output.fold(f"{machine.name}: expected seconds, fastest first")
     lines += output.lay_out(columns, cells)
     lines += output.fold(
-        "±: the median error of predictions of that placement's records, each from the others; ?: no record of it, so "
-        "transfers and calls alone."
+        "±: median error when each of that placement's records is predicted from the others; ?: it has no record, so "
+        "only transfers and calls are known."
     )
-    lines += output.fold(f"total: {f.passes:g} passes of in, {f.reuse:g} kernels and out, and allocation once")
+    lines += output.fold(f"total: {f.passes:g} passes of in, {f.reuse:g} kernels and out, plus one allocation")
     lines += [line for reason in reasons(machine, ranked) for line in output.fold(reason)]
     return output.Table(_RANKED, rows, "\n".join(lines))
 
@@ -139,7 +142,9 @@ def table_of(machine: Machine, ranked: list[Prediction], found: Check | None, he
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--program", nargs="+", metavar=("K=V", "…"), help="a declared program, or a TOML file of one")
+    what.add_argument(
+        "--program", nargs="+", metavar=("K=V", "…"), help="a declared program, or a TOML file that declares one"
+    )
     what.add_argument("--like", metavar="FILE", help="the program of the first record of this file that has phases")
     what.add_argument("--check", action="store_true", help="compare predictions with measurements")
     parser.add_argument("--passes", type=units.times, metavar="N", help="with --like: transfers for each allocation")
@@ -148,7 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     if asked.passes and not asked.like:
-        raise Error("--passes changes the program of --like alone; declare passes=N with --program")
+        raise Error("--passes changes only the program of --like; declare passes=N with --program")
     program = declared(asked.program) if asked.program else None  # parsed first, because reading records takes a while
     cases, status = measured.read(asked)
     machine = Machine(cases)

@@ -1,4 +1,4 @@
-"""Tests whether static properties of a kernel tell if asynchronous copies pay: `isthmus advise staging RECORDS…`.
+"""Tests if static properties of a kernel predict that asynchronous copies pay: `isthmus advise staging RECORDS…`.
 
 Each kernel of at least 20 µs with records in direct and in asynchronous staging poses one question: do asynchronous
 copies make it at least 3% shorter? Rules answer it from what is known before the asynchronous version is written:
@@ -37,20 +37,20 @@ from isthmus import Error, inputs, spelling
 from isthmus.advise import measured
 from isthmus.tables import output
 
-PAPERS = "flops a shared access, and shared accesses: the paper's"  # name of the paper's rule
+PAPERS = "flops per shared access, and shared accesses (the paper's)"  # name of the paper's rule
 PAYS = 0.97  # largest ratio of asynchronous to direct time that justifies writing an asynchronous version
 RELIABLE = 0.8  # minimum hit rate of a reliable rule, which must also be above that of constant answers
 DEFAULT = "instructions.csv"
 #: Placements whose kernels read device memory; the first of them that was measured in both stagings is used.
 RESIDENT = ("pinned", "pool", "pageable")
 LAUNCH = {
-    "registers": "registers a thread",
+    "registers": "registers per thread",
     "occupancy": "occupancy",
-    "blocks": "blocks, of a full device",
-    "flops_per_byte": "flops a byte",
+    "blocks": "blocks per multiprocessor",
+    "flops_per_byte": "flops per byte",
 }  # features from records
 MIX = {
-    "flops_per_shared": "flops a shared access",
+    "flops_per_shared": "flops per shared access",
     "shared": "shared accesses",
     "global": "global accesses",
     "barriers": "barriers",
@@ -102,7 +102,7 @@ def load_mix(path: str | pathlib.Path) -> dict[str, list[dict]]:
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     except (KeyError, ValueError, TypeError, csv.Error):
-        raise Error(f"{path}: not what scripts/instruction-mix writes; make it again") from None
+        raise Error(f"{path}: not written by scripts/instruction-mix, or damaged; generate it again") from None
     return dict(found)
 
 
@@ -387,12 +387,12 @@ def find(cases: list[dict], mix: dict[str, list[dict]] | None) -> tuple[Findings
 def answer(found: Findings) -> str:
     """Answers the question that section 6 of the paper leaves open."""
     best, constant, count = found.picked, found.constant, len(found.workloads)
-    figures = f"{best.hits:.0%} of {count} workloads, where “{constant.name}” is right in {constant.hits:.0%}"
+    figures = f"{best.hits:.0%} of {count} workloads, and “{constant.name}” in {constant.hits:.0%}"
     if found.reliable:
         return f"Yes: the rule picked from the other workloads is right in {figures}."
     return (
         f"No, not reliably: the rule picked from the other workloads is right in {figures}. Measure both; following "
-        f"“{constant.name}” loses {constant.lost:.1%} of kernel time, following the rules {best.lost:.1%}."
+        f"“{constant.name}” loses {constant.lost:.1%} of kernel time, and following the rules loses {best.lost:.1%}."
     )
 
 
@@ -415,17 +415,17 @@ def table_of(found: Findings) -> output.Table:
     some = sum(any(each) for each in paying.values())
     lines = output.fold(
         f"{found.machine}: {len(found.kernels)} kernels of {len(paying)} workloads, in direct and in asynchronous "
-        f"staging. Asynchronous copies save {1 - PAYS:.0%} or more of {some} workloads' kernels, of "
-        f"{sum(all(each) for each in paying.values())} in every case."
+        f"staging. Asynchronous copies save {1 - PAYS:.0%} or more of a kernel's time in {some} workloads, in "
+        f"{sum(all(each) for each in paying.values())} of them for every kernel."
     )
     columns = [output.Column("pays by", right=False), output.Column("hits"), output.Column("time lost"),
                output.Column("when", right=False)]  # fmt: skip
     cells = [[rate.name, f"{rate.hits:.0%}", f"{rate.lost:.1%}", rate.when] for rate in rules]
     lines += output.lay_out(columns, cells)
     lines += output.fold(
-        "hits: of the workloads, each left out of what the rule learnt; time lost: over the better staging; picked: "
-        "the rule that hit best among the others. Accesses, barriers and integer instructions are shares of all; one "
-        "in a loop weighs ten times one outside."
+        "hits: share of workloads that the rule gets right after learning from the others; time lost: compared with "
+        "the better staging; picked: the rule with the most hits among the other workloads. Accesses, barriers and "
+        "integer instructions are shares of all instructions; one in a loop counts ten times as much as one outside."
     )
     if "flops_per_shared" not in found.kernels[0].features:
         lines += output.fold(f"No instruction mix: {DEFAULT} is not in these folders (scripts/instruction-mix).")
@@ -438,7 +438,9 @@ def table_of(found: Findings) -> output.Table:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--instructions", metavar="FILE", help=f"of scripts/instruction-mix (DIR/{DEFAULT})")
+    parser.add_argument(
+        "--instructions", metavar="FILE", help=f"output of scripts/instruction-mix (default: DIR/{DEFAULT})"
+    )
     measured.add_arguments(parser, "GPU")
 
 
@@ -447,7 +449,7 @@ def _mix_for(asked: argparse.Namespace) -> dict[str, list[dict]] | None:
         return load_mix(asked.instructions)
     there = [path for folder in asked.records if (path := pathlib.Path(folder) / DEFAULT).is_file()]
     if len(there) > 1:
-        raise Error(f"{there[0]} and {there[1]} are of two builds; choose by --instructions")
+        raise Error(f"{there[0]} and {there[1]} come from two builds; choose one with --instructions")
     return load_mix(there[0]) if there else None
 
 
@@ -456,8 +458,8 @@ def run(asked: argparse.Namespace) -> int:
     cases, status = measured.read(asked, measured.counts)
     if not cases:
         raise Error(
-            "these files have no valid record of one GPU, so nothing can be learnt; run 'microbench/*' and 'apps/*' "
-            "with --mode pm,pm_async"
+            "these files have no valid record of a single GPU, so nothing can be learnt; run 'microbench/*' and "
+            "'apps/*' with --mode pm,pm_async"
         )
     found, lacking = find(cases, mix)
     notes = (

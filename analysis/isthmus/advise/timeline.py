@@ -8,7 +8,7 @@ import math
 from isthmus import units
 from isthmus.advise.batches import PHASES, label, spans_of
 
-# Colours that differ in lightness, so that they can be told apart in grey and by the colour-blind (Okabe and Ito).
+# Colours that differ in lightness, so that they can be distinguished in grey and by the colour-blind (Okabe and Ito).
 _COLOURS = ("#E69F00", "#56B4E9", "#0072B2", "#009E73", "#999999", "#D55E00")
 
 

@@ -105,7 +105,7 @@ def _timeline(events: Events, batches: Batches) -> dict:
     })  # fmt: skip
     note = f"Each bar is {units.quantity(step, 's')}. Below zero: to the host."
     if strays:
-        note += f" {strays} events lie far from all others in time and are not drawn."
+        note += f" {strays} events are far from all others in time and are not drawn."
     moved = any(each["yaxis"] == "y" for each in data)
     if not moved:
         note = note.replace("Below zero: to the host.", "Nothing moved.")
@@ -137,14 +137,14 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
     order = order[_bins(batches.begin[order], begin, length, _BINS) >= 0]
     at, sizes, blocks = (batches.begin[order] - begin) * 1e-9, batches.faults[order], batches.blocks[order]
     x_axis = _seconds_axis(length)
-    y_axis = {"title": {"text": "faults a batch"}, "rangemode": "tozero", "automargin": True}
+    y_axis = {"title": {"text": "faults per batch"}, "rangemode": "tozero", "automargin": True}
     if len(order) <= _POINTS:
         data = [{
             "type": "scatter", "mode": "markers", "x": _round(at), "y": sizes.tolist(), "marker": _by_blocks(blocks, 6),
             "text": [f"{count} faults in {block} blocks" for count, block in zip(sizes.tolist(), blocks.tolist())],
             "hovertemplate": "%{x:.4~g} s: %{text}",
         }]  # fmt: skip
-        return figure("Faults a batch, over time", "One dot per batch.", data, xaxis=x_axis, yaxis=y_axis)
+        return figure("Faults per batch over time", "One dot per batch.", data, xaxis=x_axis, yaxis=y_axis)
     bins = _bins(batches.begin[order], begin, length, _BINS)
     filled, first = numpy.unique(bins, return_index=True)
     parts = numpy.split(sizes, first[1:])
@@ -159,8 +159,8 @@ def _batch_sizes(events: Events, batches: Batches) -> dict:
             "line": {"color": "#0072B2", "width": 2 if name == "median" else 0.5, "shape": "hvh"},
             "fillcolor": "rgba(86,180,233,0.3)", **({"fill": fill} if fill else {}),
         })  # fmt: skip
-    note = f"{len(order)} batches: least, median and most of each {units.quantity(length / _BINS * 1e-9, 's')}."
-    return figure("Faults a batch, over time", note, data, xaxis=x_axis, yaxis=y_axis)
+    note = f"{len(order)} batches: minimum, median and maximum in each {units.quantity(length / _BINS * 1e-9, 's')}."
+    return figure("Faults per batch over time", note, data, xaxis=x_axis, yaxis=y_axis)
 
 
 def _by_blocks(blocks: numpy.ndarray, size: int) -> dict:
@@ -265,7 +265,7 @@ def _move_picture(grid: _Grid, events: Events) -> dict:
         [f"{a:.4g} MiB to GPUs, {b:.4g} MiB to the host" if a or b else "" for a, b in zip(one, other)]
         for one, other in zip(there.tolist(), back.tolist())
     ]
-    # A cell with moves in both directions shows the larger amount; the difference would hide moves to and fro.
+    # A cell with moves in both directions shows the larger amount; the difference would hide moves back and forth.
     values = numpy.where(there >= back, there, -back)
     most = float(numpy.abs(values).max(initial=1e-9))
     return _picture(
@@ -299,10 +299,10 @@ def _causes(events: Events) -> dict:
             data.append({
                 "type": "bar", "name": cause, "legendgroup": cause, "showlegend": False, "xaxis": "x2", "yaxis": "y2",
                 "x": [units.byte_text(1 << int(power)) for power in powers], "y": counts.tolist(),
-                "marker": {"color": _COLOURS[cause]}, "hovertemplate": "%{y} moves of %{x} and more, " + cause,
+                "marker": {"color": _COLOURS[cause]}, "hovertemplate": "%{y} moves of %{x} or more, " + cause,
             })  # fmt: skip
     return figure(
-        "Moves by cause and size", "Left: bytes. Right: how many moves, by size (each bar up to the next).", data,
+        "Moves by cause and size", "Left: bytes. Right: number of moves by size (each bar up to the next).", data,
         barmode="stack", height=416,
         xaxis={"domain": [0, 0.4], "title": {"text": "MiB"}, "anchor": "y"}, yaxis={"automargin": True},
         xaxis2={"domain": [0.55, 1], "anchor": "y2", "type": "category"},
@@ -342,11 +342,12 @@ def _costs(events: Events, batches: Batches) -> dict | None:
     ]  # fmt: skip
     note = f"One dot per batch{f', {len(shown)} of {len(chosen)}' if len(shown) < len(chosen) else ''}. "
     note += (
-        "Above: first fault to replay. Below: its moves' time on the GPU's clock over that; moves at once count twice."
+        "Above: time from the first fault to the replay. Below: share of it that the moves took on the GPU's clock; "
+        "simultaneous moves count twice."
     )
     return figure(
-        "What a batch costs, by bytes moved", note, data, height=560, showlegend=False,
-        xaxis={"title": {"text": "MiB moved in service of the batch"}, "anchor": "y2", "rangemode": "tozero"},
+        "Cost of a batch by bytes moved", note, data, height=560, showlegend=False,
+        xaxis={"title": {"text": "MiB moved while the batch was in service"}, "anchor": "y2", "rangemode": "tozero"},
         yaxis={"domain": [0.42, 1], "title": {"text": "ms"}, "rangemode": "tozero", "automargin": True},
         yaxis2={"domain": [0, 0.34], "title": {"text": "transfer"}, "tickformat": ".0%", "rangemode": "tozero",
                 "automargin": True},
@@ -377,7 +378,7 @@ def all_of(events: Events, batches: Batches, spans: Spans, *, times: bool) -> li
 def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> list[str]:
     """Returns lines of text that draw faults, moves and addresses over time."""
     begin, length, strays = window(events)
-    lines = [f"{units.quantity(length * 1e-9, 's')} from left to right; each line by its own largest value"]
+    lines = [f"{units.quantity(length * 1e-9, 's')} from left to right; each line is scaled to its own maximum"]
     moves = events.moves
     of_move = _bins(moves["begin"], begin, length, width)
     of_way = [(way, _sum(of_move[chosen], width, moves["bytes"][chosen].astype("f8"))) for way, chosen in _ways(moves)]
@@ -395,5 +396,5 @@ def sketch(events: Events, spans: Spans, width: int = 60, height: int = 8) -> li
         lines += ["", "faults of GPUs by address (downwards, gaps left out) and time"]
         lines += [f"{'':<18} {''.join(_SHADES[level] for level in line)}".rstrip() for line in levels]
     if strays:
-        lines.append(f"{strays} events lie far from all others in time and are not drawn")
+        lines.append(f"{strays} events are far from all others in time and are not drawn")
     return lines

@@ -29,13 +29,13 @@ def _library(asked: pathlib.Path | None) -> pathlib.Path:
     given = asked or os.environ.get("ISTHMUS_UVM_LIBRARY")
     if given:
         if not pathlib.Path(given).is_file():
-            raise Error(f"{given}: there is no {_LIBRARY}; name the one that was built with isthmus-bench")
+            raise Error(f"{given} is not a file; name the {_LIBRARY} that was built with isthmus-bench")
         found = pathlib.Path(given).resolve()
     else:
         found = _built_library()
     if any(letter.isspace() or letter == ":" for letter in str(found)):
-        raise Error(f"{found} has a blank or a colon in its path, which LD_PRELOAD cannot have; "
-                    "copy the file elsewhere, and name the copy by --library")  # fmt: skip
+        raise Error(f"{found} has a blank or a colon in its path, which LD_PRELOAD does not allow; "
+                    "copy the file elsewhere, and name the copy with --library")  # fmt: skip
     return found
 
 
@@ -59,24 +59,24 @@ def _built_library() -> pathlib.Path:
     how = f"{script} --target isthmus-uvm" if script.is_file() else "building isthmus-bench"
     raise Error(
         f"{_LIBRARY} is neither next to an isthmus-bench ($ISTHMUS_BENCH, $PATH) nor in {tree}/build/*/bin; "
-        f"`{how}` makes it, --library names it"
+        f"build it with `{how}`, or name it with --library"
     )
 
 
 def _program(words: list[str], children: bool) -> str:
     """Returns the program's path. Raises Error if neither the program nor the processes it starts can be watched."""
     if not words:
-        raise Error("no program is named; write `isthmus faults run -- ./program its arguments`")
+        raise Error("no program is named; write `isthmus faults run -- ./program ARGUMENTS`")
     where = shutil.which(words[0])
     if where is None:
         raise Error(f"{words[0]}: no such program; give its path")
     if processes.has_privileges(where):
-        raise Error(f"{where} runs as another user or with capabilities, so no library is preloaded, nor in what it "
-                    "starts; run it as that user")  # fmt: skip
+        raise Error(f"{where} runs as another user or with capabilities, so no library can be preloaded, neither "
+                    "into it nor into the programs that it starts; run it as that user")  # fmt: skip
     if processes.is_static(where):
         if not children:
             raise Error(f"{where} is fully static, so no library can be preloaded; link its C library dynamically")
-        _say(f"{where} is fully static, so it is not watched itself: only what it starts is")
+        _say(f"{where} is fully static, so only the programs that it starts are watched")
     return where
 
 
@@ -87,9 +87,9 @@ def _prefix(asked: str) -> pathlib.Path:
     """
     prefix = pathlib.Path(os.path.abspath(asked))
     if not prefix.parent.is_dir():
-        raise Error(f"{prefix.parent}: no such folder; make it, or name another one by --output")
+        raise Error(f"{prefix.parent}: no such folder; create it, or name another one with --output")
     if not os.access(prefix.parent, os.W_OK):
-        raise Error(f"{prefix.parent} cannot be written; name another folder by --output")
+        raise Error(f"{prefix.parent} cannot be written; name another folder with --output")
     return prefix
 
 
@@ -106,12 +106,12 @@ def record(asked) -> int:
     done = processes.run(words, where, environment, library)
     left = [path for path in _traces(prefix) if path not in before]
     if done.interrupted_by:
-        kept = "what was recorded until then is kept" if left else "nothing was recorded until then"
+        kept = "the events recorded until then are kept" if left else "nothing had been recorded"
         _say(f"interrupted by {done.interrupted_by}; {kept}")
     short = _summarize(left, words[0], asked.children)
     unseen = _tell_unwatched(done, left, prefix) if asked.children else []
     if done.left:
-        _say(f"still running, so that their files still grow: {_listed(map(str, done.left))}")
+        _say(f"still running, so their files keep growing: {_listed(map(str, done.left))}")
     if done.code:
         return 128 - done.code if done.code < 0 else done.code
     return exits.PASSED if left and not unseen and not short else exits.UNDECIDED
@@ -162,9 +162,9 @@ def _line(path: pathlib.Path) -> _Line:
     found = tracefile.figures_of(events, tracefile.batches_of(events))
     about = spelling.shorten(spelling.printable(trace.facts.get("command", "")).strip(), 60)
     if trace.problem:
-        about += "; its end is missing: killed, still running, or another program since"
+        about += "; its end is missing: the process was killed, still runs, or has started another program"
     if trace.dropped:
-        about += f"; the driver dropped {trace.dropped} events, so this is too little"
+        about += f"; the driver dropped {trace.dropped} events, so these figures are too low"
     is_short = bool(trace.problem or trace.dropped)
     return _Line(path, found.faults, found.batches, sum(found.moved.values()), about, is_short=is_short)
 
@@ -172,8 +172,8 @@ def _line(path: pathlib.Path) -> _Line:
 def _summarize(left: list[pathlib.Path], program: str, children: bool) -> bool:
     """Prints a line per file, those with most faults first, and their sum; returns whether any file lacks events."""
     if not left:
-        who = f"{program} and what it started" if children else program
-        more = "" if children else "; without --no-children what it starts is watched as well"
+        who = f"{program} and the programs that it started" if children else program
+        more = "" if children else "; without --no-children, the programs that it starts are watched as well"
         _say(f"{who} used no unified memory that could be watched{more}")
         return False
     _say(f"{spelling.counted(len(left), 'file')} of page faults; `isthmus faults report FILE` shows one")
@@ -207,18 +207,18 @@ def _tell_unwatched(done: processes.Run, left: list[pathlib.Path], prefix: pathl
     ]  # fmt: skip
     for each in unseen:
         why = "" if each.is_watched else f": it {each.reason}"
-        _say(f"{each.name} (process {each.pid}) used unified memory and left no file{why}")
+        _say(f"{each.name} (process {each.pid}) used unified memory but left no file{why}")
     reasons: dict[str, list[str]] = {}
     for each in done.unwatched():
         if each not in unseen:
             reasons.setdefault(each.reason, []).append(f"{each.name} ({each.pid})")
     for reason, names in reasons.items():
-        _say(f"not watched, and not seen to use unified memory: {_listed(names)}, which {reason}")
+        _say(f"not watched, but not seen to use unified memory either: {_listed(names)}, which {reason}")
     if names := done.elsewhere():
-        _say(f"{_listed(names)} may have started processes that are not below this one, as on other nodes; they are "
-             "watched only if they were given LD_PRELOAD and ISTHMUS_UVM_TRACE, and this folder")  # fmt: skip
+        _say(f"{_listed(names)} may have started processes that are not its descendants, such as on other nodes; "
+             "they are watched only if they have LD_PRELOAD, ISTHMUS_UVM_TRACE and access to this folder")  # fmt: skip
     if not done.seen_all:
-        _say("/proc does not show the program's processes, so which of them were not watched is unknown")
+        _say("/proc does not show the program's processes, so it is unknown which of them were not watched")
     return unseen
 
 
@@ -226,16 +226,18 @@ def _add_run(parts) -> None:
     running = parts.add_parser(
         "run", help="run a program and record its page faults",
         epilog="example: isthmus faults run -o solver -- ./solver --steps 10\n\n"
-        "What the program starts is watched as well: each process has a file of its own.\n"
-        "Ends with the program's exit code; 3 where that is 0 and nothing was recorded, a process used unified\n"
-        "memory and was not watched, the driver dropped events, or a file lacks its end.",
+        "Processes that the program starts are watched as well; each process has its own file.\n"
+        "Ends with the program's exit code, or with 3 if that is 0 but nothing was recorded, a process used unified\n"
+        "memory without being watched, the driver dropped events, or a file lacks its end.",
     )  # fmt: skip
-    running.add_argument("-o", "--output", metavar="PREFIX", default="faults", help="of the files (default: faults)")
-    running.add_argument("--library", type=pathlib.Path, help="libisthmus-uvm.so (default: what was built)")
     running.add_argument(
-        "--no-children", dest="children", action="store_false", help="record the program alone, not what it starts"
+        "-o", "--output", metavar="PREFIX", default="faults", help="prefix of the files (default: faults)"
     )
-    running.add_argument("program", nargs=argparse.REMAINDER, help="after --, with its arguments")
+    running.add_argument("--library", type=pathlib.Path, help="libisthmus-uvm.so (default: the built one)")
+    running.add_argument(
+        "--no-children", dest="children", action="store_false", help="record only the program, not what it starts"
+    )
+    running.add_argument("program", nargs=argparse.REMAINDER, help="program to run, after --, with its arguments")
     running.set_defaults(run_part=record)
 
 
@@ -247,7 +249,7 @@ def add_arguments(parser) -> None:
         epilog="examples:\n  isthmus faults report faults.4711.uvm\n"
         "  isthmus faults report faults.4711.uvm -o page.html\n\n"
         "-o FILE without --format writes the page, unless it ends in .json, .csv or .parquet.\n"
-        "exit code 3: events are missing, or cannot all be believed",
+        "exit code 3: events are missing, or some of them cannot be trusted",
     )  # fmt: skip
     report.add_arguments(reporting)
     reporting.set_defaults(run_part=report.run)

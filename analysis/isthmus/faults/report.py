@@ -26,15 +26,15 @@ _DENSE, _SPARSE, _SPARSE_BLOCKS = 0.8, 0.25, 16
 
 #: Condition of each rule, which is shown as the reason for its advice.
 RULES = {
-    "read-mostly": "at least 16 MiB arrived, and twice its bytes, some went back, and every fault of it was a read",
-    "to-and-fro": "at least 16 MiB arrived at a GPU, and twice its bytes, and as much as it has went back or on to "
-    "another GPU; or the driver saw it thrash",
+    "read-mostly": "at least 16 MiB and twice its bytes arrived, some went back, and every fault on it was a read",
+    "to-and-fro": "at least 16 MiB and twice its bytes arrived at a GPU, and as much as its size went back or on to "
+    "another GPU; or the driver detected thrashing",
     "evicted": "at least 16 MiB of it were moved to make room",
-    "sparse": "16 blocks of 2 MiB or more were touched, and less than a quarter of their bytes ever arrived or was "
+    "sparse": "at least 16 blocks of 2 MiB were touched, and less than a quarter of their bytes ever arrived or was "
     "faulted on",
-    "prefetch": "at least 16 MiB, and 80% of the bytes of the blocks touched, arrived at a GPU because of faults",
-    "first-touch": "of 16 MiB or more nothing ever moved, the host touched none and nothing was mapped from afar: "
-    "a GPU was the first to touch it, fault by fault",
+    "prefetch": "at least 16 MiB, and 80% of the bytes of the touched blocks, arrived at a GPU because of faults",
+    "first-touch": "at least 16 MiB, none of which ever moved, was touched by the host or was mapped remotely: a GPU "
+    "was the first to touch it, fault by fault",
     "prefetch-host": "at least 16 MiB of it went back to the host because of the host's faults",
 }
 
@@ -185,8 +185,8 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
     back = each.to_host - each.evicted
     if _arrives_again(each) and back > 0 and each.only_read and each.evicted < _LARGE:
         return "read-mostly", (
-            f"{each.name} arrived {each.to_gpu / each.distinct:.1f} times and every fault of it was a read: if nothing "
-            "writes it, advise cudaMemAdviseSetReadMostly, so that each side keeps a copy"
+            f"{each.name} arrived {each.to_gpu / each.distinct:.1f} times and every fault on it was a read: if nothing "
+            "writes it, use cudaMemAdviseSetReadMostly, so that each side keeps a copy"
         )
     if each.evicted >= _LARGE:
         return "evicted", (
@@ -197,7 +197,7 @@ def _of_moving(each: Range) -> tuple[str, str] | None:
         times = f"arrived {each.to_gpu / each.distinct:.1f} times" if each.distinct else "is fought over"
         seen = f", and the driver saw it thrash {each.thrashings} times" if each.thrashings else ""
         return "to-and-fro", (
-            f"{each.name} thrashes: it {times}{seen}; keep it in one place by "
+            f"{each.name} thrashes: it {times}{seen}; keep it in one place with "
             "cudaMemAdviseSetPreferredLocation, or prefetch it between the phases that use it"
         )
     return None
@@ -211,14 +211,14 @@ def _of_arriving(each: Range, gpu: str) -> tuple[str, str] | None:
         if each.touched < _LARGE or each.cpu_faults or each.remote_maps:
             return None
         return "first-touch", (
-            f"{each.name} is touched by {gpu} first, and nothing of it ever moved: {_cost(each)} made its pages there; "
-            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or use cudaMalloc where the host "
-            "needs none of it"
+            f"{each.name} is first touched by {gpu}, and none of it ever moved: {_cost(each)} created its pages there; "
+            f"prefetch it to {gpu} (cudaMemPrefetchAsync) before its first kernel, or use cudaMalloc if the host "
+            "does not need it"
         )
     if each.faults and each.touched >= _SPARSE_BLOCKS * BLOCK_BYTES and used < _SPARSE * each.touched:
         return "sparse", (
-            f"{each.name} is touched here and there, {used / each.touched:.0%} of its blocks: leave it on the host and "
-            f"advise cudaMemAdviseSetAccessedBy for {gpu}, so that single pages are read in place"
+            f"{each.name} is used sparsely, {used / each.touched:.0%} of the bytes of its blocks: leave it on the host "
+            f"and use cudaMemAdviseSetAccessedBy for {gpu}, so that single pages are read in place"
         )
     if each.to_gpu_by_fault >= _LARGE and each.distinct >= _DENSE * each.touched:
         return "prefetch", (
@@ -276,7 +276,7 @@ _TIMES = (("service", "service"), ("latency p50", "latency_p50"), ("latency p95"
 def _eviction_lines(found: evictions.Evictions) -> list[str]:
     if not found.bytes:
         return []
-    order = "" if found.age is None else f", age {found.age:.2f} (0: the oldest first, 0.5: unordered)"
+    order = "" if found.age is None else f", age {found.age:.2f} (0: oldest first, 0.5: unordered)"
     lines = [f"evicted: {found.blocks} blocks, {_bytes(found.bytes)}{order}"]
     if found.returned:
         after = units.quantity(found.away, "s")
@@ -438,13 +438,13 @@ def page(found: list[Content], title: str) -> str:
 def add_arguments(parser) -> None:
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE", help="PREFIX.<pid>.uvm")
     output.add_arguments(parser, output.PAGE_FORMATS)
-    parser.add_argument("--title", metavar="TEXT", help="of the page (Page faults)")
+    parser.add_argument("--title", metavar="TEXT", help="title of the page (default: Page faults)")
 
 
 def run(asked) -> int:
     kind = output.chosen_format(asked, output.PAGE_FORMATS)
     if kind != "html":
-        options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
+        options.refuse_idle({"--title": asked.title}, "on a page, which -o FILE.html writes")
     found: list[Content] = []
     most = memory.most_events()
     for path in asked.files:

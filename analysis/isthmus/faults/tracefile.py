@@ -129,7 +129,7 @@ def _read_chunks(trace: Trace, file, pieces: list[bytes], most: int) -> str:
         if mark != _MARK or count > _MOST_OF_CHUNK or size > _MOST_PACKED:
             return "is corrupt"
         if count > left:
-            return f"has more events than the {most} that half of the free memory holds, so record a shorter run"
+            return f"has more events than the {most} that fit in half of the free memory, so record a shorter run"
         packed = file.read(size)
         if len(packed) != size:
             return "is cut short"
@@ -164,8 +164,8 @@ def branch_problem(facts: dict[str, str]) -> str:
         return ""
     name = f"driver branch {found[1]}" if found else f"a driver of unknown version ('{driver[:40]}')"
     return (
-        f"the events of {name} were not examined, so they may mean something else: compare the bytes that moved "
-        "with those of the program before trusting them"
+        f"the events of {name} were not examined, so they may have another meaning: before trusting them, compare the "
+        "bytes that moved with those that the program needs"
     )
 
 
@@ -403,7 +403,7 @@ def figures_of(events: Events, batches: Batches) -> Figures:
     )  # fmt: skip
     if events.strange:
         found.problems.append(
-            f"{events.strange} events have an impossible address, size or time and are left out, so no count is whole"
+            f"{events.strange} events have an impossible address, size or time, so they are left out of all counts"
         )
     _add_times(found, events, batches)
     return found

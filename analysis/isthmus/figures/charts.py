@@ -66,7 +66,7 @@ def at_commonest(rows: list[dict]) -> tuple[list[dict], str]:
     if not chosen:
         return rows, ""
     words = ", ".join(f"{name}={value if value is not None else 'none'}" for name, value in chosen.items())
-    return rows, f"At {words}, the commonest; {before - len(rows)} other figures are in `isthmus table`."
+    return rows, f"Only figures at the commonest values ({words}); `isthmus table` has {before - len(rows)} others."
 
 
 def _value(row: dict, name: str):
@@ -167,7 +167,7 @@ def modes(rows: list[dict]) -> list[dict]:
         keys = sorted(whole, key=lambda key: (key[0], key[1], key[2], str(key[3])))
         notes = [cut(min(len(keys), _BARS), len(keys), "bars")]
         notes += [f"{presets[size]} cases of presets are in `isthmus table`."] if presets[size] else []
-        notes += ["Each panel has an axis of its own."]
+        notes += ["Each panel has its own axis."]
         pages = _pages(keys[:_BARS])
         for number, page in enumerate(pages, 1):
             title = f"Modes at {size}: copies in, kernel, copies out{_part(number, len(pages))}"
@@ -273,7 +273,7 @@ def limits(rows: list[dict]) -> list[dict]:
         textwrap.wrap(f"{name}: {row['doubt']}" if row["doubt"] else name, _NARROW)
         for name, row in zip(labels(shown), shown, strict=True)
     ]
-    note = cut(len(shown), len(ordered), "series, the low and doubtful ones and then the furthest from their limits,")
+    note = cut(len(shown), len(ordered), "series (low and doubtful ones first, then those furthest from their limits)")
     step = (_PAGE - 150) // (_ROW + _LINE * max(map(len, names), default=1))
     parts = range(0, len(shown), step)
     return [

@@ -108,8 +108,8 @@ def stated(axes, points: dict[float, tuple[float, float]], *, label: str = "the 
 
 
 _COMPARISON = (
-    "ours over the paper's figure; blue: agrees, green: same direction, orange: contradicts,\n"
-    "hollow: cannot tell or not judged, grey: the paper's range"
+    "our figure over the paper's; blue: agrees, green: same direction, orange: contradicts,\n"
+    "hollow: undecided or not judged, gray: the paper's range"
 )
 _DECIDED = {"agrees": 0, "same direction": 2, "contradicts": 3}
 

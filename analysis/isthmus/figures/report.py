@@ -226,14 +226,14 @@ def answer(opened: store.Store, machines: list[dict], outcome: judging.Outcome |
             f"- {row['label']} {units.quantity(row['value'], row['unit'])}: {row['doubt']}" for row in low[:_NAMED]
         ]
     if slow := list({each.node: each for each in reversed(nodes.slow(opened))}.values())[::-1]:
-        said.append(f"{spelling.counted(len(slow), 'node', 'are')} far off equals (`isthmus nodes` says more):")
+        said.append(f"{spelling.counted(len(slow), 'node', 'are')} far from their equals (see `isthmus nodes`):")
         said += [f"- {missing.in_words((each.node, each.gpus))} is {each.words}" for each in slow[:_NAMED]]
     others = collections.Counter(row["doubt"] for row in rows if row["doubt"] and not row["low"])
     if others:
         most = ", ".join(f"{words} ({count})" for words, count in others.most_common(3))
         more = ", …" if len(others) > 3 else ""
         figures = spelling.counted(len(rows), "figure")
-        said.append(f"{others.total()} of {figures} are in doubt, as noted next to each: {most}{more}.")
+        said.append(f"{others.total()} of {figures} are doubtful, as noted next to each: {most}{more}.")
     return said or [f"Nothing failed, and nothing casts doubt on {spelling.counted(len(rows), 'figure')}."]
 
 
@@ -314,9 +314,9 @@ def add_arguments(parser) -> None:
     )
     selection.add_arguments(parser)
     output.add_arguments(parser, output.PAGE_FORMATS)
-    parser.add_argument("--title", metavar="TEXT", help="of the page (Isthmus report)")
-    parser.add_argument("--from", dest="a", metavar="WHAT", help="compare these jobs, as `isthmus regress` does,")
-    parser.add_argument("--to", dest="b", metavar="WHAT", help="with these")
+    parser.add_argument("--title", metavar="TEXT", help="title of the page (default: Isthmus report)")
+    parser.add_argument("--from", dest="a", metavar="WHAT", help="jobs before a change, as in `isthmus regress`")
+    parser.add_argument("--to", dest="b", metavar="WHAT", help="jobs after the change")
 
 
 def run(asked) -> int:
@@ -324,7 +324,7 @@ def run(asked) -> int:
         raise Error("--from and --to go together; name both sides, or neither")
     is_page = output.chosen_format(asked, output.PAGE_FORMATS) == "html"
     if not is_page:
-        options.refuse_idle({"--title": asked.title}, "on a page, as -o FILE.html writes one")
+        options.refuse_idle({"--title": asked.title}, "on a page, which -o FILE.html writes")
     with selection.from_arguments(asked, wanted=WANTED) as opened:
         outcome = None
         if asked.a:

@@ -144,7 +144,7 @@ def _shortened(profile: Profile) -> list[str]:
         "counters": (len(profile.counters), NAMES),
     }
     return [
-        f"{count} names of {what}, of which this has {most}; isthmus profile --format csv has more"
+        f"only {most} of {count} names of {what} are listed; isthmus profile --format csv has more"
         for what, (count, most) in names.items()
         if count > most
     ]

@@ -134,7 +134,7 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
     if not found:
         if not stale and tool == "nsys" and unconverted and all(path.suffix == ".qdstrm" for path in unconverted):
             raise ProfileError(
-                "nsys left a *.qdstrm only, since it found no importer; use a complete installation of Nsight Systems"
+                "nsys left only a *.qdstrm, since it found no importer; use a complete installation of Nsight Systems"
             )
         endings = " nor ".join(f"*{ending}" for ending in _READERS[tool][1][:3])
         raise ProfileError("; ".join([f"{tool} left no {endings}{' of its last run' if stale else ''}", *reasons]))
@@ -157,7 +157,8 @@ def read(tool: str, folder: pathlib.Path) -> Profile:
     with_figures = [path for path in outputs if _real(path) not in empty]
     if silent := _silent(tool, below, outputs, with_figures, [*unconverted, *stale.values()]):
         verb = "has" if len(silent) == 1 else "have"
-        whole.missing.append(f"not the whole run: {_names(folder, silent)} {verb} no figure, unlike those next to it")
+        names = _names(folder, silent)
+        whole.missing.append(f"not the whole run: {names} {verb} no figure, unlike the files next to it")
     whole.missing += _lacking(tool, below, every, {path: of_ranks[_real(path)] for path in outputs})
     if tool == "rocprofv3":
         _say_formats(whole, below, found)
@@ -198,7 +199,7 @@ def _convert(tool: str, folder: pathlib.Path, reports: list[pathlib.Path]) -> li
         return []
     verb = "was" if len(reports) == 1 else "were"
     return [
-        f"{_names(folder, reports)} {verb} never converted; write each under its own name next to it: "
+        f"{_names(folder, reports)} {verb} never converted; convert each to a file of the same name next to it: "
         f"{_REPORTS[tool][1]}"
     ]
 
@@ -357,8 +358,8 @@ def _say_formats(whole: Profile, below: _Below, found: list[pathlib.Path]) -> No
         kinds = {path.suffix: path for path in paths}
         if len(kinds) > 1:
             whole.notes.append(
-                f"{_names(folder, list(kinds.values()))} have different names, so their figures are added as those of "
-                f"different processes; where they are of one, leave one format in {place.name}"
+                f"{_names(folder, list(kinds.values()))} have different names, so their figures are added up as those "
+                f"of different processes; if they are of one process, keep only one format in {place.name}"
             )
 
 
@@ -442,8 +443,10 @@ def _named(head: str, name: str) -> list[str]:
 
 def add_arguments(parser) -> None:
     parser.epilog = f"example: isthmus profile nsys results/NAME.profile\n\n{exits.EXIT_CODES}"
-    parser.add_argument("tool", choices=TOOLS, help="who wrote it")
-    parser.add_argument("folder", type=pathlib.Path, help="with its output: an SQLite export, the raw page as CSV, …")
+    parser.add_argument("tool", choices=TOOLS, help="profiler that wrote the output")
+    parser.add_argument(
+        "folder", type=pathlib.Path, help="folder with its output: an SQLite export, the raw page as CSV, …"
+    )
     output.add_arguments(parser)
 
 

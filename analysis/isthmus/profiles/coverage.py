@@ -61,7 +61,7 @@ def _sentence(names: list[str], whats: tuple[str, ...]) -> str:
     listed = " and ".join(filter(None, [", ".join(said[:-1]), said[-1]]))
     who = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     verb, them = "lacks" if len(names) == 1 else "lack", "it" if len(whats) == 1 else "them"
-    return f"{who} {verb} {listed}, unlike the rest of the run, so no figure is made of {them}"
+    return f"{who} {verb} {listed}, unlike the rest of the run, so no figure is derived from {them}"
 
 
 def withhold(whole: Profile) -> None:

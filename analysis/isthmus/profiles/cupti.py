@@ -37,7 +37,7 @@ def read(path: pathlib.Path) -> Profile:
     try:
         content = json.loads(text_of(path, _MOST))
         if not isinstance(content, dict) or content.get("schema") != "isthmus.cupti/1":
-            raise ProfileError(f"{path.name}: not what libisthmus-cupti writes")
+            raise ProfileError(f"{path.name}: not written by libisthmus-cupti")
         for name, kernel in content["kernels"].items():
             profile.kernel(name).add(Kernel(
                 whole(kernel["count"], path.name), real(kernel["nanoseconds"], path.name) * 1e-9,
@@ -67,7 +67,7 @@ def read(path: pathlib.Path) -> Profile:
     except ProfileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ProfileError(f"{path.name}: cut short, or not what libisthmus-cupti writes ({error})") from None
+        raise ProfileError(f"{path.name}: cut short, or not written by libisthmus-cupti ({error})") from None
     if not profile.api_calls and not profile.kernels:
         reason = f" ({'; '.join(map(str, content['errors'][:1]))})" if content["errors"] else ""
         raise ProfileError(f"{path.name}: CUPTI saw nothing{reason}")

@@ -26,7 +26,7 @@ _STEPS = 1_000_000  # number of SQLite instructions between two calls of _goes_o
 def _locked(error: Exception) -> str | None:
     """Returns an explanation of an error that another program's lock caused; None for other errors."""
     if isinstance(error, sqlite3.OperationalError) and "is locked" in str(error):
-        return "another program writes in it, as the profiler does until it ends; wait for that, or copy the file"
+        return "another program is writing to it, as the profiler does until it ends; wait for that, or copy the file"
     return None
 
 
@@ -170,8 +170,8 @@ class Database:
 
     def _refuse(self, table: str, is_more: bool) -> None:
         if is_more:
-            raise ProfileError(f"{self.path.name}: {table} has more than {self._size} bytes can hold, so its pages "
-                               "lead in circles; export it again")  # fmt: skip
+            raise ProfileError(f"{self.path.name}: {table} has more rows than fit in {self._size} bytes, so its pages "
+                               "form a cycle; export it again")  # fmt: skip
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
         self._steps = 0
@@ -190,5 +190,5 @@ class Database:
         try:
             yield
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-            why = _locked(error) or f"{table} cannot be read, cut short perhaps ({error})"
+            why = _locked(error) or f"{table} cannot be read, perhaps because it is cut short ({error})"
             raise ProfileError(f"{self.path.name}: {why}") from None

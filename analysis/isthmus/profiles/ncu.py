@@ -132,8 +132,7 @@ class _Page:
         for row in itertools.islice(self._table(), 2, None):
             if "ID" in row and "Kernel Name" in row:
                 self.profile.lack(
-                    f"{self.path.name} has a second table, which is not read; write each report's table to a file of "
-                    "its own"
+                    f"{self.path.name} has a second table, which is not read; write each report's table to its own file"
                 )
                 return
             if row and not row[0].startswith("=="):
@@ -160,7 +159,7 @@ def _values(
         if text in ("", "n/a", "(!) n/a", "nan"):
             profile.leave_out(f"{metric}, which was not available")
         elif unit not in _UNITS:
-            profile.leave_out(f"{metric} in {unit!r}, a unit that is not known")
+            profile.leave_out(f"{metric} in {unit!r}, an unknown unit")
         else:
             try:
                 values[metric] = numerals.number(text, where, whole=unit in _COUNTED) * _UNITS[unit]
@@ -176,7 +175,7 @@ def _conclude(profile: Profile, weighted: dict[str, float], rows: int) -> None:
     for name, total in weighted.items():
         profile.counters[name] = total / cycles if cycles else total / max(1, rows)
     if sum(kernel.count for kernel in profile.kernels.values()) == LAUNCHES:
-        profile.limit(f"only the first {LAUNCHES} launches were counted, as -S profiler=ncu asks for")
+        profile.limit(f"only the first {LAUNCHES} launches were counted, as -S profiler=ncu requests")
 
 
 def _add_kernel(profile: Profile, name: str, values: dict, weighted: dict[str, float], where: str) -> None:

@@ -85,7 +85,7 @@ def _graphs(profile: Profile, database: Database) -> None:
     profile.add_counter("graph_seconds", seconds)
     profile.limit(
         "CUDA graphs were traced as a whole: their kernels and copies are counted as graph_launches and graph_time "
-        "only; nsys --cuda-graph-trace=node tells them apart"
+        "only; nsys --cuda-graph-trace=node traces each kernel and copy"
     )
 
 

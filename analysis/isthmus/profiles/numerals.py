@@ -53,11 +53,11 @@ class Numerals:
         seen = re.findall("[.,]", plain)[0]
         if whole and self.sign == seen:
             raise ProfileError(f"{where}: a count of {plain!r} has a fraction, or its thousands are grouped by the "
-                               "sign of fractions; run the tool with LC_ALL=C")  # fmt: skip
+                               "decimal sign; run the tool with LC_ALL=C")  # fmt: skip
         if whole:
             return _POINT[seen]
         if self.sign is None and seen == ",":
-            raise ProfileError(f"{where}: {plain!r} can be {plain.replace(',', '')} or {plain.replace(',', '.')}; "
+            raise ProfileError(f"{where}: {plain!r} can mean {plain.replace(',', '')} or {plain.replace(',', '.')}; "
                                "run the tool with LC_ALL=C")  # fmt: skip
         return self.sign or seen
 

@@ -78,12 +78,12 @@ def _united(where: pathlib.Path, passes: dict[int, list[Part]]) -> Profile:
     numbers = [number for number in of if number]
     if lost := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
         result.lack(
-            f"no output of pass {', '.join(map(str, lost))} in {where.name}, and there is pass {max(numbers)}; put it "
-            "next to the others, or profile the run again"
+            f"{where.name} has no output of pass {', '.join(map(str, lost))}, but has pass {max(numbers)}; put the "
+            "missing output next to the others, or profile the run again"
         )
     for what, amounts in _unlike(passes, of).items():
         said = " and ".join(f"{amount} in pass {number}" for number, amount in amounts.items())
-        result.lack(f"there are {what}: {said} of {where.name}; a pass was cut short, so profile the run again")
+        result.lack(f"{what} differ between passes: {said} of {where.name}; one is cut short, so profile the run again")
     return result
 
 
@@ -114,5 +114,5 @@ def _unlike(passes: dict[int, list[Part]], of: dict[int, Profile]) -> dict[str, 
         # A pass may have been run without tracing, so zeros do not count, except for counters, which every pass has.
         seen = grouped((n, number) for number, n in amounts.items() if n or what == "launches with counters")
         if len(seen) > 1:
-            found[f"unlike numbers of {what}"] = {numbers[0]: n for n, numbers in sorted(seen.items())}
+            found[f"numbers of {what}"] = {numbers[0]: n for n, numbers in sorted(seen.items())}
     return found

@@ -66,8 +66,8 @@ def read(path: pathlib.Path) -> Profile:
     if means:
         profile.note(f"means of several runs (perf stat -r), with their deviation: {', '.join(dict.fromkeys(means))}")
     for where, events in parts.items():
-        profile.limit(f"counted {where} only, and not as a whole: {', '.join(dict.fromkeys(events))}; "
-                      "kernel.perf_event_paranoid says what perf may count")  # fmt: skip
+        profile.limit(f"counted only {where}, not in all modes: {', '.join(dict.fromkeys(events))}; "
+                      "kernel.perf_event_paranoid limits what perf may count")  # fmt: skip
     return profile
 
 
@@ -82,7 +82,7 @@ def _lines(path: pathlib.Path, profile: Profile) -> Iterator[tuple[int, list[str
         if line.startswith(_BEGIN):
             if begun:
                 profile.lack(f"{path.name} has a second run, which is not read, as perf stat --append writes it; write "
-                             "each run to a file of its own")  # fmt: skip
+                             "each run to its own file")  # fmt: skip
                 return
             begun = True
         if line.strip() and not line.startswith("#"):
@@ -125,7 +125,7 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
     only in some modes, keyed by these modes. `seen` contains the modes in which each figure was counted so far.
     """
     if len(fields) < 3:
-        raise ProfileError(f"{where}: no line of `perf stat -x ';'`, or cut short")
+        raise ProfileError(f"{where}: not a line of `perf stat -x ';'`, or cut short")
     value, unit, event = fields[:3]
     event = event.strip()
     event, letters = _without_modifier(event)
@@ -134,24 +134,24 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
         return
     if not event and value.strip():
         raise ProfileError(f"{where}: a time or a processor comes before the figures, as perf stat -I and -A write "
-                           "them; run it without")  # fmt: skip
+                           "them; run it without these options")  # fmt: skip
     if not event:
         return  # a separate line with a figure that perf derives from others
     if unit not in _UNITS:
-        raise _Unknown(f"{where}: {event} is in {unit!r}, which is not known")
+        raise _Unknown(f"{where}: {event} is in {unit!r}, an unknown unit")
     modes = [_MODES[letter] for letter in letters if letter in _MODES]
     time = fields[3].strip() if len(fields) > 3 else ""
     if time and not time.isdecimal():
-        raise ProfileError(f"{where}: {time!r} is in the place of the time for which {event} was counted, as perf "
-                           "stat -G writes groups; run it without")  # fmt: skip
+        raise ProfileError(f"{where}: {time!r} is where the time for which {event} was counted should be, as perf "
+                           "stat -G writes groups; run it without -G")  # fmt: skip
     called = _CALLED.get(event, event)
     _check_number(called, seen, where)
     counted = numerals.number(value, f"{where} ({event})", whole=not unit) * _UNITS[unit]
     earlier = seen.setdefault(called, [])
     if any(not modes or not other or other & set(modes) for other in earlier):
         raise ProfileError(
-            f"{where}: {event} was counted before in this file; write each run to a file of its own, and "
-            "ask for each event once"
+            f"{where}: {event} was counted before in this file; write each run to its own file, and "
+            "request each event once"
         )
     earlier.append(set(modes))
     if modes:
@@ -165,4 +165,4 @@ def _add_line(profile: Profile, fields: list[str], numerals: Numerals, where: st
     profile.measure(" ".join([called, *sorted(modes)]), *figure)
     share = fields[4].strip() if len(fields) > 4 else ""
     if share and numerals.number(share, where) < 99.9:
-        profile.limit(f"{event} was counted {share}% of the time only; what it counts is perf's estimate")
+        profile.limit(f"{event} was counted for only {share}% of the time; its figure is perf's estimate")

@@ -184,7 +184,7 @@ class Profile:
         """Adds a note unless it was added before. At most _MOST_NOTES are kept, since every line may cause one."""
         sentence = spelling.shorten(sentence, 300)
         if sentence not in self.notes and len(self.notes) <= _MOST_NOTES:
-            self.notes.append(sentence if len(self.notes) < _MOST_NOTES else "there are more such notes")
+            self.notes.append(sentence if len(self.notes) < _MOST_NOTES else "more such notes were left out")
 
     def lack(self, why: str) -> None:
         """Adds a reason why these figures do not cover the whole run, once; at most _MOST_LACKING reasons are kept."""
@@ -235,7 +235,7 @@ class Profile:
 def _few(sentences: list[str]) -> list[str]:
     """Returns each sentence once, at most _MOST_LACKING of them."""
     once = list(dict.fromkeys(sentences))
-    more = ["not the whole run: there are more such sentences"] if len(once) > _MOST_LACKING else []
+    more = ["not the whole run: more such reasons were left out"] if len(once) > _MOST_LACKING else []
     return once[:_MOST_LACKING] + more
 
 
@@ -353,7 +353,7 @@ def lines_of(path: pathlib.Path, profile: Profile | None = None) -> Iterator[str
                                    "so not what the profiler writes")  # fmt: skip
             yield line.decode()
             if not line.endswith(b"\n"):
-                why = f"{path.name} is cut short, as its last line has no end; write it again"
+                why = f"{path.name} is cut short: its last line has no end; write it again"
                 if profile is None:
                     raise ProfileError(why)
                 profile.lack(why)

@@ -92,11 +92,11 @@ def _clause(run: list[_Place]) -> list[str]:
     names = [str(first) if first == last else f"{first}-{last}" for first, last in gaps[:_NAMED]]
     more = f" and {len(gaps) - _NAMED} more gaps" if len(gaps) > _NAMED else ""
     several = len(gaps) > 1 or "-" in names[0]
-    why = f"the run had {stated}" if stated > max(present) else f"there is rank {max(present)}"
+    why = f"the run had {stated} ranks" if stated > max(present) else f"there is rank {max(present)}"
     folders = {place.parts[:-1] for place in run}
     where = f" in {spelling.printable('/'.join(*folders))}" if len(folders) == 1 and folders != {()} else ""
     return [
-        f"no output of rank{'s' if several else ''} {', '.join(names)}{more}{where}, and {why}; put "
+        f"no output of rank{'s' if several else ''} {', '.join(names)}{more}{where}, although {why}; put "
         f"{'theirs' if several else 'its output'} next to the others, or profile the run again"
     ]
 

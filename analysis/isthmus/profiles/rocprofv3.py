@@ -32,7 +32,7 @@ def read(path: pathlib.Path) -> Profile:
     else:
         ending = next(filter(path.name.endswith, CSV), None)
         if ending is None:
-            raise ProfileError(f"{path.name}: no output of rocprofv3 that is known")
+            raise ProfileError(f"{path.name}: not a known output of rocprofv3")
         wanted, add = CSV[ending]
         for row in _rows(path, wanted):
             add(profile, row, path.name)

@@ -49,7 +49,7 @@ def disagreements(found: list[Result]) -> list[str]:
             workload, version, inputs, buffer = (spelling.printable(spelling.shorten(str(x), 80)) for x in result.case)
             said[result.case] = (
                 f"{spelling.printable(other.record)} and {spelling.printable(result.record)} disagree: {workload} "
-                f"(version {version}) computed another {buffer} from the same inputs ({inputs}); one of them is "
+                f"(version {version}) computed a different {buffer} from the same inputs ({inputs}); one of them is "
                 "wrong, or the workload changed without a new version"
             )
     return list(said.values())

@@ -166,7 +166,7 @@ def _tables_left_out(met: list[str], folder: pathlib.Path, root: pathlib.Path, f
     """Returns other compacted tables in the folder `root` with records that the table in `folder` will not have."""
     others = [each for each in met if os.path.realpath(each) != os.path.realpath(folder)]
     elsewhere, skipped = compacted.unread(others, [root], found)
-    why = "a compacted table of {}, whose records this one does not get; compact that folder, or move the table away"
+    why = "a compacted table of {}, whose records are not added to this one; compact that folder, or move the table"
     return [*skipped, *(load.Skipped(str(table.folder), why.format(source)) for table, source in elsewhere)]
 
 
@@ -189,12 +189,12 @@ def _present(folder: pathlib.Path, root: pathlib.Path) -> compacted.Compacted | 
     if present and present.source and present.source != compacted.source_of(root, folder):
         whose = folder.resolve().parent if present.source == ".." else present.source
         raise Error(
-            f"{folder}: this table is made of {whose}, not of {root}; name another folder with -o, or remove it"
+            f"{folder}: this table was made from {whose}, not from {root}; name another folder with -o, or remove it"
         )
     if not present and os.path.isdir(folder) and (own := load.strays(folder)):
         raise Error(
-            f"{folder}: has records of its own, as {own[0].path}, which nobody would read in a compacted table; name "
-            "another folder with -o"
+            f"{folder}: contains record files, such as {own[0].path}, which would not be read in a compacted table; "
+            "name another folder with -o"
         )
     return present
 
@@ -249,7 +249,7 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
         except (duckdb.Error, OSError) as error:
             why = _reason(error)
             raise Error(
-                f"{folder}: cannot be written ({why}); no record is lost: correct that, and run it again"
+                f"{folder}: cannot be written ({why}); no record is lost: correct that, and run the command again"
             ) from None
         finally:
             connection.close()
@@ -260,8 +260,8 @@ def compact(root, folder=None, *, processes: int | None = None, say=lambda text:
 def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus compact $ISTHMUS_RESULTS && isthmus nodes $ISTHMUS_RESULTS"
     parser.add_argument("folder", metavar="DIR", help="folder with record files")
-    parser.add_argument("-o", "--output", metavar="DIR", help="another place for the table than DIR/compacted")
-    parser.add_argument("--processes", **units.COUNT, help="that check files (default: one per core, 8 at most)")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder for the table (default: DIR/compacted)")
+    parser.add_argument("--processes", **units.COUNT, help="processes for checking (default: one per core, at most 8)")
 
 
 def run(asked) -> int:
@@ -273,9 +273,9 @@ def run(asked) -> int:
     for path in result["replaced"]:
         print(f"replaced {path}: {compacted.REPLACED}", file=sys.stderr)
     print(
-        f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} taken in "
-        f"{time.monotonic() - started:.1f} s; {_of_gone(result)}"
-        f"{spelling.counted(result['before'], 'file', 'were')} taken before; {len(result['skipped'])} skipped"
+        f"{spelling.counted(result['records'], 'record')} of {spelling.counted(result['files'], 'file')} compacted "
+        f"in {time.monotonic() - started:.1f} s; {_of_gone(result)}"
+        f"{spelling.counted(result['before'], 'file', 'were')} compacted before; {len(result['skipped'])} skipped"
     )
     found = result["skipped"] or result["disagreements"] or result["replaced"]
     return exits.with_absence(exits.FOUND if found else exits.PASSED, result["gone"])
@@ -287,10 +287,10 @@ def _of_gone(result: Taken) -> str:
     if moved := result["moved"]:
         name, other = next(iter(moved.items()))
         said += (
-            f"{spelling.counted(len(moved), 'file', 'are')} renamed or packed, as all records are in other files (of "
-            f"{spelling.printable(name)} in {spelling.printable(other)}); "
+            f"{spelling.counted(len(moved), 'file', 'are')} renamed or compressed, since all records are in other "
+            f"files (of {spelling.printable(name)} in {spelling.printable(other)}); "
         )
     if gone := result["gone"]:
         named = f"{spelling.printable(gone[0])}{', …' if gone[1:] else ''}"
-        said += f"{spelling.counted(len(gone), 'file', 'are')} gone, records and all ({named}); "
+        said += f"{spelling.counted(len(gone), 'file', 'are')} gone with their records ({named}); "
     return said

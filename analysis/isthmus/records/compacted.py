@@ -16,7 +16,7 @@ from isthmus.records.measurements import COLUMNS, columns_of, list_of, literal
 COMPACTED = "compacted"  # name of the folder, inside a folder of records, in which `isthmus compact` stores its table
 
 
-REPLACED = "other records than when it was compacted, so those of then do not count; give each file a name of its own"
+REPLACED = "its records differ from the compacted ones, which no longer count; give each file its own name"
 
 
 @dataclasses.dataclass
@@ -111,15 +111,15 @@ def _refuse_gap(manifests: list[pathlib.Path]) -> None:
         if path.stem != f"{number:08d}":
             missing = path.with_name(f"{number:08d}.json")
             raise Error(
-                f"{missing}: a manifest of this compacted table is gone, and what it named would be left out; restore "
-                "it, or remove the table and compact its files again"
+                f"{missing}: a manifest of this compacted table is gone, so the parts that it names would be left out; "
+                "restore it, or remove the table and compact its files again"
             )
 
 
 def unnamed(table: Compacted) -> list[Skipped]:
     """Returns the parts in the table's folder that no manifest names, so that they are never read."""
     why = (
-        "a part that no manifest of this compacted table names; if nobody is compacting, restore the manifest, or "
+        "a part that no manifest of this compacted table names; unless files are being compacted, restore it, or "
         "compact the files again and remove this part"
     )
     known = set(table.parts)
@@ -146,8 +146,8 @@ def find(folder) -> Compacted | None:
         files, parts, gone, source = _manifest(path)
         if result.source and source and source != result.source:
             raise Error(
-                f"{folder}: this table is made of two folders ({result.source} and {source}), whose files of one "
-                "name hide each other; remove it, and compact each folder into its own"
+                f"{folder}: this table was made from two folders ({result.source} and {source}), whose files of the "
+                "same name hide each other; remove it, and compact each folder into its own table"
             )
         result.source = result.source or source
         for file, known in files.items():
@@ -194,9 +194,9 @@ def lost(table: Compacted, path, present: dict[str, str], names: list[str], skip
         file = os.path.join(path, name)
         if name not in present:
             if not hidden(file, skipped):
-                found.append(Skipped(file, "compacted before, and gone since; `isthmus compact` forgets it"))
+                found.append(Skipped(file, "compacted, but gone since then; `isthmus compact` drops it from the table"))
         elif not has_grown(present[name], table.files[name]):
-            found.append(Skipped(file, f"{REPLACED} (`isthmus compact` takes it as it is)", has_part=True))
+            found.append(Skipped(file, f"{REPLACED} (`isthmus compact` takes it as it is now)", has_part=True))
     return found
 
 
@@ -237,8 +237,7 @@ def unread(
         elif missing:
             why = (
                 f"a compacted table with {spelling.counted(len(missing), 'file')} of {source} that are gone or not "
-                f"among what is read, as {missing[0]}; name the table to read it, or bring it up to date by `isthmus "
-                "compact`"
+                f"being read, such as {missing[0]}; name the table to read it, or update it with `isthmus compact`"
             )
             skipped.append(Skipped(folder, why))
     return elsewhere, skipped

@@ -109,7 +109,7 @@ def lines(path: pathlib.Path, bad: list[RecordError] | None = None):
             if not number:
                 raise RecordError(f"{path}: {EMPTY}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise RecordError(f"{path}: not what gzip wrote, or cut short ({error})") from None
+        raise RecordError(f"{path}: not written by gzip, or cut short ({error})") from None
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror or error}") from None
 
@@ -217,15 +217,15 @@ def _passed_over(file: str, *, any_name: bool) -> str | None:
         return inputs.DANGLING
     looked_at = any_name or name.endswith((".json", ".ndjson", ".json.gz"))
     if ".jsonl" in name and inputs.packer(name) not in (None, "gzip"):
-        return inputs.unread_because(name, ".jsonl", ", or pack it with gzip instead")
+        return inputs.unread_because(name, ".jsonl", ", or compress it with gzip instead")
     form = _form_of_records(file) if looked_at else None
     if form == inputs.DOCUMENT:
         return (
-            "records, but not one a line, so they are not read; write them one a line to a name that ends in .jsonl "
-            "(by `jq -c .`, those of an array by `jq -c '.[]'`)"
+            "not read, since it does not have one record per line; write one per line to a file that ends in .jsonl "
+            "(with `jq -c .`, or `jq -c '.[]'` for an array)"
         )
     if form or ".jsonl" in name:
-        return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz where it is packed"
+        return "not read under this name; rename it to end in .jsonl, or in .jsonl.gz if it is compressed"
     return None
 
 
@@ -289,7 +289,7 @@ class _Walk:
         self._state = _shows_state()
 
     def name_strays(self, table: str) -> None:
-        why = f"not read in the compacted table {table}, of which only the parts count; move it out of there"
+        why = f"not read, because only the parts of the compacted table {table} count; move it out of there"
         for folder, names in self.below(table, None):
             for file in (os.path.join(folder, name) for name in names):
                 if ".jsonl" in os.path.basename(file).lower() or _form_of_records(file):
@@ -339,8 +339,8 @@ class _Walk:
         self._left -= 1
         if self._left == -1:
             why = (
-                f"more than {_MOST_BEHIND_LINKS} folders are behind links, so the rest of what this one leads to, and "
-                "other links, are not read; name the folders that they lead to"
+                f"more than {_MOST_BEHIND_LINKS} folders are behind links, so the rest of this one, and other links, "
+                "are not followed; name the folders that they lead to"
             )
             self.skipped.append(Skipped(link, why))
         return self._left < 0
@@ -369,7 +369,7 @@ def _leads_above(link: str, top: str) -> str | None:
     target = os.path.realpath(link)
     if not any(is_below(place, target) for place in (os.path.realpath(top), os.path.realpath(os.path.dirname(link)))):
         return None
-    return f"a link that leads out to {target}, above it, so it is not followed; remove it, or name that folder"
+    return f"a link to {target}, a folder above it, so it is not followed; remove it, or name that folder"
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -511,7 +511,7 @@ def nothing_taken(paths, absent: list[Skipped]) -> str:
     if len(absent) == 1:
         return first + advice
     where = ", ".join(map(str, paths))
-    return f"{where}: none of {len(absent)} files holds records that can be read (the first, {first}){advice}"
+    return f"{where}: none of {len(absent)} files contains readable records (the first, {first}){advice}"
 
 
 _NAMED = 10
@@ -534,7 +534,7 @@ def say_absent(absent: list[Skipped], total: int, asked=None) -> None:
         if asked is not None and _for_people(asked):
             told = fold(
                 f"{len(absent)} of {counted(total, 'file')} could not be read{' whole' if in_part else ''}, the first "
-                f"{shorten(printable(absent[0].path))}; what follows lacks {'the rest' if in_part else 'their jobs'}, "
+                f"{shorten(printable(absent[0].path))}; the following lacks {'the rest' if in_part else 'their jobs'}, "
                 "so it cannot pass"
             )
             print("\n".join(told))
@@ -591,7 +591,7 @@ def read_table(record_path, record: dict, name: str) -> list[dict[str, float | N
             if columns != found[0]["columns"]:
                 raise ValueError(f"its columns are {shorten(', '.join(columns))}")
             if found[0]["rows"] > _MOST_ROWS:
-                raise ValueError(f"it has {found[0]['rows']} rows, and at most {_MOST_ROWS} are read")
+                raise ValueError(f"it has {found[0]['rows']} rows, but at most {_MOST_ROWS} are read")
             first = itertools.islice(lines, found[0]["rows"] + 1)  # a compressed file may be endless
             rows = [dict(zip(columns, map(_number, line), strict=True)) for line in first]
         if len(rows) != found[0]["rows"]:

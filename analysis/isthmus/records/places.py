@@ -332,10 +332,10 @@ def say_names(others: dict[str, list[str]]) -> None:
         return
     host, names = max(others.items(), key=lambda each: len(each[1]))
     few = f"{', '.join(map(spelling.printable, names[:_SAID]))}{', …' if len(names) > _SAID else ''}"
-    more = f"; so {spelling.counted(len(others) - 1, 'more host', 'have')} several names" if len(others) > 1 else ""
+    more = f"; {spelling.counted(len(others) - 1, 'more host', 'have')} several names" if len(others) > 1 else ""
     print(
-        f"{spelling.printable(host)} has {spelling.counted(len(names), 'other name')} ({few}), as boots or GPUs tell"
-        f"{more}",
+        f"{spelling.printable(host)} has {spelling.counted(len(names), 'other name')} ({few}), according to boots or "
+        f"GPUs{more}",
         file=sys.stderr,
     )
 

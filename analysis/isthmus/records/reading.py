@@ -47,7 +47,7 @@ def _find(paths):
     for path in paths:
         if compacted.find(path):
             raise Error(
-                f"{path}: a compacted table, which lacks the samples needed here; name the folder it is made of"
+                f"{path}: a compacted table, which lacks the samples needed here; name the folder that it was made from"
             )
         here: list[str] = []
         files, skipped = load.find(path, here)

@@ -22,17 +22,17 @@ def add_selection(parser) -> None:
     group = parser.add_argument_group("which records")
     group.add_argument("--workload", metavar="PATTERN", action="append", help="such as 'transfer/*' (may be repeated)")
     group.add_argument("--metric", metavar="NAME", action="append", help="such as rate (may be repeated)")
-    group.add_argument("--system", metavar="NAME", help="of this system only")
+    group.add_argument("--system", metavar="NAME", help="only records of this system")
     group.add_argument(
         "--since", metavar="DATE",
-        help="from this day on (UTC), 2026-11-21, or time, 2026-11-21T14:00; nodes and drift still name what has only "
-        "earlier records",
+        help="from this day (2026-11-21, UTC) or time (2026-11-21T14:00) on; nodes and drift still name things that "
+        "have only earlier records",
     )  # fmt: skip
     group.add_argument("--until", metavar="DATE", help="before this day or time")
     group.add_argument(
         "--without", metavar="FIELD=PATTERN,…", action="append",
-        help="no records with all of these, as node=n7 or 'workload=transfer/*,metric=time': what is gone on purpose "
-        "(may be repeated)",
+        help="leave out records with all of these, such as node=n7 or 'workload=transfer/*,metric=time', for instance "
+        "because they are gone on purpose (may be repeated)",
     )  # fmt: skip
     group.add_argument("--emulated", action="store_true", help="include emulated records, whose times mean nothing")
     group.add_argument("--profiled", action="store_true", help="include profiled runs")
@@ -64,8 +64,8 @@ def patterns(option: str, text: str, fields: tuple[str, ...]) -> dict[str, str]:
         if field not in fields or not equals or not pattern:
             meant = "" if field in fields else spelling.did_you_mean(field, fields)
             raise Error(
-                f"{option} {spelling.shorten(part, 60)!r} selects nothing{meant}; write FIELD=PATTERN, FIELD is one of "
-                f"{', '.join(fields)}"
+                f"{option} {spelling.shorten(part, 60)!r} selects nothing{meant}; write FIELD=PATTERN, where FIELD is "
+                f"one of {', '.join(fields)}"
             )
         if field in found:
             raise Error(f"{option} {spelling.shorten(text, 60)!r} names {field} twice; keep one")
@@ -88,7 +88,7 @@ def refuse_unused(asked, used) -> None:
     """Raises Error if an option that selects records was given although no records are read."""
     for option in _OPTIONS:
         if option not in used and getattr(asked, option):
-            raise Error(f"--{option} chooses records, and none are named; name their folder (DIR), or leave it out")
+            raise Error(f"--{option} chooses records, but none are named; name their folder (DIR), or leave it out")
 
 
 def _all_of(those: dict[str, str]) -> str:
@@ -124,7 +124,7 @@ class _LeftOut:
                 if not any(self._known[each].values()):
                     raise stranger(paths, each[0], each[1], self._known[each])
             where = ", ".join(map(str, paths))
-            raise Error(f"{where}: no record has all of {spelling.shorten(text, 80)}; name what --without leaves out")
+            raise Error(f"{where}: no record has all of {spelling.shorten(text, 80)}; correct --without, or drop it")
 
 
 def each_folder(asked, *, wanted=COLUMNS) -> Iterator[Store]:

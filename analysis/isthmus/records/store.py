@@ -134,7 +134,7 @@ def read_raw(connection, files: dict[str, list[int]], wanted=measurements.COLUMN
         except OSError:
             alike = False
         if not alike and path not in left:
-            skipped.append(Skipped(path, "changed while it was read: a job still writes it; ask again later"))
+            skipped.append(Skipped(path, "changed while it was read: a job is still writing it; try again later"))
             connection.execute("DELETE FROM cases WHERE file = ?", [path])
     return skipped
 
@@ -347,8 +347,8 @@ def _untimely(connection, kept: str, possible: str) -> list[Skipped]:
     return [
         Skipped(
             file,
-            f"{spelling.counted(count, 'record')} with an impossible time, such as {time}, so their order is not "
-            "known; set the clock of that node, and correct or remove them",
+            f"{spelling.counted(count, 'record')} with an impossible time, such as {time}, so their order is "
+            "unknown; set the clock of that node, and correct or remove them",
             has_part=True,
         )
         for file, count, time in found
@@ -395,5 +395,5 @@ def _why_nothing(paths, total: int, left_out: dict[str, int], skipped: list[Skip
         return f"{where}: {records} {kinds}; with {options} they are included, but their times mean little"
     if total:
         records = "the only record is not" if total == 1 else f"none of {total} records is"
-        return f"{where}: {records} what was asked for"
+        return f"{where}: {records} selected"
     return load.no_record(paths)

@@ -187,7 +187,7 @@ def _wrong_figures(samples: list, median, invalid) -> str | None:
     """Returns what is wrong with a metric's median, or None; `invalid` contains the indices of invalid samples."""
     if invalid:
         if max(invalid) >= len(samples):
-            return f"sample {max(invalid)} is invalid, but there are {len(samples)}"
+            return f"sample {max(invalid)} is invalid, but there are only {len(samples)}"
         left = set(invalid)
         samples = [value for i, value in enumerate(samples) if i not in left]
         if not samples:
@@ -219,7 +219,7 @@ def _beyond(time: str, axes: dict, metrics: list[tuple]) -> str | None:
     names = set()
     for name, *figures in metrics:
         if name in names:
-            return f"metrics: two metrics have one name, {name}"
+            return f"metrics: two metrics have the same name, {name}"
         names.add(name)
         if why := _wrong_figures(*figures):
             return f"metrics/{name}: {why}"
@@ -328,7 +328,7 @@ def _no_json(text: str, error: Exception, last: bool) -> str:
     if not isinstance(error, json.JSONDecodeError) or not text.lstrip().startswith("{"):
         return f"not JSON ({why})"
     if error.msg == "Extra data":
-        return f"not JSON ({why}): give each record a line of its own"
+        return f"not JSON ({why}): put each record on its own line"
     if last:
         return f"cut short ({why}), by a full disk or a killed run: run it again with --resume, or delete the line"
     return f"not JSON ({why}), perhaps half of a record: delete the line, and run it again with --resume"

@@ -44,7 +44,7 @@ def update(asked) -> int:
     if asked.write and asked.emulated:
         raise Error("emulated times mean nothing, so they make no references; leave --emulated out")
     if not 0 < asked.false_alarms <= 10:
-        raise Error("--false-alarms must be above 0 and at most 10 a night")
+        raise Error("--false-alarms must be above 0 and at most 10 per night")
     folder = site_tree.site_folder(asked.site) / "references"
     known = {partition.name for partition in site_tree.partitions(folder.parent)}
     own = _own_entries(folder.parent)
@@ -79,17 +79,18 @@ def update(asked) -> int:
 
 def _say(made: generation.Made, asked, changed: int) -> None:
     say = [
-        f"{spelling.counted(made.bounds, 'bound')}: {asked.false_alarms:g} false alarms a night among "
+        f"{spelling.counted(made.bounds, 'bound')}: {asked.false_alarms:g} false alarms per night among "
         f"{asked.metrics or made.figures} figures that are measured "
         f"{'once' if asked.runs == 1 else f'{asked.runs} times'}"
     ]
     if made.few:
         say.append(
-            f"{len(made.few)} series have fewer than {bounds.FEWEST} jobs and get none, such as {next(iter(made.few))}"
+            f"{len(made.few)} series have fewer than {bounds.FEWEST} jobs, so they get no reference, such as "
+            f"{next(iter(made.few))}"
         )
     for why in sorted(set(made.left.values())):
         which = [label for label, reason in made.left.items() if reason == why]
-        say.append(f"{len(which)} series get none, each {why}, such as {which[0]}")
+        say.append(f"{len(which)} series get no reference, because each {why}, such as {which[0]}")
     say += outlying.in_words(made.out)
     if made.wide:
         label, loss = max(made.wide.items(), key=lambda each: each[1])
@@ -153,7 +154,7 @@ def _selected(asked, catalogue: dict) -> list[dict]:
             if not any(fnmatch.fnmatchcase(each["name"], pattern) for each in workloads):
                 raise Error(
                     f"{spelling.shorten(pattern, 80)!r} is not a workload of the catalogue, which lacks those that "
-                    "differ between machines; name a folder of records that have it (DIR)"
+                    "differ between machines; name a folder with records of it (DIR)"
                 )
         workloads = [each for each in workloads if _fits(each["name"], asked.workload)]
     for pattern in asked.metric or ():
@@ -238,7 +239,7 @@ def add_arguments(parser) -> None:
     parser.epilog = (
         "examples: isthmus references update results --site generic --from 2026-11-01.. --metric '*_rate'\n"
         "          isthmus references check --site generic\n"
-        "exit codes: 0 done, or all have one; 1 something has none, or cannot hold; 2 bad input, nothing was done"
+        "exit codes: 0 done, or every figure has one; 1 some have none, or some can never apply; 2 bad input"
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     does = {
@@ -247,21 +248,21 @@ def add_arguments(parser) -> None:
     }
     for name, text in does.items():
         action = actions.add_parser(name, help=text, description=text)
-        action.add_argument("--site", required=True, help="its folder in site-configs/, or a path")
+        action.add_argument("--site", required=True, help="the site's folder in site-configs/, or a path")
         if name == "update":
             selection.add_arguments(action)
             action.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,…, a day or FROM..TO")
             action.add_argument(
                 "--false-alarms", type=float, default=FALSE_ALARMS, metavar="N",
-                help=f"a night, of all figures together ({FALSE_ALARMS})",
+                help=f"false alarms per night, over all figures ({FALSE_ALARMS})",
             )  # fmt: skip
-            action.add_argument("--metrics", **units.COUNT, help="figures of a night (default: those found)")
+            action.add_argument("--metrics", **units.COUNT, help="number of figures of a night (default: those found)")
             action.add_argument("--runs", **units.COUNT, default=1, help="how often a night measures each (1)")
             action.add_argument("--write", action="store_true", help="apply the diff")
         else:
-            action.add_argument("paths", nargs="*", metavar="DIR", help="records whose figures are asked for")
+            action.add_argument("paths", nargs="*", metavar="DIR", help="records whose figures are looked up")
             selection.add_selection(action)
-            action.add_argument("--catalogue", metavar="FILE", help="list of workloads (of this tree)")
+            action.add_argument("--catalogue", metavar="FILE", help="list of workloads (default: this tree's)")
 
 
 def run(asked) -> int:

@@ -43,7 +43,7 @@ def groups_of(opened: store.Store, condition: str) -> list[dict]:
         names = ", ".join(name or "one without a name" for name in systems)
         raise Error(f"the records are of several systems ({names}); choose one with --system")
     if any(not row["partition"] for row in rows):
-        raise Error("some records name no partition, so none can be chosen by it; use the records of ReFrame sessions")
+        raise Error("some records name no partition, so no reference can apply; use the records of ReFrame sessions")
     return [{key: row[key] or "" for key in measured.KEYS} for row in rows]
 
 
@@ -239,13 +239,13 @@ def make(opened: store.Store, *, condition: str, alarms: float, metrics: int | N
         most = max(made.few.values(), default=0)
         without = f" without {made.out[0][0].name} and its like, which differ from the others" if made.out else ""
         raise Error(
-            f"no series has {bounds.FEWEST} jobs of one state of the machine{without} (the most is {most}); run more"
+            f"no series has {bounds.FEWEST} jobs of one state of the machine{without} (at most {most}); run more"
         )
     # A figure that was measured with several drivers or compilers counts once, since a night has only one of each.
     made.figures = len({(figure.group["partition"], figure.profiler, figure.each.key) for figure in figures})
     tail = alarms / ((metrics or made.figures) * runs)
     if not 1e-8 <= tail <= 0.25:
-        raise Error(f"{alarms:g} false alarms a night are {tail:.2g} a figure; choose between 1e-8 and 0.25 a figure")
+        raise Error(f"{alarms:g} false alarms per night are {tail:.2g} per figure; choose 1e-8 to 0.25 per figure")
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     for figure in figures:
         _hold(made, figure, tail, own, today)

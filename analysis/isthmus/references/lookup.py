@@ -215,14 +215,14 @@ class _Reader:
         """
         *above, real = within
         if real in above:
-            raise BadReference(f"{path.name}: it names itself by $ref, directly or by another file")
+            raise BadReference(f"{path.name}: it names itself by $ref, directly or through another file")
         if len(above) >= _MOST_NESTED:
             raise BadReference(f"{path.name}: the last of more than {_MOST_NESTED} files that name each other in a "
                                "row; name it in the first")  # fmt: skip
         self._named += len(within) > 1
         if self._named > _MOST_NAMED:
-            raise BadReference(f"{within[0].name}: names files by $ref more than {_MOST_NAMED} times, what these name "
-                               "included; name each where it is needed")  # fmt: skip
+            raise BadReference(f"{within[0].name}: names files by $ref more than {_MOST_NAMED} times, including "
+                               "what these name; name each where it is needed")  # fmt: skip
         if real not in self._contents:
             self._contents[real] = read_yaml(path)
         return self._contents[real]
@@ -273,14 +273,14 @@ class _Reader:
                 entries.append(_entry(item, above, path, where, fingerprints))
                 self._bounds += len(entries[-1].metrics) + len(entries[-1].shares)
             if self._bounds > _MOST_BOUNDS:
-                raise BadReference(f"{where}: more than {_MOST_BOUNDS} bounds, a file counted each time that $ref "
+                raise BadReference(f"{where}: more than {_MOST_BOUNDS} bounds, counting a file each time that $ref "
                                    "names it; name each where it is needed")  # fmt: skip
         return entries
 
 
 def _index(index, where: str) -> list[str]:
     if not isinstance(index, list) or not index:
-        raise BadReference(f"{where}: a mapping needs $index, the list of what its levels choose by")
+        raise BadReference(f"{where}: a mapping needs $index, the list of the fields that its levels select by")
     for field in index:
         if field not in SELECTORS:
             raise BadReference(f"{where}: $index names {field!r}; choose from {', '.join(SELECTORS)}")
@@ -363,7 +363,7 @@ def _bytes_least(given, where: str) -> float:
     number = _number(given, f"{where}: bytes_least")
     if not 0 <= number <= _MOST_MOVED:
         raise BadReference(
-            f"{where}: bytes_least is {given!r}, and no figure moves that much; write bytes, such as 67108864"
+            f"{where}: bytes_least is {given!r}, but no figure moves that much; write bytes, such as 67108864"
         )
     return number
 
@@ -489,7 +489,7 @@ def _at_axes(entry: Entry, axes: dict) -> bool:
             choices = ", ".join(axes) or "none"
             raise BadReference(f"{entry.where}: there is no axis {axis!r} here; choose from {choices}")
         if type(value) is not type(axes[axis]):
-            raise BadReference(f"{entry.where}: axis {axis} is {value!r}, the record has values like {axes[axis]!r}")
+            raise BadReference(f"{entry.where}: axis {axis} is {value!r}, but a record has values like {axes[axis]!r}")
     return all(axes[axis] == value for axis, value in entry.axes.items())
 
 
@@ -521,7 +521,7 @@ def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[flo
             source = f"PCIe {best[0]} x{best[1]} (it runs as PCIe {now[0]} x{now[1]})"
     elif (found := _LINKS.search(source)) and stated.get("links") and int(found[1]) != stated["links"]:
         if not isinstance(stated["links"], int):
-            raise BadReference(f"the site states links {stated['links']!r}; write how many there are, 18")
+            raise BadReference(f"the site states links {stated['links']!r}; write their number, such as 18")
         share *= int(found[1]) / stated["links"]
         source = f"{stated['links']} {found[2]}s ({found[1]} are up)"
     return share, source
@@ -530,7 +530,7 @@ def nominal(metric: dict, record: dict, stated: dict | None = None) -> tuple[flo
 def _nominal_pcie(record: dict, stated: dict, now: tuple[int, int]) -> tuple[int, int]:
     if "pcie" in stated:
         if not (link := pcie_of(str(stated["pcie"]))):
-            raise BadReference(f"the site states pcie {stated['pcie']!r}; write generation and lanes, '5 x16'")
+            raise BadReference(f"the site states pcie {stated['pcie']!r}; write generation and lanes, such as '5 x16'")
         return link
     return doubts.best_link(record, now)
 
@@ -687,6 +687,4 @@ def _idle(entry: Entry, partitions) -> str | None:
     if re.fullmatch(arch, "") or any(re.fullmatch(arch, name) or arch.startswith(f"{name}:") for name in archs):
         return None
     where = ", ".join(sorted(p.name for p in fitting))
-    return (
-        f"{entry.where}: applies to nothing: it is for arch {arch!r}, and {where} states {', '.join(archs) or 'no GPU'}"
-    )
+    return f"{entry.where}: never applies: it is for arch {arch!r}, but {where} states {', '.join(archs) or 'no GPU'}"

@@ -33,7 +33,7 @@ def read(path: pathlib.Path) -> tuple[dict, dict]:
     lookup.load_file(path)  # raises a sentence for every mistake
     content = lookup.read_yaml(path)
     if not isinstance(content, dict) or content.get("$index") != list(KEYS):
-        raise Error(f"{path}: not written by `isthmus references update`; rename it, this name is for those that are")
+        raise Error(f"{path}: not written by `isthmus references update`; rename it, since this name is reserved")
     tree: dict[tuple, dict] = {}
 
     def walk(level, keys):
@@ -44,7 +44,7 @@ def read(path: pathlib.Path) -> tuple[dict, dict]:
         for entry in level:
             if "metrics" not in entry:
                 raise Error(
-                    f"{path}: this file may contain only entries with metrics; write others into a file of your own"
+                    f"{path}: this file may contain only entries with metrics; write other entries into your own file"
                 )
             tree.setdefault(keys, {})[case_key(entry)] = entry
 

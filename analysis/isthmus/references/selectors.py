@@ -65,7 +65,7 @@ def wrong_limit(pattern: str) -> str | None:
     begun = re.sub(r"\W", "", pattern.lower())[:3]
     near = [kind for kind in LIMITS if len(begun) == 3 and kind.lower().startswith(begun)]
     hint = f"; did you mean {near[0]!r}?" if near else f"; a limit begins with one of {', '.join(LIMITS)}"
-    return f"limit {pattern!r} is of no limit that a record has{hint}"
+    return f"limit {pattern!r} matches no limit that a record has{hint}"
 
 
 def _loosened(pattern: str) -> str:
@@ -140,7 +140,7 @@ def _wrong_driver(pattern: str) -> str | None:
 
 def _such_as(values: list[str]) -> str:
     shown = [repr(value) for value in values if value]
-    return f"; there are {', '.join(shown)}" if len(shown) <= 12 else f"; one is such as {shown[0]}"
+    return f"; there are {', '.join(shown)}" if len(shown) <= 12 else f"; an example is {shown[0]}"
 
 
 def unknown_metrics(family: str, names) -> list[str]:
@@ -155,5 +155,5 @@ def wrong_kinds(axes: dict, known: dict) -> list[str]:
         if axis not in known:
             found.append(f"no axis {axis!r} here{spelling.did_you_mean(axis, known)}")
         elif type(value) is not type(known[axis]):
-            found.append(f"axis {axis} is {value!r}, a record has values such as {known[axis]!r}")
+            found.append(f"axis {axis} is {value!r}, but a record has values such as {known[axis]!r}")
     return found

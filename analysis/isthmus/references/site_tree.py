@@ -22,7 +22,7 @@ def add_root(parser):
         "--root",
         type=pathlib.Path,
         metavar="DIR",
-        help="tree with site-configs/ (default: the nearest above, else ours)",
+        help="tree with site-configs/ (default: the nearest one above, else this one)",
     )
 
 
@@ -75,17 +75,17 @@ def _look_at(folder: pathlib.Path) -> NoSite | None:
     try:
         status = inputs.status_of(folder)
         if not status or not stat.S_ISDIR(status.st_mode):
-            return NoSite(folder, "no folder, so it is no site", is_error=False)
+            return NoSite(folder, "not a folder, so not a site", is_error=False)
         if status := inputs.status_of(path):
             why = inputs.no_file(status)
             return NoSite(path, f"{why}; write the site's configuration there", is_error=True) if why else None
         slip = next((name for name in os.listdir(folder) if spelling.distance(name.lower(), FILE) <= 2), None)
     except OSError as error:
-        why = f"{error.strerror}, so this site is not read; mend or remove it"
+        why = f"{error.strerror}, so this site is not read; repair or remove it"
         return NoSite(pathlib.Path(error.filename), why, is_error=True)
     if slip:
         return NoSite(folder / slip, f"not read under this name; call it {FILE}", is_error=True)
-    return NoSite(folder, f"no {FILE} in there, so it is no site; write one, or move the folder away", is_error=False)
+    return NoSite(folder, f"no {FILE} in it, so it is not a site; write one, or move the folder away", is_error=False)
 
 
 def sites(root: pathlib.Path) -> list[str]:

@@ -95,9 +95,9 @@ def _system(machine, notes) -> System:
     if inside:
         if len(inside) > 1:
             names = " and ".join(each.name for each in inside)
-            notes.append(f"this job is one of {names}: {inside[0].name} is chosen")
+            notes.append(f"this job seems to be one of {names}: {inside[0].name} is chosen")
         if inside[0].question and (why := machine.ask(*inside[0].question).why):
-            notes.append(f"{inside[0].name} does not show what it has: {why}")
+            notes.append(f"{inside[0].name} does not list its partitions: {why}")
         return inside[0]
     silent = []
     for each in SYSTEMS:
@@ -109,7 +109,7 @@ def _system(machine, notes) -> System:
         silent.append(f"{each.name} may be the batch system, but {answer.why}")
     unknown = _unknown_job(machine)
     if unknown:
-        silent.append(f"{unknown} is set, as in a job of a batch system that is not known")
+        silent.append(f"{unknown} is set, as in a job of an unknown batch system")
     notes += silent
     return System("") if silent else LOCAL
 
@@ -137,15 +137,13 @@ def _launcher(machine, system: System, notes) -> str:
         answer = machine.ask("qstat", "--version")
         if answer.is_here and not re.search(r"pbs_version|^PBS", answer.out + answer.err, re.MULTILINE):
             why = "" if answer.ok else f" ({answer.why})"
-            notes.append(
-                f"which PBS this is, qstat --version does not say{why}: 'torque' is another scheduler of ReFrame's"
-            )
+            notes.append(f"qstat --version does not say which PBS this is{why}: ReFrame calls the other one 'torque'")
         return "pals" if "CRAY_MPICH_DIR" in machine.environ else "mpiexec"
     found = next((name for name in ("mpirun", "lrun", "mpiexec") if machine.has(name)), None)
     if found is None:
         other = next((name for name in ("jsrun", "aprun", "prun") if machine.has(name)), None)
         notes.append(
-            f"launcher: ReFrame has none for {other}; register one, or load an MPI that brings mpirun"
+            f"launcher: ReFrame has none for {other}; register one, or load an MPI that has mpirun"
             if other
             else "launcher: there is no mpirun; load an MPI and probe again"
         )
@@ -246,10 +244,10 @@ def _of_node(machine, node: str, notes) -> set[str]:
     """Returns the partitions of this node; adds a note if sinfo lists none."""
     answer = machine.ask("sinfo", "-h", "-n", node, "-o", "%R")
     if not answer.ok:
-        notes.append(f"which partition this node is of is not known: {answer.why}; give --partition")
+        notes.append(f"it is not known to which partition this node belongs: {answer.why}; give --partition")
         return set()
     if answer.is_empty:
-        notes.append(f"sinfo has no partition of this node, {node}; give --partition if it belongs to one")
+        notes.append(f"sinfo lists no partition with this node, {node}; give --partition if it belongs to one")
     return set(answer.out.split())
 
 
@@ -280,11 +278,11 @@ def _kinds(machine, node: str, name: str, lines: list[tuple[str, str]], here: bo
                 f"its nodes differ ({', '.join(sorted({words for _, words in group}))}): the least is stated"
             )
         if any(map(sinfo.MIG.fullmatch, types)):
-            own_notes.append("these are MIG instances, of which a program uses one: state what it is to see")
+            own_notes.append("these are MIG instances, of which a program uses only one: state what it should see")
         elif len(types) > 1:
-            own_notes.append("the GPUs of a node differ: keep those that are to be measured")
+            own_notes.append("the GPUs of a node differ: keep those that should be measured")
         if is_split and here and own is None:
-            own_notes.append(f"which of the partition's kinds of node this is, sinfo does not say{why}")
+            own_notes.append(f"sinfo does not say which of the partition's kinds of node this is{why}")
         is_here = here and (not is_split or own == types)
         kind = "-".join(filter(None, types)) if is_split else None
         found.append(Partition(name, limit, gpus, gres, is_here, kind, notes=own_notes))
@@ -326,14 +324,14 @@ def mpi_variables(machine: Machine, launcher: str, notes: list[str]) -> list[lis
     if launcher in ("mpirun", "mpiexec") and machine.is_root:
         answer = machine.ask(launcher, "--version")
         if answer.is_here and not answer.ok:
-            notes.append(f"whether {launcher} starts for root is not known: {answer.why}")
+            notes.append(f"it is not known whether {launcher} starts for root: {answer.why}")
         if "Open MPI" in answer.out or "OpenRTE" in answer.out:
             return [["OMPI_ALLOW_RUN_AS_ROOT", "1"], ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"]]
     if launcher != "srun":
         return []
     kinds = machine.ask("srun", "--mpi=list") if machine.has("ompi_info") else None
     if kinds and not kinds.ok:
-        notes.append(f"which MPI srun starts is not known: {kinds.why}")
+        notes.append(f"it is not known which MPI srun starts: {kinds.why}")
     pmix = [["SLURM_MPI_TYPE", "pmix"]] if kinds and kinds.ok and re.search(r"\bpmix\b", kinds.out + kinds.err) else []
     return [*pmix, ["SLURM_CPU_BIND", "none"]]
 
@@ -364,7 +362,7 @@ def has_mpi(machine: Machine, launcher: str, variables: list[list[str]], notes: 
             return False
         notes.append(f"mpi: {wrapper}, started by {launcher}")
     else:
-        notes.append(f"mpi: {wrapper}, to be started by {launcher}: that was not tried, as it takes a job")
+        notes.append(f"mpi: {wrapper}, to be started by {launcher}: this was not tried, since it needs a job")
     return True
 
 

@@ -65,16 +65,16 @@ class Job:
 
 def add_arguments(parser):
     parser.add_argument("site", help="name of a folder in site-configs/")
-    parser.add_argument("-t", "--tag", action="append", default=[], help="as ReFrame's -t; repeatable, all must fit")
-    parser.add_argument("-n", "--name", action="append", default=[], help="as ReFrame's -n; repeatable, any may fit")
-    parser.add_argument("-S", "--setvar", action="append", default=[], help="as ReFrame's -S, e.g. processes=5")
-    parser.add_argument("--system", help="as ReFrame's --system, e.g. SITE:PARTITION")
-    parser.add_argument("--records", nargs="+", default=[], metavar="PATH", help="kept records, files or folders")
+    parser.add_argument("-t", "--tag", action="append", default=[], help="like ReFrame's -t; repeatable, all must fit")
+    parser.add_argument("-n", "--name", action="append", default=[], help="like ReFrame's -n; repeatable, any may fit")
+    parser.add_argument("-S", "--setvar", action="append", default=[], help="like ReFrame's -S, such as processes=5")
+    parser.add_argument("--system", help="like ReFrame's --system, such as SITE:PARTITION")
+    parser.add_argument("--records", nargs="+", default=[], metavar="PATH", help="files or folders with kept records")
     parser.add_argument("--bench", metavar="FILE", help="isthmus-bench, for estimates (default: $ISTHMUS_BENCH)")
-    parser.add_argument("--per-job", type=float, default=30, metavar="SECONDS", help="of scheduler and start (30)")
+    parser.add_argument("--per-job", type=float, default=30, metavar="SECONDS", help="for scheduler and start (30)")
     parser.add_argument("--budget", type=float, metavar="HOURS", help="node-hours that the chosen jobs may take")
     parser.add_argument(
-        "--select", type=output.Destination, metavar="FILE", help="write the chosen ones for run-checks"
+        "--select", type=output.Destination, metavar="FILE", help="write the chosen jobs for run-checks"
     )
     parser.set_defaults(check_output=output.check_destinations)
     site_tree.add_root(parser)
@@ -134,7 +134,7 @@ def dry_run(root, path, bench, configuration, arguments) -> tuple[list[Job], int
             job.gpus = _gpus(site.get(partition, {}))
             jobs.append(job)
     if not jobs:
-        raise Error("no check matches this selection on this site; list what there is with `reframe -l`")
+        raise Error("no check matches this selection on this site; list the checks with `reframe -l`")
     return jobs, others
 
 
@@ -150,7 +150,7 @@ def _dry_run(folder: str, root, path, bench, selection: list[str]) -> str:
     installed = pathlib.Path(sys.executable).with_name("reframe")
     reframe = str(installed) if installed.exists() else shutil.which("reframe")
     if not reframe:
-        raise Error("reframe is not installed; `pip install 'isthmus[checks]'` brings it")
+        raise Error("reframe is not installed; install it with `pip install 'isthmus[checks]'`")
     command = [reframe, "-C", str(path), "-c", str(root / "reframe/checks"), "--dry-run", f"--prefix={folder}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RFM_")}
     environment |= {"ISTHMUS_BENCH": os.path.abspath(bench) if bench else "isthmus-bench", "TMPDIR": folder}
@@ -254,7 +254,7 @@ def durations(paths, emulating=frozenset()):
 def _no_measure(records: list[dict], is_emulating: bool) -> str | None:
     """Returns why a run does not show how long the same job will take; None if it does."""
     if "run" not in records[0]["run"]["command"]:
-        return "not of `isthmus-bench run`"
+        return "not a run of `isthmus-bench run`"
     if any(case["profiler"] for case in records):
         return "profiled, which takes longer"
     if any(case["emulated"] for case in records) and not is_emulating:
@@ -333,7 +333,7 @@ def time(job: Job, measured, estimates):
         of = f" ({spelling.counted(others, 'run')} from there measured other things)" if others else ""
         raise Error(
             f"{job.name}: nothing says how long it takes on {system}:{partition}; name a program with --bench, or "
-            f"--records of it from there{of}"
+            f"records of it from there with --records{of}"
         )
 
 

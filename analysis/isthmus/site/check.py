@@ -129,7 +129,7 @@ class Known:
         place = next(filter(inputs.status_of, (tree / CATALOGUE for tree in (root, site_tree.OWN))), None)
         if place is None:
             raise Error(
-                f"{root / CATALOGUE} is missing: it lists what the suite measures; name Isthmus's tree with --root"
+                f"{root / CATALOGUE} is missing, which lists what the suite measures; name Isthmus's tree with --root"
             )
         try:
             self.catalogue = inputs.json_of(inputs.read_small(place))
@@ -191,7 +191,7 @@ class Site:
             self.error("reframe.py", str(self.loaded))
             return self._findings
         if not (self.path.parent / "README.md").is_file():
-            self.error("README.md", "missing; a page that says what is stated, and where that is documented")
+            self.error("README.md", "missing; write a page that says what is stated and where it is documented")
         try:
             for where, what in settings.problems(self.loaded.configuration):
                 self.error(where, what)
@@ -293,7 +293,7 @@ class Site:
     def _system(self, system, environments):
         name = system.get("name", "?")
         if not self.is_pattern and name != self.name:
-            self.note(f"system {name}", f"records will say {name!r}, the folder is {self.name!r}")
+            self.note(f"system {name}", f"records will say {name!r}, but the folder is {self.name!r}")
         for pattern in system.get("hostnames", []):
             self._hostname(f"system {name}", pattern)
         taken = set()
@@ -316,7 +316,7 @@ class Site:
             return
         asked = repr([partition.get(key) for key in ("scheduler", "access", "resources", "sched_options", "env_vars")])
         if asked in nodes:
-            self.note(where, f"asks for the same nodes as {nodes[asked]}: look at 'access'")
+            self.note(where, f"requests the same nodes as {nodes[asked]}; check 'access'")
         nodes.setdefault(asked, where)
 
     def _hostname(self, where, pattern):
@@ -329,9 +329,9 @@ class Site:
             self.note(where, f"hostname {pattern!r} is a placeholder; name the login nodes")
             return
         if pattern.startswith(r"\."):
-            self.error(where, f"hostname {pattern!r} fits no host: it is compared from the beginning of the name")
+            self.error(where, f"hostname {pattern!r} matches no host: it is compared from the beginning of the name")
         if pattern in (".*", ".+", ""):
-            self.note(where, f"hostname {pattern!r} takes every machine for this one; name the login nodes")
+            self.note(where, f"hostname {pattern!r} matches every machine; name the login nodes")
         others = sorted({other for other in self.patterns[pattern] if other != self.name})
         if others or self.patterns[pattern].count(self.name) > 1:
             whom = ", ".join(others) or "another system of this file"
@@ -344,12 +344,12 @@ class Site:
             text = inputs.read_small(path, inputs.MIB).decode() if inputs.status_of(path) else ""
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            self.error(LOGIN_NODES, f"it cannot be read ({why}); write a name of a login node a line")
+            self.error(LOGIN_NODES, f"it cannot be read ({why}); write the name of one login node per line")
             return
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         for name in filter(None, lines):
             if not any(re.match(pattern, name) for pattern in own):
-                self.error(LOGIN_NODES, f"no pattern of 'hostnames' fits {name}: a session there would be refused")
+                self.error(LOGIN_NODES, f"no pattern of 'hostnames' matches {name}: a session there would be refused")
             fitting = [p for p in self.patterns if _compiles(p) and re.match(p, name)]
             others = {site for p in fitting for site in self.patterns[p] if not site.startswith(PATTERNS)} - {self.name}
             if others:
@@ -370,7 +370,7 @@ class Site:
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         local = scheduler in ("local", "ssh")
         if scheduler == "flux":
-            self.error(where, "ReFrame's scheduler 'flux' asks for no GPU and no queue; use 'flux-batch'")
+            self.error(where, "ReFrame's scheduler 'flux' requests neither a GPU nor a queue; use 'flux-batch'")
         elif scheduler:
             self._backend(where, "scheduler", scheduler)
         if launcher:
@@ -380,7 +380,7 @@ class Site:
                 where, f"launcher 'local' under {scheduler} starts no ranks; use the scheduler's own, such as srun"
             )
         if local and partition.get("max_jobs", 8) != 1:
-            self.error(where, "several local jobs at once perturb each other's figures; set max_jobs to 1")
+            self.error(where, "several local jobs at once disturb each other's figures; set max_jobs to 1")
         if not local and not partition.get("time_limit"):
             self.note(where, "no time_limit: a job that sets none runs to the queue's limit")
         here = any(re.match(p, socket.gethostname()) for p in system.get("hostnames", []) if _compiles(p))
@@ -392,7 +392,7 @@ class Site:
         scheduler, launcher = partition.get("scheduler"), partition.get("launcher")
         own = LAUNCHERS_OF.get(launcher)
         if own and scheduler not in (*own, "local", "ssh"):
-            self.error(where, f"launcher {launcher!r} is a command of {own[0]}, the scheduler is {scheduler!r}")
+            self.error(where, f"launcher {launcher!r} is a command of {own[0]}, but the scheduler is {scheduler!r}")
         for name in partition.get("environs", []) if launcher == "local" else ():
             if any("mpi" in each.get("features", []) for each in environments.get(name, [])):
                 self.error(
@@ -407,7 +407,7 @@ class Site:
                 self.error(
                     where,
                     f"launcher {launcher!r} with {found}: HPE's MPI is started by 'srun' under Slurm, else by 'pals' "
-                    "(reframe/isthmus_reframe/pals.py), whose mpiexec takes --cpu-bind",
+                    "(reframe/isthmus_reframe/pals.py), whose mpiexec has --cpu-bind",
                 )
 
     def _backend(self, where, kind, name):
@@ -444,7 +444,7 @@ class Site:
         gpus = [device for device in partition.get("devices", []) if device.get("type") == "gpu"]
         self._gpus(where, partition, stated, gpus)
         if not given.get("maintainers") and not self.is_pattern:
-            self.note(where, "no maintainers in extras.isthmus: a red check names nobody to ask")
+            self.note(where, "no maintainers in extras.isthmus, so a failed check names nobody to ask")
         self._required(where, given.get("require_reference"))
 
     def _required(self, where, required):
@@ -468,7 +468,7 @@ class Site:
         if not gpus:
             self._lacks(where, "states a GPU but no devices; add [{'type': 'gpu', 'arch': 'sm_90', 'num_devices': 4}]")
         if not stated & {"gpu", *capabilities.BACKENDS}:
-            self.error(where, "has GPUs among its devices, but not the feature 'gpu': checks that ask for it pass by")
+            self.error(where, "has GPUs among its devices, but not the feature 'gpu': checks that need it skip it")
         for device in gpus:
             self._device(where, device, backends)
         if "peer" in stated and gpus and sum(map(_count, gpus)) < 2:
@@ -499,8 +499,8 @@ class Site:
             return
         resources = {resource.get("name"): resource.get("options", []) for resource in partition.get("resources", [])}
         if "gpu" not in resources:
-            near = spelling.did_you_mean("gpu", resources) or "; its options are [] where GPUs come with the node"
-            self.error(where, f"no resource 'gpu', so jobs ask for none{near}")
+            near = spelling.did_you_mean("gpu", resources) or "; its options are [] if GPUs come with the node"
+            self.error(where, f"no resource 'gpu', so jobs request none{near}")
         for option in resources.get("gpu", []):
             for word in re.findall(r"{(\w*)}", option):
                 if word != "num_gpus_per_node":
@@ -548,7 +548,7 @@ class Site:
         try:
             paths = sorted(self.path.parent.iterdir())
         except OSError as error:  # for instance, the folder's files can be opened, but not listed
-            self.error("references", f"misspelt names cannot be looked for: {error.strerror}")
+            self.error("references", f"misspelt names cannot be searched for: {error.strerror}")
             return
         for path in paths:
             name = path.stem if path.suffix in (".yaml", ".yml") else path.name

@@ -12,7 +12,7 @@ from isthmus.site import budget, check, probe
 PARTS = {
     "check": (check, "find the common mistakes before a job is submitted"),
     "probe": (probe, "write a first version of a site's configuration"),
-    "budget": (budget, "node-hours of a set of checks, and what a budget allows"),
+    "budget": (budget, "estimate the node-hours of a set of checks, and what a budget allows"),
 }
 
 

@@ -91,12 +91,12 @@ def gpus(machine: Machine, notes: list[str], doubts: list[str]) -> Gpus | None:
     by_driver = _by_kfd(machine, notes, doubts)
     found = _by_bench(machine) or _by_nvidia_smi(machine, notes, doubts) or by_driver or _by_rocm_smi(machine, doubts)
     if found and found.backend == "cuda" and by_driver:
-        notes.append(f"{_listed(by_driver.kinds)} are here as well: a partition is built for one vendor")
+        notes.append(f"{_listed(by_driver.kinds)} are here as well, but a partition is built for one vendor")
     _compare_with_pci(machine, found, notes, doubts)
     if found is None:
         return None
     if len(found.kinds) > 1:
-        notes.append(f"the GPUs of this node differ ({_listed(found.kinds)}): keep those that are to be measured")
+        notes.append(f"the GPUs of this node differ ({_listed(found.kinds)}): keep those that should be measured")
     if found.count > 1:
         _look_at_peers(machine, found, notes)
     if found.backend == "cuda":
@@ -134,8 +134,8 @@ def _by_bench(machine) -> Gpus | None:
     except (ValueError, RecursionError) as error:
         why = spelling.printable(spelling.shorten(str(error), 120))
         raise Error(
-            f"{machine.bench} info --json: not what isthmus-bench says ({why}), so whether there are GPUs is not "
-            "known; name a built isthmus-bench, or leave --bench out"
+            f"{machine.bench} info --json: not written by isthmus-bench ({why}), so it is not known whether there are "
+            "GPUs; name a built isthmus-bench, or leave --bench out"
         ) from None
     if not devices:
         return None
@@ -212,7 +212,7 @@ def _by_nvidia_smi(machine, notes, doubts) -> Gpus | None:
         doubts.append(f"whether there are NVIDIA GPUs is not known: {why}")
         return None
     if unlisted:
-        notes.append(f"MIG: not known, {unlisted}; where GPUs are cut, a program uses one instance")
+        notes.append(f"MIG: not known, {unlisted}; if GPUs are split, a program uses one instance")
     return Gpus("cuda", _without_mig(kinds, instances, notes), "nvidia-smi", {"managed"})
 
 
@@ -280,12 +280,10 @@ def _without_mig(kinds: list[Kind], gpus: list[tuple[str, list[str]]], notes) ->
         profiles = [profile for other, instances in gpus if other == name for profile in instances]
         verb, parts = "is" if count == 1 else "are", spelling.counted(len(profiles), "MIG instance")
         notes.append(
-            f"{count} × {name} {verb} cut into {parts} ({', '.join(sorted(set(profiles)))}): a program uses one of them"
+            f"{count} × {name} {verb} split into {parts} ({', '.join(sorted(set(profiles)))}): a program uses only one"
         )
     if strangers := sorted(set(cut) - {kind.name for kind in kinds}):
-        notes.append(
-            f"MIG: nvidia-smi names {', '.join(strangers)} in its list alone, so all GPUs are counted as whole"
-        )
+        notes.append(f"MIG: nvidia-smi names {', '.join(strangers)} only in its list, so all GPUs are counted as whole")
     return [
         dataclasses.replace(kind, count=min(kind.count, whole[kind.name] + 1))
         if kind.name in cut and kind.count is not None
@@ -425,7 +423,7 @@ def numa_nodes(machine, notes: list[str]) -> int:
     """Counts the NUMA nodes with processors and memory; a GPU's memory may also be a node, but without processors."""
     folders = machine.folders("/sys/devices/system/node/node[0-9]*")
     if not folders:
-        notes.append("numa: not known, /sys/devices/system/node is not there")
+        notes.append("numa: not known, /sys/devices/system/node does not exist")
     count = 0
     for folder in folders:
         node = f"/sys/devices/system/node/{folder.name}"

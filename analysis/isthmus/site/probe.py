@@ -24,12 +24,12 @@ from isthmus.tables import output
 
 
 def add_arguments(parser):
-    parser.add_argument("name", help="what the site is called, in records and as a folder")
-    parser.add_argument("--partition", metavar="NAME", help="the scheduler's name for this node's partition")
+    parser.add_argument("name", help="name of the site, in records and as a folder")
+    parser.add_argument("--partition", metavar="NAME", help="scheduler's name for this node's partition")
     parser.add_argument(
-        "--bench", metavar="FILE", help="isthmus-bench, which knows most of a GPU (default: $ISTHMUS_BENCH)"
+        "--bench", metavar="FILE", help="isthmus-bench, which knows most about a GPU (default: $ISTHMUS_BENCH)"
     )
-    parser.add_argument("--write", action="store_true", help="into site-configs/NAME/, which must not exist yet")
+    parser.add_argument("--write", action="store_true", help="write into site-configs/NAME/, which must not exist yet")
     site_tree.add_root(parser)
 
 
@@ -114,6 +114,6 @@ def host_pattern(host: str | None) -> str:
 def readme(name: str, machine: Machine) -> str:
     return (
         f"# {name}\n\nA first version by `isthmus site probe`, on {socket.gethostname()}. "
-        "Say here what is stated and where that is documented, and what a first run has shown.\n\n"
+        "Describe here what is stated, where it is documented, and what a first run has shown.\n\n"
         f"    reframe -C site-configs/{name}/reframe.py -c reframe/checks -r -t smoke\n"
     )

@@ -109,7 +109,7 @@ def _of_system(system: dict, environments: list[dict]) -> list[Problem]:
         found += _extras(where, partition.get("extras", {}))
         if partition.get("container_platforms"):
             found.append(
-                Problem(where, "container_platforms has no effect, as no check runs in a container: leave it out")
+                Problem(where, "container_platforms has no effect, because no check runs in a container: leave it out")
             )
         found += _slips(where, partition, capabilities.CAPABILITIES)
         for device in partition.get("devices", []):
@@ -125,9 +125,9 @@ def _of_environment(environment: dict) -> list[Problem]:
     found += _slips(where, environment, capabilities.OF_ENVIRONMENTS)
     # The compiler cc does not count, because ReFrame's own environment `builtin` states it.
     if stated := [key for key in _COMPILING if environment.get(key) and (key, environment[key]) != ("cc", "cc")]:
-        what = f"{', '.join(stated)} {'has' if len(stated) == 1 else 'have'} no effect, as the build does not read "
+        what = f"{', '.join(stated)} {'has' if len(stated) == 1 else 'have'} no effect, because the build does not "
         what += (
-            f"{'it' if len(stated) == 1 else 'them'}: set CC, CXX, CUDACXX, CXXFLAGS … in env_vars, or load a module"
+            f"read {'it' if len(stated) == 1 else 'them'}: set CC, CXX, CUDACXX, CXXFLAGS in env_vars, or load modules"
         )
         found.append(Problem(where, what))
     for key in environment.get("extras", {}):
@@ -177,7 +177,7 @@ def _modules(where: str, system: dict, partition: dict, environments: list[dict]
             return [Problem(where, f"modules{whose} is the text {stated!r}, and must be a list: write [{stated!r}]")]
         if system.get("modules_system", "nomod") == "nomod" and (names := [_module_name(each) for each in stated]):
             what = f"modules{whose} ({', '.join(names)}) are never loaded: modules_system is 'nomod'; use 'lmod' or "
-            what += "'tmod4' (a file that looks for them finds them in a login shell), or leave them out"
+            what += "'tmod4' (a site's file can detect them in a login shell), or leave them out"
             return [Problem(where, what)]
     return []
 
@@ -195,7 +195,7 @@ def _queue(where: str, partition: dict, partitions: list[dict]) -> list[Problem]
     other = next((p for p in partitions if p.get("scheduler") == scheduler and _begins(p, own)), None)
     if other is None:
         return []
-    what = f"access has no {own[0]}, as {other.get('name')} has: its jobs go to the default queue"
+    what = f"access has no {own[0]}, unlike that of {other.get('name')}: its jobs go to the default queue"
     return [Problem(where, f"{what}, and are recorded as this one's")]
 
 
@@ -222,7 +222,7 @@ def wrong_option(scheduler: str, option: str, named: str) -> str | None:
             return f"{named}: sbatch has no such option; did you mean '--{near}'?"
     if scheduler in ("pbs", "pbspro", "torque", "lsf", "sge") and text.startswith("--"):
         command = "bsub" if scheduler == "lsf" else "qsub"
-        return f"{named}: {command} of {scheduler.upper()} has no options of two dashes"
+        return f"{named}: {command} of {scheduler.upper()} has no options with two dashes"
     return None
 
 
@@ -254,7 +254,7 @@ def _is_count(value) -> bool:
 
 def _misplaced(where: str, place: dict) -> list[Problem]:
     if "isthmus" in place.get("extras", {}):
-        return [Problem(where, "extras has 'isthmus', which is read of partitions only; move it there")]
+        return [Problem(where, "extras has 'isthmus', which is read only from partitions; move it there")]
     return []
 
 
@@ -337,7 +337,7 @@ def _pcie(value) -> str | None:
 
 
 def _links(value) -> str | None:
-    return None if isinstance(value, int) and _is_count(value) else "write how many there are, such as 18"
+    return None if isinstance(value, int) and _is_count(value) else "write their number, such as 18"
 
 
 _VALUES = {

@@ -134,7 +134,7 @@ def view(cases: list[dict]) -> output.Table:
     """
     cases = [case for case in cases if case["workload"].startswith("accounting/") and readings(case)]
     if not cases:
-        raise Error("no record says what counters see: run 'accounting/*'")
+        raise Error("no record has readings of memory counters; run 'accounting/*'")
     merged = _merged(cases)
     names = [name for name in _HEADS if any(name in found for _, found in merged.values())]
     lines = ["what each counter sees: after allocating → after touching (-: nothing)", ""]

@@ -159,14 +159,14 @@ def _block(
 ) -> list[str]:
     lines = ["", *output.fold(title)]
     if not levels:
-        return [*lines, "no level: two neighbouring sizes and more must agree; measure more (--size-sweep)"]
+        return [*lines, "no level: at least two neighboring sizes must agree; measure more (--size-sweep)"]
     rows: list[list[str] | str] = []
     for level in levels:
         rows += [_row(level), *([output.Note(level.doubts)] if level.doubts else [])]
     lines += output.lay_out(_COLUMNS, rows)
     unseen = [f"{name} {units.byte_text(size)}" for name, size in reported if name not in {x.name for x in levels}]
     if unseen and max(points) > max(size for _, size in reported):
-        lines += output.fold(f"reported and not seen: {', '.join(unseen)} (others may have used it meanwhile)")
+        lines += output.fold(f"reported but not seen: {', '.join(unseen)} (others may have used it meanwhile)")
     return lines
 
 
@@ -184,7 +184,7 @@ def view(cases: list[dict]) -> output.Table:
     """
     groups = curves(cases)
     if not groups:
-        raise Error("no record has a latency of a chain in memory: run latency/*/chase --size-sweep")
+        raise Error("no record has a latency of a chain in memory; run latency/*/chase --size-sweep")
     axes = [dict(others) for _, _, others in groups]
     several = {axis for each in axes for axis in each if len({other.get(axis) for other in axes}) > 1}
     lines: list[str] = []

@@ -30,7 +30,7 @@ _COLUMNS = (
 #: Views that --view accepts; each is a module with view(cases).
 VIEWS = {
     "levels": "cache levels from latencies of several sizes",
-    "accounting": "what counters of memory see of an allocation",
+    "accounting": "how much of an allocation memory counters show",
 }
 #: Columns of a row after those of the case, with their DuckDB types.
 MORE = {
@@ -266,7 +266,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="record files, or folders of them")
     words = "; ".join(f"{name}: {what}" for name, what in VIEWS.items())
-    parser.add_argument("--view", choices=VIEWS, help=f"another reading: {words}")
+    parser.add_argument("--view", choices=VIEWS, help=f"another view: {words}")
     parser.add_argument(
         "--emulated", action="store_true", help="with --view: include emulated records, whose times mean nothing"
     )

@@ -95,10 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORM
     """Adds --format and -o; `formats` replaces FORMATS for commands with other formats."""
     group = parser.add_argument_group("output")
     group.add_argument(
-        "--format", choices=formats, help="text, or for programs in s, B/s, bytes; without it as FILE ends"
+        "--format", choices=formats, help="text, or a format for programs (s, B/s, bytes); default: by FILE's ending"
     )
     group.add_argument(
-        "-o", "--output", metavar="FILE", default="-", type=Destination, help="where to; - is stdout, as usual"
+        "-o", "--output", metavar="FILE", default="-", type=Destination, help="file to write; - is stdout, the default"
     )
 
     # isthmus.cli calls check() before records are read, since reading takes a while.
@@ -163,10 +163,10 @@ def refuse_input(path) -> None:
     if inputs.was_read(os.stat(path)):
         raise Error(_IS_INPUT.format(path))
     if what := inputs.holds(path):
-        raise Error(f"{path} holds {what}, which no output replaces; name another file")
+        raise Error(f"{path} contains {what}, which is never overwritten; name another file")
     above = pathlib.Path(os.path.realpath(path)).parents
     if any(map(load.is_table, above[:3])) or (above[0].name == load.MANIFESTS and load.is_table(above[1])):
-        raise Error(f"{path} is a part of a compacted table, which no output replaces; name another file")
+        raise Error(f"{path} is a part of a compacted table, which is never overwritten; name another file")
 
 
 def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
@@ -177,7 +177,7 @@ def chosen_format(asked: argparse.Namespace, formats: Sequence[str] = FORMATS) -
     """
     kind = asked.format or by_ending(asked.output, formats, ", or give --format")
     if not kind and "text" not in formats:
-        raise Error(f"{asked.output} does not say which format; {_endings_wanted(formats)}, or give --format")
+        raise Error(f"{asked.output} does not name a format; {_endings_wanted(formats)}, or give --format")
     return kind or ("html" if "html" in formats and streams.descriptor(asked.output) is None else "text")
 
 
@@ -189,7 +189,7 @@ def by_ending(where: str, formats: Sequence[str], or_else: str = "") -> str | No
     ending = pathlib.PurePath(where).suffix.lower()
     kinds = {_ending(kind): kind for kind in formats}
     if ending and ending not in kinds:
-        raise Error(f"{where} ends in {ending}, which is no known format; {_endings_wanted(formats)}{or_else}")
+        raise Error(f"{where} ends in {ending}, which is not a known format; {_endings_wanted(formats)}{or_else}")
     return kinds.get(ending)
 
 
@@ -233,7 +233,7 @@ def deliver(content: str | bytes, where: str, *, updates: bool = False) -> None:
     elif isinstance(content, str):
         sys.stdout.write(content)
     elif sys.stdout.isatty():
-        raise Error("parquet cannot be shown in a terminal; name a file with -o, or pipe it on")
+        raise Error("parquet cannot be shown in a terminal; name a file with -o, or pipe it")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
@@ -274,7 +274,7 @@ def write_whole(path: pathlib.Path, content: bytes, *, once: bool = False) -> No
             temporary.unlink(missing_ok=True)
             start.unfinished.discard(str(temporary))
     except FileNotFoundError as error:
-        raise Error(f"{path}: {error.strerror}; name a file in a folder that is there") from None
+        raise Error(f"{path}: {error.strerror}; name a file in an existing folder") from None
     except FileExistsError:
         raise
     except OSError as error:
@@ -384,7 +384,7 @@ def frame(columns: dict[str, str], rows: list[dict[str, Any]], library: str | No
         found = {column: [row.get(column) for row in rows] for column in columns}
         return _pandas(module, found, columns) if name == "pandas" else _polars(module, found, columns)
     wanted = library or "neither pandas nor polars"
-    raise Error(f"{wanted} is {'not ' if library else ''}installed; `pip install {library or 'pandas'}` brings it")
+    raise Error(f"{wanted} is {'not ' if library else ''}installed; run `pip install {library or 'pandas'}`")
 
 
 def _pandas(pandas, found: dict[str, list], columns: dict[str, str]):

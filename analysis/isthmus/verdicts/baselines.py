@@ -151,4 +151,4 @@ def load_noise(path) -> Noise:
         raise Error(f"{path}: {error.strerror}") from None
     except (AttributeError, RecursionError, ValueError, KeyError, TypeError) as error:
         why = spelling.shorten(str(error), 60)
-        raise Error(f"{path}: not what `isthmus noise -o FILE.json` writes ({why})") from None
+        raise Error(f"{path}: not written by `isthmus noise -o FILE.json` ({why})") from None

@@ -25,8 +25,8 @@ from isthmus.statistics.series import Job
 ONE_BOOT, ONE_NIGHT, NO_BOOTS = "one boot", "one night", "boots not known"
 #: Reason → explanation and what to do.
 MEANING = {
-    ONE_BOOT: "jobs of one boot do not show how unlike boots are: measure in two boots or more",
-    ONE_NIGHT: "one night does not show what its nodes shared then: measure in two nights or more",
+    ONE_BOOT: "jobs of one boot do not show how much boots differ: measure in two boots or more",
+    ONE_NIGHT: "one night does not show which effects its nodes shared: measure in two nights or more",
     NO_BOOTS: "the records do not say when the node was started: measure again with this Isthmus",
 }
 _PAUSE = datetime.timedelta(hours=6)  # minimum pause between jobs of two nights

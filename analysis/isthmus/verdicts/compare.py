@@ -162,7 +162,7 @@ def _skipped(opened: store.Store, side: str) -> str:
     if not skipped:
         return ""
     reason = spelling.shorten(spelling.printable(why), 80)
-    return f"skipped {skipped} of {spelling.counted(cases, 'case')}, {'most ' if skipped > 1 else ''}as: {reason}"
+    return f"skipped {skipped} of {spelling.counted(cases, 'case')}, {'most ' if skipped > 1 else ''}because: {reason}"
 
 
 _FACTS = tuple(
@@ -229,9 +229,7 @@ def load(asked) -> list[System]:
     for system in systems:
         system.uncounted.say(system.name)
         if system.slow:
-            note = (
-                f"{spelling.printable(system.name)}: {system.slow}; that is in its figures (`isthmus nodes` says more)"
-            )
+            note = f"{spelling.printable(system.name)}: {system.slow}; its figures include them (see `isthmus nodes`)"
             print(note, file=sys.stderr)
     _set_lacking(systems)
     asked.doubts = disagreeing + [system.uncounted.words for system in systems if system.uncounted.bad]
@@ -288,7 +286,7 @@ def _why_not_two(field: str, records: dict[str, int], lacking: int) -> str:
     if records:
         [(value, count)] = records.items()
         some = f"{spelling.counted(count, 'record')}, and {lacking} without it"
-        there = f"{field} is {value} in {some if lacking else 'all records that were asked for'}"
+        there = f"{field} is {value} in {some if lacking else 'all selected records'}"
     return f"comparing needs two systems, but {there}; name another folder, or another field for --by"
 
 

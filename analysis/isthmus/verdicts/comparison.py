@@ -105,14 +105,14 @@ def _barred(order: rank_test.Order) -> str:
 
 _GUARD = (
     "order not testable, and the metrics move together: only a change of "
-    f"{judging.GUARD:.0f} standard errors is beyond what jobs that follow each other do; run both sides in turns"
+    f"{judging.GUARD:.0f} standard errors exceeds what consecutive jobs may show; run both sides in turns"
 )
 
 
 def _margin_in_words(delta: float | None, noise: dict | None, shared: list[series.Series]) -> str:
     """Returns a description of the margin; the answer shows only the part before the semicolon."""
     if delta is not None:
-        return f"±{delta:.1%}, as --delta says"
+        return f"±{delta:.1%}, from --delta"
     if noise is None:
         return f"±{FLOOR:.0%}; --noise or --delta give another"
     known = sum(each.key in noise for each in shared)
@@ -130,10 +130,10 @@ def _refuse_other_noise(noise: dict | None, shared: list[series.Series], names: 
     at = measurements.SERIES.index("version")
     any_version = {key[:at] + key[at + 1 :] for key in noise}
     known = next((each for each in shared if each.key[:at] + each.key[at + 1 :] in any_version), None)
-    why = f", and of {names[known.key]} another version of the workload" if known else ""
+    why = f" ({names[known.key]} only in another version of the workload)" if known else ""
     raise Error(
-        f"--noise has none of the {len(shared)} series that are compared, such as {names[shared[0].key]}{why}; make it "
-        "of earlier jobs of these cases with `isthmus noise`, or leave it out"
+        f"--noise has none of the {len(shared)} compared series, such as {names[shared[0].key]}{why}; make it from "
+        "earlier jobs of these cases with `isthmus noise`, or leave it out"
     )
 
 
@@ -194,7 +194,7 @@ def outcome(
     if unread:
         files = spelling.counted(unread, "file")
         whole = " whole" if any(each.has_part for each in opened.skipped) else ""
-        notes.insert(0, f"{files} could not be read{whole}, so what the rest would have shown is not known")
+        notes.insert(0, f"{files} could not be read{whole}, so it is unknown what the rest would have shown")
     lost = unread + len(lacking.places) + len(lacking.fewer)
     return Outcome(results, differences, notes, jobs, margin, order, lost, [*lacking.places, *lacking.fewer])
 

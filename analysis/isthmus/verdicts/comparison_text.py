@@ -193,7 +193,7 @@ def _summary(found: Outcome) -> list[str]:
     lines = []
     for name, (a, b) in found.differences.items():
         change = " → ".join(spelling.shorten(", ".join(map(spelling.printable, values)), 60) for values in (a, b))
-        lines.append(f"changed too: {name}: {change}")
+        lines.append(f"also changed: {name}: {change}")
     lines += [f"note: {note}" for note in found.notes]
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     jobs = f"{spelling.counted(found.jobs[0], 'job')} against {found.jobs[1]}"

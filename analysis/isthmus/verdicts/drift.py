@@ -338,7 +338,7 @@ def _order(change: Change) -> tuple:
 def _size(change: Change) -> str:
     if change.size is None:
         has, of = change.left
-        return f"but for {has} of {of} days" if has else f"for {of} days"
+        return f"except for {has} of {of} days" if has else f"for {of} days"
     form = "{:+.1%}" if change.ratio else "{:+.3g}"
     ends = [change.low, change.high]
     known = all(end is not None and math.isfinite(end) and abs(end) < 1e3 for end in ends)
@@ -360,7 +360,7 @@ def _sentence(change: Change) -> str:
     """Returns a sentence on a change: direction, size, place, time and certainty."""
     what = " ".join(filter(None, [_direction(change), _size(change)]))
     sure = f" (q={change.q:.2g})" if change.q is not None else ""
-    when = f"little by little since {change.before}" if change.creeps else f"since {change.after}"
+    when = f"gradually since {change.before}" if change.creeps else f"since {change.after}"
     if change.size is None:
         when = f"after {change.before}"
     return f"{what}: {_which(change)}, {when}{sure}"
@@ -417,7 +417,7 @@ def text(found: Found) -> str:
 
 
 def _outlier_lines(outliers: list[Outlier]) -> list[str]:
-    lines = ["outliers: single jobs far from the ones around them, by which no level is judged"]
+    lines = ["outliers: single jobs far from their neighbors, which do not affect any level"]
     for each in outliers[:_SHOWN]:
         size = f"{each.size:+.1%}" if each.ratio else f"{each.size:+.3g}"
         better = {0: ""}.get(each.sign, " better" if each.size * each.sign > 0 else " worse")

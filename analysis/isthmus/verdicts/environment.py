@@ -145,6 +145,6 @@ def _reboots(opened: store.Store, with_side: str) -> list[str]:
         return sentences
     return [
         *sentences,
-        f"{spelling.counted(len(rebooted), 'node', 'were')} rebooted between A and B ({_named(rebooted)}), which may "
-        "alone explain a change; as a control, measure A, reboot the nodes, and measure A again",
+        f"{spelling.counted(len(rebooted), 'node', 'were')} rebooted between A and B ({_named(rebooted)}), which alone "
+        "may explain a change; as a control, measure A, reboot the nodes, and measure A again",
     ]

@@ -217,7 +217,7 @@ def _reason(plan: design.Design) -> tuple[str, int | None]:
     more = max(wanted * strata - min(plan.units), 1)
     where = f"{wanted} a side and node needed" if strata > 1 else f"{wanted} a side needed"
     if plan.unit == "node":
-        return f"unlike nodes: A and B share none; {where}, or jobs of both sides on the same", more
+        return f"unlike nodes: A and B share no node; {where}, or jobs of both sides on the same nodes", more
     if plan.unit == "boot":
         return f"not identifiable: boots, {plan.units[0]} against {plan.units[1]}; {where}", more
     return f"too few jobs: {where}", more
@@ -281,12 +281,12 @@ def _compared(each: series.Series, logs, plan: design.Design, boots: Boots | Non
     comparison, widest, barred = _held_to_clusters(plan, logs, comparison)
     if plan.unit == "boot" and (reason or barred) and boots is not None:
         comparison, as_jobs = _widened(each, logs, boots, plan)
-        return _Found(comparison, as_jobs, "not identifiable: boots, for how far they are known to differ")
+        return _Found(comparison, as_jobs, "not identifiable: boots, given how much they are known to differ")
     if plan.unnamed:
         every = each.jobs("A") + each.jobs("B")
         barred = f"not identifiable: boots, which {plan.unnamed} of {every} jobs do not name"
     elif plan.other_gpus:
-        barred = "unlike GPUs: A and B ran on others of the same nodes; run both on the same, or in turns"
+        barred = "unlike GPUs: A and B ran on different GPUs of the same nodes; run both on the same, or in turns"
     return _Found(comparison, plan, reason, more, "" if reason and not plan.unnamed else barred, widest)
 
 
@@ -347,8 +347,8 @@ def _left_out(each: series.Series, plan: design.Design, pairs: int) -> str:
 def run_more(number: int, unit: str) -> str:
     """Returns advice to run `number` more units, in terms of jobs that a person can run."""
     if unit == "pair":
-        return f"run {spelling.counted(number, 'pair')} of jobs more, one job of each side in a pair"
-    return f"run {spelling.counted(number, unit)} more a side" + (" and jobs in each" if unit != "job" else "")
+        return f"run {spelling.counted(number, 'more pair')} of jobs, with one job of each side per pair"
+    return f"run {spelling.counted(number, f'more {unit}')} a side" + (" and jobs in each" if unit != "job" else "")
 
 
 def advise(result: Result, sigma: float, metrics: int) -> None:
@@ -400,7 +400,7 @@ def _no_number(result: Result, sigma: float) -> str:
     assert result.estimate is not None and result.delta is not None
     unit = f"{result.more_of}s"
     if abs(abs(result.estimate) - result.delta) <= 0.2 * result.delta:
-        return f"no number of {unit} decides it: the change seen is about the margin; choose another --delta"
+        return f"no number of {unit} decides it: the observed change is close to the margin; choose another --delta"
     said = f"{sigma:.1%}" if result.ratio else f"{sigma:.2g} {result.unit}".rstrip()
     return (
         f"more than {rank_test.MOST} {unit} a side would be needed: they differ by {said}, much more than the margin; "

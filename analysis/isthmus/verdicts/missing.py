@@ -103,8 +103,8 @@ class Lacking:
         found = []
         if self.places:
             found.append(
-                f"no job of B ran on {_named(self.places)}, where A did: what the change did there is not known; "
-                "--without leaves out what is gone on purpose"
+                f"no job of B ran on {_named(self.places)}, where A did, so the effect of the change there is unknown; "
+                "use --without for places that are gone on purpose"
             )
         return found + [f"half of the jobs or more are absent: {each}" for each in self.fewer]
 

@@ -37,7 +37,7 @@ RAN_WITH = ("device", "driver", "runtime", "compiler", "mpi", "spec", "git", "ru
 
 
 def add_arguments(parser):
-    parser.add_argument("reports", nargs="+", metavar="REPORT", help="JSON reports of ReFrame, one a session")
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help="JSON reports of ReFrame, one per session")
     parser.add_argument("--json", metavar="FILE", type=output.Destination,
                         help="write the summary there (default: to the terminal)")  # fmt: skip
     parser.add_argument("--junit", metavar="FILE", type=output.Destination,
@@ -272,7 +272,7 @@ def _why_red(checks: list[dict], red: int) -> str:
         return f"{spelling.counted(len(gone), 'record', 'are')} gone or empty, the first is {gone[0]}"
     if unseen := [path for check in checks for path in check["unseen"]]:
         count = spelling.counted(len(unseen), "record")
-        return f"{count} cannot be looked at, so whether they are there is not known: make {unseen[0]} readable"
+        return f"{count} cannot be examined, so it is unknown whether they exist: make {unseen[0]} readable"
     return ""
 
 

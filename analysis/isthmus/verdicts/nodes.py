@@ -453,7 +453,7 @@ def _say_hosts(fleet: Fleet, reasons: list[Reason], hosts: dict[str, dict[str, f
                 figures = [units.quantity(value, unit) for value in (own, usual)]
                 found.append(f"{name} {figures[0]}, usual {figures[1]}")
         if found:
-            first.host = f"; its host, too: {'; '.join(found)}"
+            first.host = f"; its host is worse as well: {'; '.join(found)}"
 
 
 def _hosts(opened: store.Store) -> dict[str, dict[str, float | None]]:
@@ -537,7 +537,7 @@ def _vanished(opened: store.Store, expected: list[str]) -> list[Reason]:
     )
     for node in expected:
         if node not in known:
-            reasons[node, ""] = Reason(node, "vanished", "expected, but no record is of it")
+            reasons[node, ""] = Reason(node, "vanished", "expected, but it has no record")
     return [reasons[key] for key in sorted(reasons)]
 
 
@@ -591,7 +591,7 @@ def _before(opened: store.Store, earlier: store.Store) -> tuple[list[Reason], li
             reasons.append(Reason(each.node, "vanished", words))
     others = [each for each in every if each not in gone]
     notes = [
-        f"no record since --since is of {missing.in_words((each.node, each.gpu))}, the last is of {each.last}; it was "
+        f"{missing.in_words((each.node, each.gpu))} has no record since --since (the last is of {each.last}); it was "
         f"absent for as long before{f', and so were {len(others) - 1} more' if len(others) > 1 else ''}"
         for each in others[:1]
     ]
@@ -621,7 +621,7 @@ def _fewer_gpus(opened: store.Store) -> list[Reason]:
             if found := _with_fewer(days, usual, whole, len(by_node)):
                 start, count = found
                 since = "" if start == min(days) else f" since {start}"
-                words = f"records of {spelling.counted(count, 'GPU')}{since}, where its equals have {usual}"
+                words = f"records of {spelling.counted(count, 'GPU')}{since}, but its equals have {usual}"
                 reasons.append(Reason(node, "lacking", words, drain=False))
     return reasons
 
@@ -747,7 +747,7 @@ def look(opened: store.Store, *, floor: float = FLOOR, expected: tuple[str, ...]
         notes.append(f"{nodes_have} fewer than {FEWEST - 1} equals (same CPU, GPU, partition and driver)")
     if unsure:
         more = f" and {len(unsure) - 1} more" if len(unsure) > 1 else ""
-        notes.append(f"not judged, as jobs are too few: {unsure[0]}{more}")
+        notes.append(f"not judged, because there are too few jobs: {unsure[0]}{more}")
     return Found(reasons, len(nodes | set(expected)), sum(map(len, enough)), notes)
 
 
@@ -774,15 +774,15 @@ def _drained(reasons: list[Reason]) -> dict[str, Reason]:
     for node, reason in sorted(found.items()):
         if reason.system:  # the scheduler of another system would drain its node of the same name
             print(
-                f"{spelling.printable(node)!r} is a node of several systems; left out of the list: choose "
-                f"{spelling.printable(reason.system)} by --system",
+                f"{spelling.printable(node)!r} is a node of several systems, so it is left out of the list; choose "
+                f"{spelling.printable(reason.system)} with --system",
                 file=sys.stderr,
             )
             del found[node]
     for node in sorted(found):
         if not spelling.is_node_name(node):
             print(
-                f"{spelling.printable(node)!r} is not a name that a scheduler accepts; left out of the list",
+                f"{spelling.printable(node)!r} is not a name that a scheduler accepts, so it is left out of the list",
                 file=sys.stderr,
             )
             del found[node]
@@ -892,9 +892,9 @@ def run(asked) -> int:
     expected = options.listed("--expect", asked.expect) if asked.expect else []
     for node in expected:
         if not spelling.is_node_name(node):
-            raise Error(f"{node!r} is not the name of a node; write names with commas between")
+            raise Error(f"{node!r} is not the name of a node; write names separated by commas")
     if asked.drain and output.chosen_format(asked) != "text":
-        raise Error("--drain is text; leave out --format, which has it as columns node and drain")
+        raise Error("--drain is always text; leave out --drain for --format, which has the columns node and drain")
     with selection.from_arguments(asked, wanted=(*comparison.WANTED, *environment.HOSTS, "warnings")) as opened:
         found = look(opened, floor=asked.floor, expected=expected)
     output.write(asked, table_of(found, "\n".join(drain_lines(found.reasons)) if asked.drain else text(found)))

@@ -120,9 +120,9 @@ def text(found: list[Noise], *, step: float, metrics: int, shown: int) -> str:
         lines.append(f"… {len(found) - shown} quieter series (--all)")
     lines += output.fold(
         "between: standard deviation between jobs of a node; boots: between the means of its boots; within: between "
-        "samples of a job; ±delta: the margin; needed: jobs a side on one node, the noisiest, to find a step of "
-        f"{step:.0%} in 90% of cases, one of {spelling.counted(metrics, 'metric')}. Figures are shares of the value. "
-        "Of a series with values at zero or below they are in its unit, and the step is a share of the largest value."
+        "samples of a job; ±delta: the margin; needed: jobs a side on the noisiest node to find a step of "
+        f"{step:.0%} in one of {spelling.counted(metrics, 'metric')} in 90% of cases. Figures are shares of the value. "
+        "For a series with values at or below zero, they are in its unit, and the step is a share of the largest value."
     )
     return "\n".join([*lines, *_summary(found)])
 
@@ -132,7 +132,7 @@ def _stray(found: list[Noise]) -> list[str]:
     said, job = outlying.stray_in_words([(noise.series, noise.label) for noise in found])
     if not said:
         return []
-    return output.fold(f"note: {said}: the noise is so much larger; leave it out with --without job={job}")
+    return output.fold(f"note: {said}, which makes the noise larger; leave it out with --without job={job}")
 
 
 def _unlike_places(found: list[Noise]) -> list[str]:
@@ -157,10 +157,10 @@ def _summary(found: list[Noise]) -> list[str]:
     needed = sorted(noise.needed for noise in found if noise.needed)
     if needed:
         most = needed[min(len(needed) - 1, math.ceil(0.9 * len(needed)) - 1)]
-        lines.append(f"{spelling.counted(most, 'job')} a side on one node do for 90% of {len(found)} series")
+        lines.append(f"{spelling.counted(most, 'job')} a side on one node suffice for 90% of {len(found)} series")
     few = sum(noise.jobs < FEWEST * noise.nodes for noise in found)
     if few:
-        lines.append(f"{few} series have fewer than {FEWEST} jobs a node: their noise is a guess; run more")
+        lines.append(f"{few} series have fewer than {FEWEST} jobs per node, so their noise is a guess; run more")
     return lines
 
 
@@ -188,8 +188,8 @@ def add_arguments(parser) -> None:
     parser.epilog = "example: isthmus noise results --from driver=570 -o noise.json"
     selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="which jobs: FIELD=VALUE,… or a day or FROM..TO")
-    parser.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
-    parser.add_argument("--metrics", **units.COUNT, help="of a session (default: all that the records have)")
+    parser.add_argument("--step", **units.SHARE, default=0.03, help="the change to find (0.03)")
+    parser.add_argument("--metrics", **units.COUNT, help="metrics of a session (default: all in the records)")
     parser.add_argument("--all", action="store_true", help="show every series")
     output.add_arguments(parser)
 

@@ -61,7 +61,7 @@ def without(each: series.Series, places: Places, *, jobs_too: bool = True) -> tu
         kept = {place: value for place, value in job.places.items() if not against[place]}
         left += [dataclasses.replace(job, places=kept)] if kept else []
     far = stray(left) if jobs_too else []
-    why = f"{nodes.GROSS:.0%} or more off the other jobs"
+    why = f"{nodes.GROSS:.0%} or more away from the other jobs"
     outlying = [*found.values(), *(Outlying(f"job {printable(left[at].name)}", why) for at in far)]
     jobs = [job for at, job in enumerate(left) if at not in far]
     return (dataclasses.replace(each, sides={**each.sides, "A": jobs}) if outlying else each), outlying
@@ -85,7 +85,7 @@ def stray_in_words(found: list[tuple[series.Series, str]]) -> tuple[str, str]:
     job, labels = max(by.items(), key=lambda each: (len(each[1]), each[0]))
     name, more = printable(job), f" (so are {len(by) - 1} more jobs)" if len(by) > 1 else ""
     where = f"in {len(labels)} series, such as {labels[0]}{more}"
-    return f"job {name} is a fifth or more off the others of its node {where}", name
+    return f"job {name} differs by a fifth or more from the others of its node {where}", name
 
 
 def _stray_of_places(each: series.Series) -> list[str]:

@@ -29,8 +29,8 @@ def add_arguments(parser) -> None:
         "  isthmus regress results --from ..2026-11-01 --to 2026-11-01.. --metric rate\n"
         "  isthmus regress results --save-baseline autumn --from driver=570\n"
         "  isthmus regress results --baseline autumn\n\n"
-        "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 nothing regressed that could be seen, but\n"
-        "some series are inconclusive: the reason is shown next to them"
+        "exit codes: 0 nothing regressed; 1 something did; 2 bad input; 3 no regression was seen, but some\n"
+        "series are inconclusive, with the reason shown next to them"
     )
     selection.add_arguments(parser)
     parser.add_argument("--from", dest="a", metavar="WHAT", help="side A: FIELD=VALUE,… or a day or FROM..TO")
@@ -38,8 +38,8 @@ def add_arguments(parser) -> None:
     parser.add_argument(
         "--baseline", metavar="NAME", help="side A is this baseline; B, without --to, all jobs after it"
     )
-    parser.add_argument("--save-baseline", metavar="NAME", help="only keep the jobs of --from under this name")
-    parser.add_argument("--delta", **units.SHARE, help="the margin: changes up to this are of no interest, as 2%%")
+    parser.add_argument("--save-baseline", metavar="NAME", help="only store the jobs of --from under this name")
+    parser.add_argument("--delta", **units.SHARE, help="the margin, such as 2%%: smaller changes are of no interest")
     parser.add_argument(
         "--noise", metavar="FILE", help="file of `isthmus noise -o FILE.json` on earlier jobs: delta is 2.25 sd of each"
     )
@@ -69,7 +69,7 @@ def _sides_asked(asked, baseline: list[str]) -> tuple[str, str]:
         after = f"time > (SELECT max(time) FROM measurements WHERE {a})"
         return a, f"(NOT {a} AND {series.condition(asked.b) if asked.b else after})"
     if not (asked.a and asked.b):
-        raise Error("say what to compare: --from and --to, or --baseline")
+        raise Error("nothing says what to compare: give --from and --to, or --baseline")
     return series.condition(asked.a), series.condition(asked.b)
 
 
@@ -91,7 +91,7 @@ def run(asked) -> int:
             doubts = _doubts_of_baseline(opened, condition)
         print(f"baseline {asked.save_baseline}: {spelling.counted(count, 'job')}")
         for doubt in doubts:
-            print(f"note: {doubt}; remove the baseline and keep another one, unless that is usual", file=sys.stderr)
+            print(f"note: {doubt}; remove the baseline and save another one, unless that is usual", file=sys.stderr)
         return exits.PASSED
     baseline = baselines.load_baseline(folder, asked.baseline) if asked.baseline else []
     _sides_asked(asked, [each.name for each in baseline])  # reports errors before records are read
@@ -104,7 +104,7 @@ def run(asked) -> int:
         gone = len(baseline) - len(present)
         if baseline and gone == len(baseline):
             raise Error(
-                f"no record is left of the jobs of the baseline {asked.baseline}; restore them, or keep another one"
+                f"no job of the baseline {asked.baseline} has records any more; restore them, or save another baseline"
             )
         side = comparison.sides(*_sides_asked(asked, present))
         found = comparison.outcome(opened, side, asked=words, delta=asked.delta, noise=noise, boots=boots)
@@ -114,8 +114,8 @@ def run(asked) -> int:
         found.absent += gone
         found.notes.insert(
             0,
-            f"no record is left of {gone} of {spelling.counted(len(baseline), 'job')} of the baseline "
-            f"{asked.baseline}, so what they would show is not known; restore them, or keep another one",
+            f"{gone} of {spelling.counted(len(baseline), 'job')} of the baseline {asked.baseline} have no records any "
+            "more, so it is unknown what they would show; restore them, or save another baseline",
         )
     rows = [comparison_text.row_of(each) for each in found.results]
     said = [line for name, (answer, _) in answers.items() if answer for line in more[name].lines(answer)]

@@ -148,7 +148,7 @@ def terms(weights: dict[str, float], systems: list[compare.System]) -> tuple[lis
             more = f" and {len(out) - 1} more of {spelling.printable(pattern)}" if len(out) > 1 else ""
             excluded.append(f"{out[0]}{more}: {reason}")
         if not counting:
-            excluded.append(f"{spelling.printable(pattern)}: nothing of it counts, so its weight of {weight:g} is lost")
+            excluded.append(f"{spelling.printable(pattern)}: no series counts, so its weight of {weight:g} is lost")
         for key in counting:
             sign = 1 if every[key].better == "higher" else -1
             chosen[key] = Term(key, names[key], weight / len(keys) / total, sign)
@@ -163,7 +163,7 @@ def _why_not(key: tuple, systems: list[compare.System], short: dict[tuple, str])
     if key in short:
         return f"missing on {short[key]}"
     if having[-1].better is None:
-        return "neither more nor less of it is better"
+        return "has no better direction"
     return "" if all(series.has_ratios(each, ("A",)) for each in having) else "has values that are not above zero"
 
 
@@ -265,7 +265,7 @@ def _notes(found: list[Score]) -> list[str]:
             notes.append(f"note: {name} has {jobs} of a series: no rank; run {more} of each")
     single = [spelling.printable(each.name) for each in found if each.nodes == 1]
     if single:
-        notes.append(f"note: {', '.join(single)}: one node, so how unlike nodes are is not in the intervals")
+        notes.append(f"note: {', '.join(single)}: one node, so the intervals exclude differences between nodes")
     if any(each.ranks and each.ranks[0] != each.ranks[1] for each in found):
         notes.append("systems with several ranks are tied: their jobs do not tell them apart")
     return notes
@@ -337,13 +337,13 @@ def add_arguments(parser) -> None:
         '  weights.toml:  [metrics]\n                 "transfer/pinned-gpu0/ce rate bytes=1073741824" = 3\n'
         '                 "microbench/* kernel_rate size=super" = 1\n\n'
         "exit codes: 0 every metric counted and every system has a rank; 2 bad input; 3 some did not, too little of\n"
-        "the weight counts for a score, or as `isthmus compare` says"
+        "the weight counts for a score, or a reason of `isthmus compare` applies"
     )
     selection.add_arguments(parser)
     parser.add_argument("--by", metavar="FIELD", help="split the records by this field instead of by folder")
-    parser.add_argument("--weights", required=True, metavar="FILE", help="TOML or JSON")
-    parser.add_argument("--least", **units.SHARE, default=LEAST, help="of the weight that must count (0.8)")
-    parser.add_argument("--reference", required=True, metavar="SYSTEM", help="whose score is 1")
+    parser.add_argument("--weights", required=True, metavar="FILE", help="TOML or JSON file of weights")
+    parser.add_argument("--least", **units.SHARE, default=LEAST, help="share of the weight that must count (0.8)")
+    parser.add_argument("--reference", required=True, metavar="SYSTEM", help="system whose score is 1")
     output.add_arguments(parser)
 
 
@@ -359,7 +359,7 @@ def run(asked) -> int:
     counts = sum(term.weight for term in counted)
     if counts < asked.least - 1e-9:
         refused = f"{counts:.0%} of the weight counts, less than {asked.least:.0%}: no score"
-        lines = [refused, *_excluded(excluded), "measure what is missing, or weigh only what all systems have"]
+        lines = [refused, *_excluded(excluded), "measure what is missing, or give weight only to what all systems have"]
         output.write(asked, output.Table(_COLUMNS, [], "\n".join(lines), lines))
         return exits.UNDECIDED
     found = scores(systems, counted, asked.reference)

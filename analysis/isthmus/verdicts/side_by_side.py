@@ -101,7 +101,7 @@ def _unsure(found: list[tuple[str, Cell, Series]]) -> str:
 def _uncounted(systems: list[System]) -> str | None:
     """Returns a sentence on failed, wrong and invalid cases, which the figures leave out, or None."""
     found = [f"{spelling.printable(s.name)}: {s.uncounted.words}" for s in systems if s.uncounted.words]
-    return f"without what does not count: {'; '.join(found)}" if found else None
+    return f"left out, because they do not count: {'; '.join(found)}" if found else None
 
 
 def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -> str | None:
@@ -117,7 +117,7 @@ def _without_ratio(systems: list[System], rows: Rows, names: dict[tuple, str]) -
             of = ", ".join(f"{spelling.printable(name)} {units.quantity(v, unit)}" for name, v in lowest.items())
             found.append(f"{names[key]} (lowest: {of})")
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return f"no ratio, as values of one are at zero or below: {found[0]}{more}" if found else None
+    return f"no ratio, because one has values at or below zero: {found[0]}{more}" if found else None
 
 
 def _lacking(systems: list[System]) -> str | None:
@@ -246,7 +246,7 @@ def versions(systems: list[System]) -> list[str]:
             found.append(f"{spelling.printable(workload)} is of version {told}")
     if not found:
         return []
-    more = f", and {len(found) - 1} more workloads differ so" if len(found) > 1 else ""
+    more = f", and {len(found) - 1} more workloads differ likewise" if len(found) > 1 else ""
     return [f"{found[0]}{more}"]
 
 
@@ -314,7 +314,7 @@ def _foot(first: System, rows: Rows) -> list[str]:
     lines = output.fold(spread.MEANING.replace(" (j=1)", ""))
     lines += output.fold(
         f"of: the share of its limit. ×: to {first.name}, as means over nodes and their boots. 95%: the interval of ×; "
-        "1 node: it is of that node alone."
+        "1 node: it applies only to that node."
     )
     for reason in sorted(reasons):
         lines += output.fold(f"{reason}: {clusters.MEANING[reason]}")

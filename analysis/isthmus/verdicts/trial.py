@@ -206,7 +206,7 @@ def _write(folder: pathlib.Path, plan: dict, rows: list[tuple]) -> None:
                 (unfinished / name).write_text(filled, encoding="utf-8")
                 (unfinished / name).chmod(0o755)
     except FileExistsError:
-        raise Error(f"{folder} already exists; a trial gets a folder of its own") from None
+        raise Error(f"{folder} already exists; name another folder for this trial") from None
     except OSError as error:
         raise Error(f"{folder}: {error.strerror}") from None
 
@@ -216,7 +216,7 @@ def _nodes(text: str) -> list[str]:
     for node in nodes:
         if not spelling.is_node_name(node):
             raise Error(
-                f"{node!r} is not the name of a node; write names with commas between, or "
+                f"{node!r} is not the name of a node; write names separated by commas, or "
                 '"$(scontrol show hostnames …)"'
             )
     if len(set(nodes)) < len(nodes):
@@ -236,7 +236,7 @@ def _refuse_lost_records(commands: list[str]) -> None:
             continue
         how = "sets ISTHMUS_RESULTS" if file is None else f"writes its records to {spelling.shorten(file, 60)!r}"
         raise Error(
-            f"--command {spelling.shorten(command, 80)!r} {how}, and the trial reads its own folder alone; leave that "
+            f"--command {spelling.shorten(command, 80)!r} {how}, but the trial reads only its own folder; leave that "
             'out, or write --record "$ISTHMUS_RESULTS/NAME.jsonl"'
         )
 
@@ -311,17 +311,17 @@ def _summary(plan: dict, sized: Size, rows: list[tuple], folder: str, *, boot_sd
                 f"approximate: the number of {sized.unit} is too large to simulate, so a normal distribution is assumed"
             )
     if sized.unit in ("boots", "restarts") and not boot_sd:
-        lines.append("assumes that boots do not differ; say how much they do with --boot-sd")
+        lines.append("assumes that boots do not differ; give their standard deviation with --boot-sd")
     fewest = fewest_boots(nodes, metrics)
     if not plan["in_turns"] and sized.boots < fewest:
         if nodes > 1:
             lines.append(
-                f"note: all nodes share what a night does to them, so one part a side decides nothing: plan {fewest} "
+                f"note: all nodes share the effects of a night, so one part a side decides nothing: plan {fewest} "
                 f"(--boots {fewest}), or jobs that choose their side (--setup-before)"
             )
         lines.append(
-            f"note: where the change needs a restart, what boots do by chance is part of it: {fewest} boots a side on "
-            f"each node tell them apart (--boots {fewest}); jobs that choose their side need none (--setup-before)"
+            f"note: if the change needs a restart, chance effects of boots are part of it: {fewest} boots a side on "
+            f"each node separate them (--boots {fewest}); jobs that choose their side need none (--setup-before)"
         )
     parts = list(dict.fromkeys(row[0] for row in rows))
     if sized.boots > 1:
@@ -352,7 +352,7 @@ def _plan(folder: pathlib.Path) -> dict:
             raise TypeError("a node or command is not text")
         return found
     except OSError as error:
-        raise Error(f"{path}: {error.strerror}; `isthmus trial plan` makes it") from None
+        raise Error(f"{path}: {error.strerror}; make it with `isthmus trial plan`") from None
     except (RecursionError, ValueError, KeyError, TypeError) as error:
         why = spelling.shorten(str(error))
         raise Error(f"{path}: not the plan of a trial ({why}); make one with `isthmus trial plan`") from None
@@ -386,9 +386,9 @@ def _unfinished(folder: pathlib.Path) -> tuple[list[str], list[str], list[tuple[
             ended = re.search(r"^(\S+) ended (\d+)\n\Z", said, re.MULTILINE)
             which = f"task {task} of {part} on {node} ({side})"
             if ended is None:
-                lost.append(f"{which} began and did not end: it still runs, or is lost")
+                lost.append(f"{which} began but did not end: it is still running, or was lost")
             elif int(ended[2]) in _ENDED_BY_SIGNAL:  # a cancelled task may have had time to write its exit code
-                lost.append(f"{which} began and did not end: signal {int(ended[2]) - 128} ended it")
+                lost.append(f"{which} began but did not end: signal {int(ended[2]) - 128} ended it")
             elif ended[2] != "0":
                 failed.append(f"{which}, job {ended[1]}, ended with exit code {ended[2]}")
     except Error:
@@ -427,7 +427,7 @@ def _idle_commands(commands: list[str], measured: list[set[str]], jobs: set[str]
         return []
     return [
         f"command {number} ({spelling.printable(spelling.shorten(command, 60))}) left no figure in {len(jobs - did)} "
-        f"of {spelling.counted(len(jobs), 'job')} {where}: look at what these said"
+        f"of {spelling.counted(len(jobs), 'job')} {where}: look at their output"
         for number, (command, did) in enumerate(zip(commands, measured), 1)
         if jobs - did
     ]
@@ -547,7 +547,7 @@ def read(asked) -> int:
     if change is None:
         last.append(f"nothing to compare yet: no job {' or '.join(empty)} left a record")
     elif lost or failed or missing:
-        last.append("the trial is not complete; submit, once more, runs what was lost or failed")
+        last.append("the trial is not complete; run submit again for the tasks that were lost or failed")
     output.write(asked, _table(outcomes, first, last, asked.all))
     if change is None or lost or failed or missing:
         return (change and change.exit_code) or exits.UNDECIDED
@@ -557,40 +557,40 @@ def read(asked) -> int:
 def add_arguments(parser) -> None:
     parts = parser.add_subparsers(dest="part", required=True, metavar="plan | read")
     plan = parts.add_parser("plan", help="how many jobs, and the scripts for Slurm")
-    plan.add_argument("folder", metavar="DIR", help="to be made: plan, scripts, records")
+    plan.add_argument("folder", metavar="DIR", help="folder to create for plan, scripts and records")
     plan.add_argument("--from", dest="a", required=True, metavar="WHAT", help="the state before: FIELD=VALUE,…")
     plan.add_argument("--to", dest="b", required=True, metavar="WHAT", help="the state after")
     plan.add_argument("--nodes", required=True, metavar="N1,N2,…", help="nodes that every side runs on")
-    plan.add_argument("--step", **units.SHARE, default=0.03, help="the change to be found (0.03)")
+    plan.add_argument("--step", **units.SHARE, default=0.03, help="the change to find (0.03)")
     plan.add_argument("--delta", **units.SHARE, help="the margin that a change must exceed (0.01, or half a step)")
-    plan.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
-    plan.add_argument("--sd", **units.SHARE, help="of jobs, without --noise (0.01)")
-    plan.add_argument("--metrics", **units.COUNT, help="that will be compared (default: those of --noise)")
+    plan.add_argument("--noise", metavar="FILE", help="file that `isthmus noise -o FILE.json` wrote")
+    plan.add_argument("--sd", **units.SHARE, help="standard deviation between jobs, without --noise (0.01)")
+    plan.add_argument("--metrics", **units.COUNT, help="metrics to compare (default: those of --noise)")
     plan.add_argument(
-        "--jobs", **units.COUNT, help="a side and node (of each boot, with --boots), instead of what is needed"
+        "--jobs", **units.COUNT, help="jobs a side and node (of each boot, with --boots), not the computed number"
     )
     plan.add_argument("--boots", **units.COUNT, help="restarts of every node a side, in random order")
     plan.add_argument(
         "--boot-sd",
         **units.SHARE,
-        help="standard deviation between boots of a node; without --boots, says how many are needed",
+        help="standard deviation between boots of a node; without --boots, determines their number",
     )
-    plan.add_argument("--control", action="store_true", help="also run after a mere restart of the nodes")
+    plan.add_argument("--control", action="store_true", help="also run after a restart of the nodes without the change")
     plan.add_argument("--setup-before", metavar="SH", help="shell line with which a job chooses the state before")
-    plan.add_argument("--setup-after", metavar="SH", help="and the state after")
-    plan.add_argument("--seed", type=int, default=1, metavar="N", help="of the random order (1)")
+    plan.add_argument("--setup-after", metavar="SH", help="shell line with which a job chooses the state after")
+    plan.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random order (1)")
     plan.add_argument(
         "--command",
         action="append",
         required=True,
         metavar="SH",
-        help="what a job runs, and leaves records of (repeatable)",
+        help="command that each job runs and that writes records (repeatable)",
     )
     plan.set_defaults(do=make)
     reading = parts.add_parser("read", help="the outcome as one verdict")
     reading.add_argument("folder", metavar="DIR")
     reading.add_argument("--delta", **units.SHARE, help="changes up to this are equivalent")
-    reading.add_argument("--noise", metavar="FILE", help="what `isthmus noise -o FILE.json` wrote")
+    reading.add_argument("--noise", metavar="FILE", help="file that `isthmus noise -o FILE.json` wrote")
     reading.add_argument("--all", action="store_true", help="show every series")
     selection.add_selection(reading)
     output.add_arguments(reading)

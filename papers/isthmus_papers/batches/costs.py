@@ -36,7 +36,7 @@ def of_samples(sides: dict[str, list[Sample]]) -> BatchCosts | None:
     found = BatchCosts((", ".join(names[0]), ", ".join(names[1])), [])
     mixed = [side for side, drivers in zip("AB", names) if len(drivers) > 1]
     if mixed:
-        found.why = f"side {mixed[0]} has batches of several drivers; choose its jobs so that it has one"
+        found.why = f"side {mixed[0]} has batches of several drivers; choose jobs with one driver"
         return found
     fits = [model.fit(driver, sides[side]) for side, [driver] in zip("AB", names)]
     for side, fit in zip("AB", fits):

@@ -175,7 +175,7 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
     and the reason."""
     jobs = len(by_job.names)
     if jobs < _JOBS:
-        return None, f"intervals need {_JOBS} jobs or traces, and there {'is' if jobs == 1 else 'are'} {jobs}"
+        return None, f"intervals need {_JOBS} jobs or traces, but there {'is' if jobs == 1 else 'are'} {jobs}"
     chance = numpy.random.default_rng(_SEED)
     times = chance.multinomial(jobs, numpy.full(jobs, 1 / jobs), _DRAWS).astype("f8")
     gram = numpy.tensordot(times, by_job.gram, 1)
@@ -183,7 +183,7 @@ def _intervals(by_job: _Sums, found: Identified, values: numpy.ndarray):
     if usable.mean() < 0.95:
         return (
             None,
-            "no intervals, since a few jobs alone tell some coefficients apart: measure such patterns in more jobs",
+            "no intervals, since only a few jobs separate some coefficients: measure such patterns in more jobs",
         )
     drawn = _solve(gram[usable], (times @ by_job.product)[usable], found.kept)
     return drawn.std(axis=0, ddof=1) * numpy.sqrt(jobs / (jobs - 1)), ""
@@ -323,9 +323,9 @@ def _unclear(term: int, fits: tuple[Fit, Fit]) -> str:
         if fit.status(term) == "absent":
             return f"no batch with {fit.driver} has any {title}"
         if fit.status(term) == "together" and term not in fit.found.kept:
-            return f"the batches with {fit.driver} cannot tell it from {fit.partners(term)}"
+            return f"the batches with {fit.driver} cannot distinguish it from {fit.partners(term)}"
     if fits[0].partners(term) != fits[1].partners(term):
-        return "it goes together with other terms on one side than on the other"
+        return "it goes together with different terms on the two sides"
     return ""
 
 
@@ -350,7 +350,7 @@ def costs(before: Fit, after: Fit, comparisons: int = 1) -> list[Cost]:
         cost = Cost(" and ".join(filter(None, (title, partners))), status, a, b, UNITS[title], difference)
         bounds = _bounds(a, b, errors, quantile)
         if bounds is None:
-            cost.why = f"that with {before.driver} is not known to differ from 0, so the ratio has no bounds"
+            cost.why = f"its value with {before.driver} is not known to differ from 0, so the ratio has no bounds"
             cost.status = status if status == "changed" else "unknown"
         else:
             cost.ratio, (cost.low, cost.high) = b / a, bounds
@@ -366,8 +366,8 @@ def changes(found: list[Fit]) -> tuple[list[tuple[str, str, Cost]], list[str]]:
     for before, after in pairs:
         name = f"{before.driver} and {after.driver}"
         compared = costs(before, after, len(pairs))
-        notes += [] if compared else [f"{name} are not compared: one has no intervals"]
-        notes += [f"{name} are not compared by {each.term}: {each.why}" for each in compared if each.a is None]
+        notes += [] if compared else [f"{name} are not compared, because one has no intervals"]
+        notes += [f"{name} are not compared in {each.term}: {each.why}" for each in compared if each.a is None]
         named += [(before.driver, after.driver, each) for each in compared if each.status == "changed"]
     return named, notes
 
@@ -401,7 +401,7 @@ def _coefficient_lines(found: Fit) -> list[str]:
             continue
         rows.append([title, "not identifiable" if status == "together" else "not there", "-"])
         if status == "absent":
-            said.append(f"{title}: no batch has any, so nothing is known of its coefficient.")
+            said.append(f"{title}: no batch has any, so nothing is known about its coefficient.")
         elif term in found.found.kept:
             value = _quantity(float(found.values[term]), title)
             said.append(
@@ -419,7 +419,7 @@ def _coefficient_lines(found: Fit) -> list[str]:
 
 def _left_lines(found: Fit) -> list[str]:
     if not found.left:
-        return output.fold("One pattern alone: nothing can be left out and predicted; measure others as well.")
+        return output.fold("There is only one pattern, so none can be left out and predicted; measure others as well.")
     columns = [
         output.Column(h, right=i > 0) for i, h in enumerate(("left out", "batches", "measured", "error", "explained"))
     ]

@@ -121,7 +121,7 @@ def of_trace(path: pathlib.Path, trace: tracefile.Trace, *, emulated: bool = Fal
     events = tracefile.decode(trace.entries)
     batches = tracefile.batches_of(events)
     if trace.dropped:
-        return None, f"{path}: the driver dropped {trace.dropped} events, so what its batches did is not known"
+        return None, f"{path}: the driver dropped {trace.dropped} events, so it is unknown what its batches did"
     if problems := tracefile.figures_of(events, batches).problems:
         return None, f"{path}: {problems[0]}"
     until = numpy.where(batches.timed, batches.replay, 0)

@@ -45,7 +45,7 @@ def _wanted(name: str) -> Named:
     if name in FIGURES:
         return FIGURES[name]
     meant = spelling.did_you_mean(name, FIGURES)
-    raise Error(f"there is no figure {spelling.shorten(name, 40)!r}{meant or '; `isthmus figure --list` has all'}")
+    raise Error(f"there is no figure {spelling.shorten(name, 40)!r}{meant or '; `isthmus figure --list` lists them'}")
 
 
 def _is_of_case(where: str) -> bool:
@@ -90,7 +90,7 @@ def _machines(opened: store.Store, shown: str) -> list[tuple[str, str]]:
     found = []
     for place, (row, title) in enumerate(zip(rows, named)):
         others = "; ".join(named[:place] + named[place + 1 :])
-        which = "one with enough of it" if place else "the one with most of it"
+        which = "one with enough data" if place else "the one with the most data"
         words = f"; of {len(rows)} machines {which}; --where chooses another ({others})" if others else ""
         found.append((f"machine = {row['machine']}", title + words))
     return found
@@ -184,7 +184,7 @@ def draw(name: str, opened: store.Store, cases: dict[str, str]):
     if best.made is None:
         raise nothing
     if not best.suffices:
-        raise Error(f"these records have too little for {name}: {wanted.what}")
+        raise Error(f"these records have too little data for {name}: {wanted.what}")
     notes = [f"machine: {best.machine}"]
     for field, (value, others) in best.chosen.taken.items():
         axis = field if field in readings.FIELDS else f"{_AXES}{field}"
@@ -202,15 +202,15 @@ def add_arguments(parser) -> None:
         "exit codes: 0 the figure is drawn; 2 bad input; 3 it is drawn, but cases of its workloads failed or are\n"
         "wrong, or files could not be read"
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of the names that --list prints")
     parser.add_argument("paths", nargs="*", metavar="RECORDS", help="folders with record files, or files")
-    parser.add_argument("--list", action="store_true", help="say which figures there are")
+    parser.add_argument("--list", action="store_true", help="list the figures")
     parser.add_argument("-o", "--output", metavar="FILE", type=output.Destination,
-                        help="the picture, .png, .svg or .pdf; - is stdout")  # fmt: skip
+                        help="picture to write: .png, .svg or .pdf; - is stdout")  # fmt: skip
     parser.set_defaults(check_output=output.check_destinations)
-    parser.add_argument("--format", choices=FORMATS, help="of the picture, where FILE does not say")
+    parser.add_argument("--format", choices=FORMATS, help="format of the picture, if FILE does not tell")
     parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE",
-                        help="a field, as `isthmus regress --from` has them, placement, size, preset, …, or axes.NAME "
+                        help="a field, as in `isthmus regress --from`, placement, size, preset, … or axes.NAME "
                         "(may be repeated)")  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def _cases(conditions: list[str]) -> dict[str, str]:
             raise Error(f"--where {name}= lacks its value; write {name}=VALUE, or leave it out")
         values.setdefault(name, []).append(value)
     if twice := next((name for name, given in values.items() if len(set(given)) > 1), None):
-        raise Error(f"--where names two values of {twice}, and a figure is of one case; keep one")
+        raise Error(f"--where names two values of {twice}, but a figure shows one case; keep one")
     return {name: given[0] for name, given in values.items()}
 
 
@@ -232,7 +232,7 @@ def run(asked) -> int:
         print(names())
         return exits.PASSED
     if not (asked.name and asked.paths and asked.output):
-        raise Error("a name, records and -o FILE are needed, or --list (`isthmus figure --help` says more)")
+        raise Error("a name, records and -o FILE are needed, or --list (see `isthmus figure --help`)")
     kind = output.chosen_format(asked, FORMATS)
     matplotlib.use("agg")
     _wanted(asked.name)  # report a misspelt name before records are read

@@ -63,7 +63,7 @@ def by_threads(found: Readings) -> dict[float, float]:
     return of.where(mode="pm").by("threads")
 
 
-@figure("counters-shared", "operations and cycles of shared memory's accesses, at medium", *COUNTED, profiled=True)
+@figure("counters-shared", "operations and cycles per access to shared memory, at medium", *COUNTED, profiled=True)
 def shared(found: Readings):
     made, panels = plots.panels(1, rows=2, width=12, height=3.2)
     shown = {"flops_per_shared_access": "operations a shared access, medium",
@@ -107,7 +107,7 @@ def managed(found: Readings):
     return made
 
 
-@figure("counters-threads", "operations a shared access of vector_seq by threads of a block", "microbench/vector_seq",
+@figure("counters-threads", "operations per shared access of vector_seq, by threads per block", "microbench/vector_seq",
         profiled=True)  # fmt: skip
 def threads(found: Readings):
     made, [axes] = plots.panels(1, width=7)

@@ -107,7 +107,7 @@ def by_depth(found: Readings) -> dict[str, dict[str, dict[float, float]]]:
     return of
 
 
-@figure("interjob-depth", "how many jobs hold memory at once", "interjob/gemv")
+@figure("interjob-depth", "number of jobs that have memory at once", "interjob/gemv")
 def depth(found: Readings):
     made, panels = plots.panels(2)
     for axes, (name, lines) in zip(panels, by_depth(found).items()):
@@ -130,7 +130,7 @@ def capped(found: Readings) -> dict[str, dict[str, float]]:
     return present(gains)
 
 
-@figure("interjob-cap", "memory for one job and a bit", *_BATCHES)
+@figure("interjob-cap", "memory for little more than one job", *_BATCHES)
 def cap(found: Readings):
     made, [axes] = plots.panels(1, width=10)
     plots.bars(axes, capped(found), "1", line=1)
@@ -149,7 +149,7 @@ def by_chunk(found: Readings) -> dict[str, dict[str, dict[float, float]]]:
     return {mode: present(of) for mode, of in lines.items()}
 
 
-@figure("interjob-chunk", "how large a chunk of mapped memory", *_BATCHES)
+@figure("interjob-chunk", "size of a chunk of mapped memory", *_BATCHES)
 def chunk(found: Readings):
     made, panels = plots.panels(2)
     for axes, (mode, lines) in zip(panels, by_chunk(found).items()):

@@ -34,7 +34,7 @@ def of_nodes(found: Readings) -> dict[str, dict[float, float]]:
     return {f"{route[1]} from {route[2]}": chases.by("bytes", workload=route[0]) for route in routes}
 
 
-@figure("memory-latency", "one access by size and memory, and at 1 GiB of every memory", "latency/*/chase")
+@figure("memory-latency", "one access by size and memory, and at 1 GiB in every memory", "latency/*/chase")
 def latency(found: Readings, stated: dict[float, tuple[float, float]] | None = None):
     """Draws latencies; `stated` has the paper's latencies of the GPU, keyed by size."""
     made, panels = plots.panels(3, width=15)
@@ -198,7 +198,7 @@ def many_faults(found: Readings) -> dict[str, float]:
     })  # fmt: skip
 
 
-@figure("memory-faults", "page faults a second, and the time of one", "fault/gpu0/major", "fault/gpu0/migration",
+@figure("memory-faults", "page faults per second, and the time of one", "fault/gpu0/major", "fault/gpu0/migration",
         "fault/cpu/zero-page")  # fmt: skip
 def faults(found: Readings):
     made, panels = plots.panels(3, width=15)

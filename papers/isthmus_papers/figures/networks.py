@@ -128,7 +128,7 @@ def locking(found: Readings):
     return made
 
 
-@figure("networks-images", "in how many images page-locking an arena pays", _WORKLOAD)
+@figure("networks-images", "number of images after which page-locking an arena pays off", _WORKLOAD)
 def images(found: Readings):
     made, [axes] = plots.panels(1, width=8)
     lines = {network: present({n: by_images(found, network, n) for n in _COUNTS}) for network in NETWORKS}

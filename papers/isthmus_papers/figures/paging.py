@@ -108,7 +108,7 @@ def written_back(found: Readings) -> dict[str, dict[str, float]]:
     return present(groups)
 
 
-@figure("paging-write-back", "pages that are written and go back", "paging/random", _LINK)
+@figure("paging-write-back", "pages that are written and written back", "paging/random", _LINK)
 def write_back(found: Readings):
     made, [axes] = plots.panels(1, width=9, height=3.8)
     title = "bytes to the GPU a second, 1 GiB in random order"
@@ -122,7 +122,7 @@ def sweeps(found: Readings) -> dict[int, dict[str, float]]:
     return {page: of.by("through", page=page) for page in (4096, 65536)}
 
 
-@figure("paging-sweep", "a sweep over pages that are all on the GPU, by way", "paging/sweep")
+@figure("paging-sweep", "a sweep over pages that are all on the GPU, by method", "paging/sweep")
 def sweep(found: Readings):
     of = sweeps(found)
     groups = {

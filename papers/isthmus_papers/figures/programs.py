@@ -164,7 +164,7 @@ def unified(found: Readings) -> dict[str, dict[str, float]]:
     })  # fmt: skip
 
 
-@figure("programs-unified", "time and peak of memory of six programs, managed over explicit copies, at large",
+@figure("programs-unified", "time and peak memory of six programs, managed over explicit copies, at large",
         *(f"apps/{program}" for program in SIX))  # fmt: skip
 def unified_over_explicit(found: Readings):
     made, panels = plots.panels(2, width=14)

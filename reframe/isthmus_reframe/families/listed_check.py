@@ -26,7 +26,7 @@ SIZES = {"tiny": ["--size", "tiny"], "default": [], "sweep": ["--size-sweep"]}
 class Listing(IsthmusProgram):
     """Job that lists the workloads of this partition's machines."""
 
-    descr = "list of the workloads that there are"
+    descr = "list of the available workloads"
     all_gpus = True
     time_limit = "5m"
 
@@ -66,7 +66,7 @@ class Listing(IsthmusProgram):
             if found < stated:
                 where = f" in {fewest}/*" if seen else ""
                 raise SanityError(
-                    f"{partition.fullname} states {stated} × {kind} at least, isthmus-bench sees {found}{where}"
+                    f"{partition.fullname} states at least {stated} × {kind}, but isthmus-bench sees {found}{where}"
                 )
         return True
 

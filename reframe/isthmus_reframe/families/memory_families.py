@@ -15,7 +15,7 @@ class Family:
 FAMILIES = {
     "latency": Family("latency of one access, by memory and reader", ("latency",), frozenset({"bytes"})),
     "stream": Family("bandwidth of the STREAM operations, by memory and reader", ("rate",)),
-    "atomics": Family("atomic updates, and a line that goes to and fro", ("rate", "cpu_rate", "gpu_rate", "latency")),
+    "atomics": Family("atomic updates, and a cache line that bounces", ("rate", "cpu_rate", "gpu_rate", "latency")),
     "alloc": Family("allocating, touching and freeing", ("alloc", "touch")),
     "fault": Family(
         "page faults of the CPU and of GPUs",
@@ -23,7 +23,7 @@ FAMILIES = {
         frozenset({"at_once"}),
         tag="faults",  # `-t fault` would also choose every "default"
     ),
-    "accounting": Family("what counters of memory in use see", ("meminfo_available_touched", "device_free_touched")),
+    "accounting": Family("allocations in memory counters", ("meminfo_available_touched", "device_free_touched")),
 }
 
 # Capabilities that a site states for the kinds of memory in workloads' names, if they differ from those names.

@@ -55,7 +55,7 @@ PAIRS = {
          "pinned-gpu*/small-copy", "gpu*-pinned/small-copy", "gpu*-gpu*/small-copy"),
         tags=frozenset({"latency"}),
     ),
-    "gpu-gpu": Pairs("copies and reading kernels within a GPU and from each to each",
+    "gpu-gpu": Pairs("copies and reading kernels within a GPU and between all pairs",
                      ("gpu*-gpu*/ce", "gpu*-gpu*/sm-read")),
     "gpu-gpu-copies": Pairs(
         "copies between GPUs: both ways at once, without peer access, batched, strided, packed",
@@ -74,7 +74,7 @@ PAIRS = {
         gpus=2, tags=PEER, needs=frozenset({"managed"}),
     ),
     "groups": Pairs("one to all, all to one, all to all, at once", ("*-all/*", "all-*/*"), gpus=2, tags=PEER),
-    "host-to-host": Pairs("the host's threads, from each NUMA node to each", ("node*-node*/cpu",), gpus=0,
+    "host-to-host": Pairs("the host's threads, between all pairs of NUMA nodes", ("node*-node*/cpu",), gpus=0,
                           tags=frozenset({"host", "numa"})),
     "runtime": Pairs("the runtime's own copies within the host",
                      tuple(f"{a}-{b}/runtime" for a in COPIED_AT_HOME for b in COPIED_AT_HOME),

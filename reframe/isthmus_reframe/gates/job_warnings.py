@@ -41,11 +41,11 @@ def report(printer, shown: str = "") -> None:
     fresh = {sentence: names for sentence, names in _said.items() if sentence.partition(": ")[2] not in shown}
     for sentence, names in list(fresh.items())[:_MOST]:
         text = spelling.printable(spelling.shorten(sentence, 400))
-        printer.warning(f"{text} (said in the job of {_some(names)})")
+        printer.warning(f"{text} (from the job of {_some(names)})")
     for gap, names in list(_gaps.items())[:_MOST]:
         printer.warning(f"warnings may be missing: the job of {_some(names)} wrote {gap}")
     if len(fresh) > _MOST:
-        printer.warning(f"{len(fresh) - _MOST} more sentences like these: --keep-stage-files keeps rfm_job.err")
+        printer.warning(f"{len(fresh) - _MOST} more such warnings: --keep-stage-files keeps rfm_job.err")
     _said.clear()
     _gaps.clear()
 

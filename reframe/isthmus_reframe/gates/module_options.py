@@ -14,17 +14,17 @@ def refuse_idle(testcases, options: list[str]) -> None:
     for case in testcases:
         if names := [_name(module) for module in case.check.modules]:
             raise ReframeError(
-                f"modules of {case.check.display_name} ({', '.join(names)}) are never loaded, as modules_system is "
-                f"'nomod': {_WHAT_TO_DO}"
+                f"modules of {case.check.display_name} ({', '.join(names)}) are never loaded, because modules_system "
+                f"is 'nomod': {_WHAT_TO_DO}"
             )
     if names := [_name(module) for module in runtime.runtime().get_option("general/0/user_modules")]:
         raise ReframeError(
-            f"modules of -m ({', '.join(names)}) are never loaded, as modules_system is 'nomod': {_WHAT_TO_DO}"
+            f"modules of -m ({', '.join(names)}) are never loaded, because modules_system is 'nomod': {_WHAT_TO_DO}"
         )
     if options:
         raise ReframeError(
-            f"{options[0]} has no effect, as modules_system is 'nomod', which has no modules: leave it out, or set "
-            "modules_system to 'lmod' or 'tmod4' in the site's file"
+            f"{options[0]} has no effect, because modules_system is 'nomod', which has no modules: leave it out, or "
+            "set modules_system to 'lmod' or 'tmod4' in the site's file"
         )
 
 

@@ -41,7 +41,7 @@ class Option(typing.NamedTuple):
 
 HANDED_ON = "each generated job gets it"
 CHOSEN = "has chosen the checks, and their order, when the pipeline is written"
-WRITTEN = "ReFrame writes it into each generated job, or what it stands for"
+WRITTEN = "ReFrame writes it, or its equivalent, into each generated job"
 HERE = "says what this command does"
 
 
@@ -49,7 +49,7 @@ def _selections(session):
     selections.refuse_misses(session.testcases)
     if len(session.given.get("filter_expr", ())) > 1:
         raise ReframeError(
-            "-E is given several times, and ReFrame goes by the last one alone: write one expression, with `and`"
+            "-E is given several times, but ReFrame uses only the last one: write one expression, with `and`"
         )
 
 
@@ -78,8 +78,8 @@ def _flexible(session):
     checks = [case.check for case in session.testcases if not case.check.is_fixture()]
     if given and all(_is_fixed(check, session.ours.program) for check in checks):
         raise ReframeError(
-            f"--{given[0].replace('_', '-')} has no effect, as no chosen check has a flexible number of nodes: leave "
-            "it out, or choose nodes by --distribute"
+            f"--{given[0].replace('_', '-')} has no effect, because no chosen check has a flexible number of nodes: "
+            "leave it out, or choose nodes with --distribute"
         )
 
 
@@ -99,15 +99,15 @@ def _needing(needed: str):
     return gate
 
 
-_CHOICE = "ReFrame refuses a value that is none, and a session does what it says"
+_CHOICE = "ReFrame refuses an invalid value, and a session follows a valid one"
 _MORE = "lets more checks run, each of which is judged"
 _OUTPUT = "changes what is shown or kept, and nothing that is measured"
-_PLACE = "names files, which session_files tries before anything is measured"
-_REST = "what is left of the selection runs, and an empty one is refused"
-_TOLD = "its end, its tries and its interruptions are reported by session and retries"
-_WHOLE = "is of the session as a whole, and generated jobs know nothing of each other"
-_OWN = "is written by each generated job under a name of its own"
-_NEW = "makes checks that no generated job would find by its -n"
+_PLACE = "names files, which session_files checks before anything is measured"
+_REST = "the rest of the selection runs, and an empty one is refused"
+_TOLD = "session and retries report its end, its tries and its interruptions"
+_WHOLE = "applies to the session as a whole, but generated jobs know nothing of each other"
+_OWN = "is written by each generated job under its own name"
+_NEW = "creates checks that no generated job would find by its -n"
 
 _RETRIES = _needing("--max-retries")
 _PARAMETERS = _needing("--parameterize")
@@ -128,8 +128,8 @@ OPTIONS = [
     Option("--skip-prgenv-check", "flag", _MORE, HANDED_ON),
     Option("--skip-system-check", "flag", _MORE, HANDED_ON),
     Option("--system", "one", _CHOICE, HANDED_ON, "RFM_SYSTEM"),
-    Option("--mode", "one", "each of its options goes through its own gate", WRITTEN),
-    Option("-C --config-file", "one", "site_gates.refuse_settings looks at what it says", WRITTEN),
+    Option("--mode", "one", "each of its options has its own gate", WRITTEN),
+    Option("-C --config-file", "one", "site_gates.refuse_settings checks its settings", WRITTEN),
     Option("-c --checkpath", "one", "session refuses a path without checks", WRITTEN),
     Option("-R --recursive", "flag", _MORE, WRITTEN),
     # Options that create checks.
@@ -247,7 +247,7 @@ def handed_on(values: Given) -> list[str]:
             words += [long if value is None else shlex.quote(f"{long}={value}") for value in found]
         elif found is not None and option.generated not in (CHOSEN, WRITTEN, HERE):
             raise ReframeError(
-                f"--ci-generate cannot hand on {option.flags.split()[-1]}, as it {option.generated}: leave it out"
+                f"--ci-generate cannot pass on {option.flags.split()[-1]}, because it {option.generated}: leave it out"
             )
     return words
 

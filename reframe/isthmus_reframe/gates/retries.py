@@ -61,7 +61,7 @@ def report(stats, printer) -> None:
         for task in tasks:
             if not task.failed or task is last[case_of(task.testcase)]:
                 continue
-            how = "passed" if not last[case_of(task.testcase)].failed else "failed, too"
+            how = "passed" if not last[case_of(task.testcase)].failed else "failed as well"
             why = what(*task.exc_info).partition("\n")[0].removeprefix("sanity error: ")
             printer.warning(f"try {number + 1} of {task.check.display_name} failed ({why}); the last one {how}")
     for task in last.values():
@@ -72,7 +72,7 @@ def report(stats, printer) -> None:
         names = ", ".join(sorted(interrupted)[:3]) + (", …" if len(interrupted) > 3 else "")
         printer.info(f"Interrupted, not failed: {spelling.counted(len(interrupted), 'check')} ({names}); run again")
     if hidden:
-        raise ReframeError(f"a wrong result is not tried again, and stays: {', '.join(sorted(hidden))}")
+        raise ReframeError(f"a wrong result is final and is not retried: {', '.join(sorted(hidden))}")
 
 
 def reasons(stats) -> str:

@@ -189,7 +189,7 @@ def refuse_misses(testcases) -> None:
 def _refuse_part(asked: _Asked, part: str, what: str) -> None:
     whole = f" of {asked.option} {asked.pattern!r}" if part != asked.pattern else ""
     raise ReframeError(
-        f"{asked.option} {part!r}{whole} {what}: check the spelling, or leave it out; list what there is with -l"
+        f"{asked.option} {part!r}{whole} {what}: check the spelling, or leave it out; list the checks with -l"
     )
 
 

@@ -52,7 +52,7 @@ def _refuse_fallback():
     files = site_gates.configuration_files()
     if files and runtime.runtime().system.name == "generic":
         raise ReframeError(
-            f"this machine is none of the systems in {', '.join(files)}; choose with --system, or add it to 'hostnames'"
+            f"this machine is not a system in {', '.join(files)}; choose one with --system, or add it to 'hostnames'"
         )
 
 
@@ -61,7 +61,7 @@ def _refuse_blanks():
     starts scripts."""
     for path in (str(ROOT), runtime.runtime().stage_prefix, os.environ.get("ISTHMUS_BENCH", "")):
         if len(path.split()) > 1:
-            raise ReframeError(f"{path!r} contains a blank, and ReFrame cannot start jobs there; move or rename it")
+            raise ReframeError(f"{path!r} contains a blank, so ReFrame cannot start jobs there; move or rename it")
 
 
 def _refuse_old_words():
@@ -113,7 +113,7 @@ def _refuse_all_skipped(testcases, ours):
         return
     if not any(check.has_measured for check in (*checks, *ours.begun) if isinstance(check, ours.check)):
         raise ReframeError(
-            f"nothing was measured, all {len(checks)} checks were skipped; choose others, or allow it by "
+            f"nothing was measured, because all {len(checks)} checks were skipped; choose others, or allow it with "
             "-S may_skip_all=yes"
         )
 
@@ -138,7 +138,7 @@ def install(ours: Ours):
         try:
             result = original(self, testcases, *args, **kwargs)
         except RunSessionTimeout:  # --duration: the requested end
-            self._printer.info("the session has lasted as long as --duration says; what had not ended is interrupted")
+            self._printer.info("the session has reached its --duration; checks that had not ended are interrupted")
             jobs.settle([check.job for check in ours.begun])
             _refuse_unfinished(testcases, self.stats, ours)
             raise
@@ -196,7 +196,7 @@ def _refuse_session(testcases, printer, ours):
     site_gates.refuse_settings(testcases, printer)
     if not testcases:
         raise ReframeError(
-            f"nothing to run: no check matches this selection on this system{_left_out()}; list what there is with -l"
+            f"nothing to run: no check matches this selection on this system{_left_out()}; list the checks with -l"
         )
     options.refuse(options.Session(options.given(), testcases, ours))
     selections.refuse_misspelt_variables()

@@ -63,8 +63,8 @@ def hold(folder: pathlib.Path) -> None:
         file.close()
         who = f"process {other[0]} on {other[1]}, begun {other[2]}" if len(other) >= 3 else "another process"
         raise ReframeError(
-            f"another session ({who}) works in {folder}, and one would remove the other's records: wait for it, or "
-            "give this one a folder of its own (--prefix)"
+            f"another session ({who}) works in {folder}, and each would remove the other's records: wait for it, or "
+            "give this one its own folder (--prefix)"
         )
     with contextlib.suppress(OSError):  # a full disk has its own message
         file.seek(0)
@@ -103,7 +103,7 @@ def refuse_unwritable() -> None:
         except OSError as error:
             raise ReframeError(
                 f"{os.path.abspath(folder)} cannot be written ({error.strerror}), so the results would be lost: "
-                f"make it writable, or name another folder by {option}"
+                f"make it writable, or name another folder with {option}"
             ) from None
 
 
@@ -211,7 +211,7 @@ def install() -> None:
     _gate(logging.Handler, "handleError", _handling_errors)
     _gate(reporting.RunReport, "save", lambda original: _writing("the session's report")(_saving(original)))
     _gate(reporting.RunReport, "save_junit", _writing("the session's JUnit report"))
-    _gate(reporting.RunReport, "store", _writing("what goes into the results database"))
+    _gate(reporting.RunReport, "store", _writing("the entry in the results database"))
     cli.sys = _Exit()
 
 
@@ -260,15 +260,15 @@ def wait_for_leftover_jobs(folders, printer) -> None:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it was cut short"
             raise ReframeError(
-                f"{folder / JOB}: {why}, so which job of an earlier session works there is not known: remove it once "
-                "none does, or give this session a folder of its own (--prefix)"
+                f"{folder / JOB}: {why}, so it is not known which job of an earlier session works there: remove it "
+                "once none does, or give this session its own folder (--prefix)"
             ) from None
         if scheduler in jobs.SLURM and jobs.look_in_queue([jobid])[0] is not False:
             printer.info(f"Waiting for job {jobid} of an earlier session, which is still in {folder}")
             if why := jobs.settle_ids([jobid]):
                 raise ReframeError(
-                    f"whether job {jobid} of an earlier session still writes into {folder} is not known ({why}): run "
-                    "again once Slurm answers, or give this session a folder of its own (--prefix)"
+                    f"it is not known whether job {jobid} of an earlier session still writes into {folder} ({why}): "
+                    "run again once Slurm answers, or give this session its own folder (--prefix)"
                 )
         elif scheduler == "local" and _works_in(jobid, folder):
             printer.info(f"Waiting for process {jobid} of an earlier session, which is still in {folder}")

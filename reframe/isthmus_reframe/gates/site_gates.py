@@ -25,7 +25,7 @@ def refuse_settings(testcases, printer) -> None:
             printer.warning(each)
     elif found:
         more = f" ({len(found) - 1} more like this)" if found[1:] else ""
-        raise ReframeError(f"{found[0]}{more}; `isthmus site check` shows all that is wrong")
+        raise ReframeError(f"{found[0]}{more}; `isthmus site check` shows everything that is wrong")
 
 
 def refuse_job_options(testcases, job_options: list[str]) -> None:

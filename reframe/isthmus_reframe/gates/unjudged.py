@@ -30,12 +30,12 @@ def refuse_switched_off(testcases, kind: type) -> None:
         for name in sorted(check.disabled_hooks):
             if hooks.get(name):
                 raise ReframeError(
-                    f"--disable-hook={name} would leave {check.display_name} unjudged, as what it prepares or holds "
-                    "figures to is part of every verdict: leave the option out"
+                    f"--disable-hook={name} would leave {check.display_name} unjudged, because that hook is part "
+                    "of every verdict: leave the option out"
                 )
         if not check.strict_check:
             raise ReframeError(
-                f"{check.display_name} is not strict, so figures outside of their references would pass: leave out "
+                f"{check.display_name} is not strict, so figures outside their references would pass: leave out "
                 "-S strict_check=…"
             )
     known = {name for case in testcases for name in _own_hooks(case.check)}
@@ -68,6 +68,6 @@ def report(policy, testcases, printer) -> None:
     if policy.dry_run_mode:
         printer.info(f"Nothing was measured, and nothing judged ({why})")
     elif policy.skip_sanity_check:
-        raise ReframeError(f"nothing was judged ({why}): the records are kept, and no result in them was verified")
+        raise ReframeError(f"nothing was judged ({why}): the records are kept, but no result in them was verified")
     elif why:
         printer.warning(f"no figure was judged ({why}): results were verified, but no reference was applied")

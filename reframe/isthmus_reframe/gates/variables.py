@@ -13,20 +13,20 @@ _unset = {}  # variables that -S names and a class of checks lacks, keyed by cla
 
 #: ReFrame's variables that the checks themselves set, and what to use instead of -S.
 _OVERWRITTEN = {
-    "executable": "choose the program by ISTHMUS_BENCH or -S bench=FILE",
-    "executable_opts": "add options of isthmus-bench by -S bench_options=…",
+    "executable": "choose the program with ISTHMUS_BENCH or -S bench=FILE",
+    "executable_opts": "add options of isthmus-bench with -S bench_options=…",
     "postrun_cmds": "put commands into 'prerun_cmds', or into the site's 'prepare_cmds'",
 }
 
 
 #: Variables that are results, with the option that determines each.
 _CHOSEN_BY = {
-    **dict.fromkeys(("device", "arch", "driver", "cpu"), "choose the partition by --system"),
-    **dict.fromkeys(("compiler", "mpi", "runtime"), "choose the programming environment by -p"),
-    **dict.fromkeys(("code", "git", "emulated"), "choose the program by ISTHMUS_BENCH or -S bench=FILE"),
-    "profiled_by": "choose the profiler by -S profiler=NAME",
-    "spec": "choose what builds the program by -S build_with=spack",
-    "kept": "choose the folder of the records by ISTHMUS_RESULTS",
+    **dict.fromkeys(("device", "arch", "driver", "cpu"), "choose the partition with --system"),
+    **dict.fromkeys(("compiler", "mpi", "runtime"), "choose the programming environment with -p"),
+    **dict.fromkeys(("code", "git", "emulated"), "choose the program with ISTHMUS_BENCH or -S bench=FILE"),
+    "profiled_by": "choose the profiler with -S profiler=NAME",
+    "spec": "choose the builder of the program with -S build_with=spack",
+    "kept": "choose the folder of the records with ISTHMUS_RESULTS",
 }
 
 
@@ -41,22 +41,22 @@ def refuse_overwritten(testcases, programs, settings: list[str]):
         if variable == "build_with":
             _refuse_idle_builder(ours, setting, owner)
         if instead := _OVERWRITTEN.get(variable):
-            raise ReframeError(f"-S {name}=… has no effect, as the checks set it themselves: {instead}")
+            raise ReframeError(f"-S {name}=… has no effect, because the checks set it: {instead}")
         if variable in RESULTS:
             instead = _CHOSEN_BY.get(variable, "leave it out")
-            raise ReframeError(f"-S {name}=… has no effect, as it is a result of the measurement: {instead}")
+            raise ReframeError(f"-S {name}=… has no effect, because it is a result of the measurement: {instead}")
 
 
 def _refuse_idle_builder(programs, setting: str, owner: str):
     """Raises ReframeError if -S chooses a builder although the session does not build."""
     if any(program.bench for program in programs):
         raise ReframeError(
-            f"-S {setting} has no effect, as ISTHMUS_BENCH or -S bench=… names a program that is built already: unset "
+            f"-S {setting} has no effect, because ISTHMUS_BENCH or -S bench=… names a built program: unset "
             "ISTHMUS_BENCH, or leave build_with out"
         )
     if owner and owner != "IsthmusBuild":
         raise ReframeError(
-            f"-S {setting} has no effect, as one build serves all checks: write -S {setting.partition('.')[2]}"
+            f"-S {setting} has no effect, because one build serves all checks: write -S {setting.partition('.')[2]}"
         )
 
 

@@ -20,9 +20,9 @@ class CaseJudge:
                 raise SanityError(f"the record's {field} is {case.get(field)!r}, but {asked!r} was requested")
         ranks = case.get("ranks", {"count": 1, "each": [None]})
         if ranks["count"] != self.num_tasks:
-            raise SanityError(f"the record is of {ranks['count']} ranks, {self.num_tasks} were started")
+            raise SanityError(f"the record is of {ranks['count']} ranks, but {self.num_tasks} were started")
         if len(ranks["each"]) != self.num_tasks:
-            raise SanityError(f"the record has {len(ranks['each'])} ranks where {self.num_tasks} ran: one is lost")
+            raise SanityError(f"the record has {len(ranks['each'])} ranks, but {self.num_tasks} ran: one is lost")
         if case["error"]:
             raise SanityError(f"failed: {case['error']}")
         gpus = self.extra_resources.get("gpu", {}).get("num_gpus_per_node", 0)

@@ -113,14 +113,15 @@ class FigureJudge(rfm.RegressionTestPlugin):
             what = "emulated" if case["emulated"] else f"profiled by {case['profiler']}"
             raise SanityError(f"{partition.fullname} requires references, but these times are {what}")
         for name in sorted(required - set(found)):
-            raise SanityError(f"no reference for {name!r}, and {partition.fullname} requires one")
+            raise SanityError(f"no reference for {name!r}, but {partition.fullname} requires one")
         for name in sorted(set(found) - set(figures)):
-            raise SanityError(f"a reference for {name!r}, which this case does not report")
+            raise SanityError(f"there is a reference for {name!r}, which this case does not report")
         if case["emulated"]:
             return {}  # such times cannot be compared with a reference
         for name, bound in found.items():
             if bound[3] != figures[name][1]:
-                raise SanityError(f"the reference for {name} is in {bound[3]!r}, the metric in {figures[name][1]!r}")
+                unit = figures[name][1]
+                raise SanityError(f"the reference for {name} is in {bound[3]!r}, but the metric is in {unit!r}")
         return found
 
     def _judge_unreferenced(self, case, metrics):

@@ -89,4 +89,4 @@ def loose_tolerance(case: dict) -> str | None:
     allowed = 0.0 if workload.partition("/")[0] in _EXACT else _TOLERANCES.get(workload, _TOLERANCE)
     if tolerance is None or tolerance <= allowed:
         return None
-    return f"the record tolerates an error of {tolerance:g}, where {workload} allows {allowed:g}: it verified nothing"
+    return f"the record tolerates an error of {tolerance:g}, but {workload} allows {allowed:g}: nothing was verified"

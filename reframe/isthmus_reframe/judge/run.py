@@ -10,7 +10,7 @@ from isthmus_reframe.stated import site_setting
 
 # Warnings about other users' work during a measurement, with the remedies.
 _COMPANY = {
-    "shared_node": ": have {} ask for nodes of its own (access: --exclusive), or state shared_nodes in its extras",
+    "shared_node": ": make {} request exclusive nodes (access: --exclusive), or state shared_nodes in its extras",
     fields.FOREIGN: ": end them, or state shared_nodes in the extras of {}",
 }
 
@@ -73,7 +73,7 @@ class RunJudge:
             numbers = sorted(case["run"]["process"] for case in found)
             if numbers != list(range(1, self.processes + 1)):
                 shown = ", ".join(map(str, numbers))
-                raise SanityError(f"the records of {point} are of processes {shown}: another's is lost")
+                raise SanityError(f"the records of {point} are of processes {shown}: that of another is lost")
         runs = sorted({case["run"]["id"] for found in points.values() for case in found})
         if len(runs) > 1:
             raise SanityError(
@@ -88,7 +88,7 @@ class RunJudge:
         if site_setting(where, "shared_nodes", False):
             stated |= set(_COMPANY)
         # A foreign process that was gone after the case may be the job's own previous program, whose memory the driver
-        # was still freeing. The record cannot be used, but the node is all right.
+        # was still freeing. The record cannot be used, but the node is fine.
         if not any((device.get("state_after") or {}).get("foreign_processes") for device in case["devices"]):
             stated.add(fields.FOREIGN)
         for warning in fields.invalidating(case):

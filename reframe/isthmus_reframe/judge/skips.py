@@ -55,5 +55,5 @@ class SkipJudge:
         if stated is not None and needed <= USABLE * units.amount(str(stated)):
             raise SanityError(
                 f"skipped ({case['skipped']}), but {self.current_partition.fullname} states {stated} of {memory} "
-                "memory: end what holds the rest"
+                "memory: end what uses the rest"
             )
