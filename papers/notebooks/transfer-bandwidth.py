@@ -28,6 +28,7 @@ one = readings.example(DATA / "h200/transfer.jsonl.gz").where(metric="rate")
 caches = readings.example(DATA / "h200-ac574039/commscope.jsonl.gz").where(metric="rate")
 of_two = readings.example(DATA / "h200-x2-8590ff01/commscope.jsonl.gz").where(metric="rate")
 two = of_two.where(preset=None, cache=[None, "flushed"])
+of_pair = readings.example(DATA / "h200-x2/transfer.jsonl.gz").where(metric="rate")
 four = readings.example(DATA / "h200-x4/transfer.jsonl.gz").where(metric="rate")
 
 
@@ -173,6 +174,32 @@ for size in back.values("bytes"):
     of = back.where(bytes=size).by("threads")
     cells = [f"{of[count] / 1e9:.2f} GB/s" if count in of else "-" for count in THREADS]
     lines.append(f"| {units.byte_text(size)} | " + " | ".join(cells) + " |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# ## Table 1: transfers that are measured
+#
+# The rows of the paper's table, and the rate of each at 1 GiB, the only size that all of them have. The records are
+# from several hosts; the paper's NUMA rows are missing, because each host has one NUMA node.
+
+# %%
+every = [of.where(bytes=GiB, touch=[None, "whole"], threads=[None, 1]) for of in (one, two, of_pair)]
+COVERED = {
+    "pageable, explicit": ("pageable-gpu0/ce", "gpu0-pageable/ce", "pageable-gpu0/ce-duplex"),
+    "pinned, explicit": ("pinned-gpu0/ce", "gpu0-pinned/ce", "pinned-gpu0/ce-duplex"),
+    "mapped, zero-copy": ("mapped-gpu0/sm-read", "gpu0-mapped/sm-write", "mapped-gpu0/sm-read-duplex"),
+    "device, zero-copy": ("gpu0-gpu1/sm-read", "gpu0-gpu1/sm-write", "gpu0-gpu1/sm-read-duplex"),
+    "device, explicit, peer access": ("gpu0-gpu1/ce", "gpu1-gpu0/ce", "gpu0-gpu1/ce-duplex"),
+    "device, explicit, no peer access": ("gpu0-gpu1/ce-nopeer", "gpu1-gpu0/ce-nopeer", "gpu0-gpu1/ce-nopeer-duplex"),
+    "managed, page faults": ("managed-gpu0/fault", "gpu0-managed/fault", "managed-gpu0/fault-duplex"),
+    "managed, page faults between GPUs": ("gpu0-gpu1/fault", "gpu1-gpu0/fault", "gpu0-gpu1/fault-duplex"),
+    "managed, prefetch": ("managed-gpu0/prefetch", "gpu0-managed/prefetch", "managed-gpu0/prefetch-duplex"),
+    "managed, prefetch between GPUs": ("gpu0-gpu1/prefetch", "gpu1-gpu0/prefetch", "gpu0-gpu1/prefetch-duplex"),
+}
+lines = ["| transfer | one way | the other way | both at once |", "|---|---|---|---|"]
+for words, paths in COVERED.items():
+    rates = [next((value for of in every if (value := rate(path, GiB, of)) is not None), None) for path in paths]
+    lines.append(f"| {words} | " + " | ".join(units.quantity(value, "B/s") for value in rates) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
