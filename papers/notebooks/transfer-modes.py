@@ -330,6 +330,7 @@ def whole_of(preset, value):
     return study(preset, "async")[value] / study(preset, "baseline")[value]
 
 
+stated = published.load(DATA.parent / "published/pipelining.csv")
 share = functools.partial(modes.share, found)
 geometry = modes.geometries(found)
 
@@ -374,7 +375,26 @@ ours["share-alloc-baseline"], ours["share-alloc-uvm-async"] = (
     share("baseline", "allocation"),
     share("uvm_async", "allocation"),
 )
-rows = published.compared(published.load(DATA.parent / "published/pipelining.csv"), ours)
+
+
+def counted_over(workload, name, mode="async", base="baseline"):
+    """Ratio of a counter in two modes, None where one was not counted."""
+    return over(*(counters.counter(counted, workload, counters.MIXED[workload], each, name) for each in (mode, base)))
+
+
+for name, counter in {
+    "control": "control_instructions", "memory": "memory_instructions", "rate": "global_rate",
+    "stalls": "stall_memory_dependency", "busy": "stall_pipe_busy",
+}.items():  # fmt: skip
+    for workload in ("microbench/vector_seq", "microbench/conv3d", "apps/lud", "apps/knn"):
+        if (key := f"counters-{workload.split('/')[1].replace('_', '-')}-{name}") in stated:
+            ours[key] = counted_over(workload, counter)
+ours["counters-uvm-b"] = None
+ours["counters-uvm-d"] = mean(
+    over(*(counters.counter(counted, workload, "large", mode, "global_rate") for mode in ("uvm", "baseline")))
+    for workload in counters.FAULTING
+)
+rows = published.compared(stated, ours)
 display(rows)
 
 # %%
