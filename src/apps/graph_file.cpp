@@ -47,7 +47,7 @@ class GraphFile {
           if (!shape_.weighted) continue;
           graph.weights[e + i] = words[2 * i + 1];
           if (graph.weights[e + i] - 1 >= unreached)
-            fail(fmt::format("edge {} weighs {}", e + i, static_cast<std::int32_t>(words[2 * i + 1])),
+            fail(fmt::format("edge {} has weight {}", e + i, static_cast<std::int32_t>(words[2 * i + 1])),
                  fmt::format("use weights from 1 to {}, so that no shortest path overflows", unreached));
         }
       }

@@ -301,7 +301,7 @@ void Block::spin(Thread& self, const char* file, int line) {
 
 bool Block::lockstep_turn(Thread& self, bool passed, const char* file, int line) {
   self.state = State::lockstep;
-  self.operation = passed ? "spin_until (through, waiting for the other lanes of its warp in lockstep)" : "spin_until";
+  self.operation = passed ? "spin_until (done, waiting for the other lanes of its warp in lockstep)" : "spin_until";
   self.file = file;
   self.line = line;
   self.passed = passed;

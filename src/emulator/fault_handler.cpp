@@ -139,7 +139,7 @@ __attribute__((no_sanitize("thread"))) void on_fault(int signal, siginfo_t* info
   const bool device = Memory::instance().in_arena(address);
   const std::string text =
       sentence("{}: the host {} at {:#x} ({}); {}\n", introduction().name,
-               device ? "dereferenced device memory" : "left its allocation", address, what,
+               device ? "dereferenced device memory" : "accessed memory outside a live allocation", address, what,
                device ? "copy it to host memory first" : "correct the index or the lifetime of the memory");
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   std::abort();

@@ -165,8 +165,8 @@ TEST_P(ProgramsWithFiles, ImageOfTheUser) {
   const TextFile plain(text, "ISTHMUS_SRAD");
   expect_same("apps/srad_v1", image);
   expect_error("apps/srad_v1", image, "P5 131 37 255\n", plain, "line 1 of the file");
-  expect_error("apps/srad_v1", image, "P2\n# 131\n37\n131 255\n", plain, "another number of columns");
-  expect_error("apps/srad_v1", image, "P2\n131\n38\n255\n", plain, "another number of rows");
+  expect_error("apps/srad_v1", image, "P2\n# 131\n37\n131 255\n", plain, "a different number of columns");
+  expect_error("apps/srad_v1", image, "P2\n131\n38\n255\n", plain, "a different number of rows");
   expect_error("apps/srad_v1", image, "P2\n131 37 256\n", plain, "256 is not between 1 and 255");
   expect_error("apps/srad_v1", image, "P2\n131 37 7\n8", plain, "8 is not between 0 and 7");
   expect_error("apps/srad_v1", image, text.substr(0, text.size() - 6), plain, "a number is missing");

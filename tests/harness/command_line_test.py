@@ -397,7 +397,7 @@ class CommandLine(unittest.TestCase):
             (["run", "fixture/saxpy", "--sise", "tiny"], "did you mean '--size'?"),
             (["run", "fixture/saxpy", "--sise=tiny"], "did you mean '--size'?"),
             (["list", "--jsn"], "did you mean '--json'?"),
-            (["run", "fixture/saxpy", "--samples"], "--samples takes a value, but has none"),
+            (["run", "fixture/saxpy", "--samples"], "--samples takes a value, but was given none"),
             (["run", "fixture/saxpy", "--seed", "1", "--seed", "2"], "--seed takes one value, but was given several"),
         ):
             with self.subTest(arguments):
@@ -989,7 +989,7 @@ class CommandLine(unittest.TestCase):
     def test_a_broken_driver_does_not_break_the_list(self):
         done = self.run_bench("list", "moves/*", ISTHMUS_INJECT="count:1")
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1), done.stderr)
-        self.assertIn("isthmus-bench: the number of GPUs is unknown, so only workloads of one GPU", done.stderr)
+        self.assertIn("isthmus-bench: the number of GPUs is unknown, so only workloads for one GPU", done.stderr)
         self.assertIn("count", done.stderr)
         self.assertIn("moves/gpu0-gpu0/ce", done.stdout)
         self.assertEqual(self.run_bench("list", "moves/*").stderr, "")
@@ -1367,7 +1367,7 @@ class CommandLine(unittest.TestCase):
                     )
                     self.assertTrue(self.record.read_text().startswith(before))
                     records = self.records()[1:]
-                    usual = ("made fewer such calls", "so only workloads of one GPU are listed")
+                    usual = ("made fewer such calls", "so only workloads for one GPU are listed")
                     sentences = [s for s in done.stderr.splitlines() if not any(each in s for each in usual)]
                     for sentence in sentences:
                         self.assertTrue(sentence.startswith("isthmus-bench: "), done.stderr)

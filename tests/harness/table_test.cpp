@@ -150,7 +150,7 @@ TEST(Doubts, StandNextToTheirFigures) {
   expect_narrow(text);
   EXPECT_NE(text.find("\n    low, 53% of the usual 87% of PCIe: others on the GPU\n"), std::string::npos) << text;
   EXPECT_EQ(doubts_sentence({with_warning(slow, "foreign_processes")}),
-            "figures in doubt, by cases of 1: low in 1, others on the GPU in 1");
+            "figures in doubt, by number of cases (of 1): low in 1, others on the GPU in 1");
   EXPECT_EQ(doubts_sentence({phased("pinned", "pm", 128)}), "");
 }
 

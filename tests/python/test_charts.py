@@ -98,7 +98,7 @@ def test_what_is_drawn_at_one_value_of_the_others_says_so():
     rows = [row(axes={"bytes": 1 << n, "streams": s}) for n in range(3) for s in (1, 2)] + [row(axes={"bytes": 8})]
     kept, note = charts.at_commonest(rows)
     assert len({r["axes"]["bytes"] for r in kept}) == len(kept) == 4
-    assert "streams=" in note and "3 other figures" in note
+    assert "streams=" in note and "3 others" in note
 
 
 @pytest.mark.parametrize("field", ["version", "preset", "staging", "size", "placement"])

@@ -223,7 +223,7 @@ def test_suites_that_come_by_chance_are_seldom_gone(kind, capsys, record_propert
 def test_half_of_the_days_is_a_loss(tmp_path, capsys):
     """Removes a workload on every second day from day 30 of 60 on."""
     code, text, *_ = asked(tmp_path, capsys, without(fleet(60), 30, workload="w1", every=2))
-    assert code == exits.FOUND and "gone but for 15 of 30 days: microbench/w1 pm tiny time on n1" in text
+    assert code == exits.FOUND and "gone except for 15 of 30 days: microbench/w1 pm tiny time on n1" in text
 
 
 @pytest.mark.parametrize("cases", [

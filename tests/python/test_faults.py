@@ -239,7 +239,7 @@ def test_the_library_is_found_from_any_folder(library, tmp_path, monkeypatch, ca
     (tree / "scripts/build").touch()
     assert cli.main(program) == exits.BAD_INPUT
     said = capfd.readouterr().err
-    assert f"`{tree}/scripts/build --target isthmus-uvm` makes it" in said and said.count("\n") == 1
+    assert f"build it with `{tree}/scripts/build --target isthmus-uvm`" in said and said.count("\n") == 1
     bench = tmp_path / "kept/bin/isthmus-bench"
     installed = tmp_path / "prefix/lib" / library.name
     for folder, place in ((tree, tree / "build/cuda/bin" / library.name), (tmp_path, installed),
@@ -261,7 +261,9 @@ def test_a_library_that_cannot_be_preloaded_is_refused(library, tmp_path, monkey
     blank.parent.mkdir()
     blank.write_bytes(b"")
     assert "has a blank" in refused(["--library", blank, "--", "true"], capsys)
-    assert "there is no libisthmus-uvm.so" in refused(["--library", tmp_path / "none.so", "--", "true"], capsys)
+    assert "none.so is not a file; name the libisthmus-uvm.so" in refused(
+        ["--library", tmp_path / "none.so", "--", "true"], capsys
+    )
     assert "no such folder; create it" in refused(["-o", "none/x", "--", "true"], capsys)
 
 

@@ -199,7 +199,7 @@ REFUSED = [
     (json.dumps(changed("metrics/0/median", 2.1)), "the median is 2.1, but that of the samples is 2"),
     (json.dumps(changed("metrics/0/median", None)), "the median is null, but 5 samples are valid"),
     (json.dumps(changed("metrics/0/invalid", [0, 1, 2, 3, 4])), "but every sample is invalid"),
-    (json.dumps(changed("metrics/0/invalid", [5])), "sample 5 is invalid, but there are 5"),
+    (json.dumps(changed("metrics/0/invalid", [5])), "sample 5 is invalid, but there are only 5"),
     (json.dumps(changed("metrics/0/samples", [1e308])), "maximum of 1e+30"),
     (json.dumps(changed("axes", {"bytes": "big"})), "axes/bytes: 'big' is not a number of bytes"),
     (json.dumps(changed("version", 2**63)), "maximum"),
@@ -399,7 +399,7 @@ def test_a_gate_does_not_pass_over_what_it_could_not_read(folder, capsys, absenc
     code, out, err = run(capsys, "regress", folder, *SIDES)
     assert code == exits.UNDECIDED
     assert why in err and " could not be read" in out.splitlines()[0]
-    assert "\nverdict: inconclusive\n" in out and "is not known" in " ".join(out.split())
+    assert "\nverdict: inconclusive\n" in out and "is unknown" in " ".join(out.split())
     assert not any(c in out + err for c in "\x1b\udcff")
 
 

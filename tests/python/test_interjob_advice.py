@@ -314,7 +314,7 @@ def test_nodes_that_measured_unlike_phases_are_refused(tmp_path):
 def test_committed_records_fit_80_columns():
     done = run(ROOT / "papers/data/h200/interjob.jsonl.gz")
     assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
-    assert "gemm 4096² ×16 device: recycled, depth 2, 161 ms instead of 230 ms, 1.42×\n" in done.stdout
+    assert "gemm 4096² ×16 device: recycled, depth 2, 161 ms instead of 230 ms, 1.42× (the\n" in done.stdout
     declared = run(ROOT / "papers/data/h200/interjob.jsonl.gz", "--job", "in=64MiB", "out=16KiB", "flops=33.5e6")
     assert declared.returncode == 0 and max(map(len, declared.stdout.splitlines())) <= 80
     two = [ROOT / f"papers/data/{name}/interjob.jsonl.gz" for name in ("h100", "h200")]

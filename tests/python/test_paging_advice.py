@@ -357,8 +357,8 @@ def test_a_program_whose_record_does_not_tell_is_left_out_with_the_reason(change
             "with room for all pages, it fetched 262161 although it has only 262144",
         ),
         (lambda case: counted(case, "evictions", 1e9), "1000000000 pages were evicted, but only"),
-        (lambda case: case["axes"].update(page=0), "page=0 is none"),
-        (lambda case: case["axes"].update(frames=-1), "frames=-1 is none"),
+        (lambda case: case["axes"].update(page=0), "page=0 is not a whole number from 1 to"),
+        (lambda case: case["axes"].update(frames=-1), "frames=-1 is not a whole number from 1 to"),
         (lambda case: _of(case, "in").update(bytes_needed=1e12), "it copied in more bytes when it was paged"),
     ],
 )
@@ -442,7 +442,7 @@ def test_a_program_is_looked_at_before_records_are(topic, capsys):
     """Passes a wrong program, which is refused before records are read, because reading them takes half a minute."""
     assert cli.main(["advise", topic, "/nowhere", "--program", "bytse=4GB"]) == exits.BAD_INPUT
     said = capsys.readouterr().err
-    assert "'bytse=4GB' is not understood" in said and "as 3, 2e9 or 4GiB" in said and said.count("\n") == 1
+    assert "'bytse=4GB' is not understood" in said and "3, 2e9 or 4GiB" in said and said.count("\n") == 1
 
 
 def test_without_patterns_nothing_is_advised(cases, tmp_path, capsys):

@@ -278,7 +278,7 @@ def test_bad_files_and_records(tmp_path, capsys):
     capsys.readouterr()
     assert cli.main(["advise", "placement", str(tmp_path / "two.jsonl"), "--check"]) == 2
     said = capsys.readouterr().err
-    assert "device is Another GPU\\x1b[2J , Simple GPU)" in said and "\x1b" not in said
+    assert "values of device (Another GPU\\x1b[2J, Simple GPU)" in said and "\x1b" not in said
 
 
 @pytest.mark.parametrize(

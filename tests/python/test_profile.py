@@ -222,7 +222,7 @@ def test_a_line_of_perf_that_cannot_be_read_costs_its_own_figure_only(tmp_path):
     cut, *lines = seen.missing
     assert cut == "not the whole run: stat.perf is cut short: its last line has no end; write it again"
     assert [said.split(": ")[:2] for said in lines] == [["not the whole run", "left out"]] * 3
-    assert "(task-clock): '1,234' can be 1234 or 1.234; run the tool with LC_ALL=C" in lines[0]
+    assert "(task-clock): '1,234' can mean 1234 or 1.234; run the tool with LC_ALL=C" in lines[0]
     assert "'x' is not a number" in lines[1] and "cut short" in lines[2]
     assert "'x' is not a number" in refused(tmp_path, perf.read, "x;;page-faults;1;;;\n", "stat.perf")
 
@@ -534,7 +534,7 @@ def test_a_rank_whose_number_is_missing_is_named(tmp_path, capsys, tool):
     ("run_rank0 run_rank3", "ranks 1-2, although there is rank 3"),
     ("rank-00.a rank-01.b rank-03.c rank-06.d", "ranks 2, 4-5, although there is rank 6"),
     ("rank1/x rank2/x", "rank 0, although there is rank 2"),
-    ("rank0of3 rank1of3", "rank 2, and the run had 3"),
+    ("rank0of3 rank1of3", "rank 2, although the run had 3 ranks"),
     ("MPI_Rank0_pid71 MPI_Rank0_pid72 MPI_Rank2_pid73", "rank 1, although there is rank 2"),
     ("alpha_rank0 beta_rank2 alpha_rank3", "rank 1, although there is rank 3"),
     ("node1/rank0 node1/rank1 node2/rank3", "rank 2, although there is rank 3"),

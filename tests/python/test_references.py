@@ -389,7 +389,7 @@ def test_the_nominal_share_never_exceeds_that_of_the_trained_link():
                 ("compiler: gcc 13.*", "no compiler matches 'gcc 13.*'"),
                 ("arch: sm90", "no arch matches 'sm90'; did you mean 'sm_90'?"),
                 ("axes: {lenght: 3}", "no axis 'lenght' here"),
-                ("axes: {n: many}", "axis n is 'many', a record has values such as"),
+                ("axes: {n: many}", "axis n is 'many', but a record has values such as"),
             )
         ),
         (ENTRY.replace("microbench", "micorbench"), "no family of workloads called 'micorbench'; did you mean 'microb"),

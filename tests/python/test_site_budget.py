@@ -153,7 +153,7 @@ def test_emulated_times_are_those_of_a_partition_without_a_gpu(tmp_path):
 
 def test_records_of_other_things_are_counted(tmp_path):
     found, _, _ = site_budget.durations([records_of(tmp_path, "a.jsonl"), records_of(tmp_path, "b.jsonl")])
-    with pytest.raises(Error, match=r"from there \(2 runs from there measured other things\)"):
+    with pytest.raises(Error, match=r"from there with --records \(2 runs from there measured other things\)"):
         site_budget.time(Job("A", "s:p+e", "0", ("run", "other")), found, lambda job: (None, None))
 
 

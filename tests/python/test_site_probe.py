@@ -411,7 +411,7 @@ def test_mig_cuts_the_gpu_above_it_alone(machine, tmp_path, cut, devices):
     assert [(d["arch"], d["num_devices"]) for d in partitions["local"]["devices"]] == devices
     for name in set(names):
         count = sum(names[number] == name for number in cut)
-        assert (f"{name} {'is' if count == 1 else 'are'} cut into {2 * count} MIG instances" in said(text)) == bool(
+        assert (f"{name} {'is' if count == 1 else 'are'} split into {2 * count} MIG instances" in said(text)) == bool(
             count
         )
 

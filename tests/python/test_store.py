@@ -340,8 +340,8 @@ def test_results_that_disagree_are_named_by_every_command_that_compares(tmp_path
     write(tmp_path / "b/r.jsonl", computed(placement="mapped", level=WRONG, run__time=LATER), LINE)
     sentence = (
         "a/r.jsonl (pinned, direct, 2026-11-21T00:00:00Z) and {}b/r.jsonl (mapped, direct, 2026-11-21T12:00:00Z) "
-        "disagree: microbench/saxpy (version 1) computed another level from the same inputs (n=1024); one of them is "
-        "wrong, or the workload changed without a new version\n"
+        "disagree: microbench/saxpy (version 1) computed a different level from the same inputs (n=1024); one of them "
+        "is wrong, or the workload changed without a new version\n"
     )
     folder = str(tmp_path)
     regress = ["regress", folder, "--from", "driver=1", "--to", "driver=2"]
@@ -690,7 +690,7 @@ def test_a_packed_file_that_takes_the_place_of_another_is_named(tmp_path):
     file.write_bytes(file.read_bytes() + gzip.compress(other(1).encode() + b"\n"))
     assert not skipped(tmp_path)
     file.write_bytes(gzip.compress(other(2).encode() + b"\n"))
-    assert "other records" in skipped(tmp_path)[0].why
+    assert "its records differ from the compacted ones" in skipped(tmp_path)[0].why
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:05Z", "9999-12-31T23:59:59Z"])

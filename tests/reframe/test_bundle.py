@@ -122,7 +122,7 @@ def test_several_ranks(bundle):
     assert outcome.green
     assert "no check of one process" in bundle(selections="mpi tiny ce", site={}, programming=["mpi"]).output
     outcome = bundle(selections="mpi tiny ce", select="RanksBundle", fake="ranks:3", site={}, programming=["mpi"])
-    assert not outcome.green and "the record is of 3 ranks, 2 were started" in outcome.output
+    assert not outcome.green and "the record is of 3 ranks, but 2 were started" in outcome.output
 
 
 def test_dry_run(bundle, tmp_path):

@@ -76,7 +76,7 @@ def test_untouched_session_is_green_and_keeps_its_record(session, tmp_path):
         ("missing_metric:out", "lacks the metric 'out'"),
         ("missing_metric:wall", "lacks the metric 'wall'"),
         ("missing_metric:host_alloc", "lacks the metric 'host_alloc'"),
-        ("sets:verify.tolerance=1e12", "tolerates an error of 1e+12, where microbench/saxpy allows 1"),
+        ("sets:verify.tolerance=1e12", "tolerates an error of 1e+12, but microbench/saxpy allows 1"),
         ("sets:axes.ghost=1", "the record has the axis 'ghost', which microbench/saxpy does not have"),
         ("sets:emulated=false", "the record says that it is not emulated, but its device is the emulator"),
         ('sets:schema="isthmus.record/1"', "another schema ('isthmus.record/1'), not isthmus.record/3"),
@@ -97,10 +97,10 @@ def test_red_everywhere(session, fake, why):
 @pytest.mark.parametrize(
     "field, why",
     [
-        ("system", "the record is of system another, this session is of s"),
-        ("partition", "the record is of partition another, this session is of p"),
+        ("system", "the record is of system another, but this session is of s"),
+        ("partition", "the record is of partition another, but this session is of p"),
         ("job", "the record is of job another, but this is no batch job"),
-        ("node", "the record is of node another, the job ran on"),
+        ("node", "the record is of node another, but the job ran on"),
         ("time", "the record is of 2020-01-01T00:00:00Z, when this job did not run"),
     ],
 )

@@ -32,7 +32,7 @@ def test_a_variable_that_a_job_alone_gets_is_named(session, tmp_path):
     """Sets a variable in a script that prepare_cmds sources, so that no configuration file shows it."""
     (tmp_path / "set.sh").write_text("echo 'isthmus-bench: nothing reads the environment variable ISTHMUS_X' >&2\n")
     outcome = session(site={"prepare_cmds": [f". {tmp_path}/set.sh"]})
-    assert outcome.green and "nothing reads the environment variable ISTHMUS_X (said" in outcome.output
+    assert outcome.green and "nothing reads the environment variable ISTHMUS_X (from" in outcome.output
 
 
 def test_a_bundle_shows_what_its_programs_say(session):
@@ -44,7 +44,7 @@ def test_a_bundle_shows_what_its_programs_say(session):
 def test_what_is_not_read_of_a_long_output_is_said(session):
     outcome = session(fake="shouts:4", select="TransferModes.*saxpy.*mode=(pm|uvm)%.*tiny")
     assert outcome.green
-    assert "isthmus-bench: the first (said" in outcome.output and "isthmus-bench: the third (said" in outcome.output
+    assert "isthmus-bench: the first (from" in outcome.output and "isthmus-bench: the third (from" in outcome.output
     assert "the second" not in outcome.output
     assert outcome.output.count("warnings may be missing: the job of TransferModes") == 1
     assert re.search(r" and 1 more wrote rfm_job.err, of which 2 MiB in the middle were not read", outcome.output)

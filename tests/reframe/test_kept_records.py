@@ -318,7 +318,7 @@ def recorded_on(node):
     "nodespec, node, told",
     [(None, "node1", "the nodes of job 7 could not be queried (scontrol failed)"),
      ("node[1", "node1", "the nodes of job 7 could not be queried (scontrol failed)"),
-     ("node[1-2]", "node3", "the record is of node node3, the job ran on node1, node2"),
+     ("node[1-2]", "node3", "the record is of node node3, but the job ran on node1, node2"),
      ("node[1-2]", "node2", "when this job did not run")],
 )  # fmt: skip
 def test_nodes_that_slurm_does_not_name_let_no_record_pass(slurm_says, scheduler, nodespec, node, told):
@@ -363,7 +363,7 @@ def test_ranks_that_crowd(ranks, on_gpus, why):
 )
 def test_a_grant_of_too_few(allocation, short):
     told = jobs.short_grant({"run": {"node": "n", "allocation": allocation}}, 2)
-    assert told == ("the job was granted 1 GPUs on n, 2 were requested" if short else None)
+    assert told == ("the job was granted 1 GPUs on n, but 2 were requested" if short else None)
 
 
 @pytest.fixture

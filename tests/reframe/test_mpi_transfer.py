@@ -46,8 +46,8 @@ def test_ranks_are_chosen(ranks):
 @pytest.mark.parametrize(
     "fake, why",
     [
-        ("", "the record is of 1 ranks, 2 were started"),
-        ("ranks:4", "the record is of 4 ranks, 2 were started"),
+        ("", "the record is of 1 ranks, but 2 were started"),
+        ("ranks:4", "the record is of 4 ranks, but 2 were started"),
         ("ranks:2,missing_metric:rate", "lacks the metric 'rate'"),
         ("ranks:2,wrong_result", "element 3 is 7, expected 8"),
         ("ranks:2,rank_twice", "ranks 0 and 1 are both bound to processor 0 of "),
@@ -63,7 +63,7 @@ def test_red(ranks, fake, why):
 
 def test_a_rank_that_the_record_leaves_out_is_red(ranks):
     outcome = ranks("-r", "-S", "ranks=2", "-S", "nodes=2", fake="ranks:4,rank_lost")
-    assert not outcome.green and "the record has 3 ranks where 4 ran: one is lost" in outcome.output
+    assert not outcome.green and "the record has 3 ranks, but 4 ran: one is lost" in outcome.output
 
 
 def test_a_program_without_mpi_that_was_given_is_a_skip(session, tmp_path):

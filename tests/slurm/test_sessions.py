@@ -54,7 +54,7 @@ def test_fewer_gpus_than_asked_for_are_red(start):
     site = GPUS | {"resources": [{"name": "gpu", "options": ["--gpus-per-node=1"]}]}
     session = start("-n", "Memory%family=stream%size=tiny", fake="gpu:cuda,sees:2", site=site).finish()
     assert not session.green
-    assert any("granted 1 GPUs" in reason and "2 were requested" in reason for reason in session.reasons)
+    assert any("granted 1 GPUs" in reason and "but 2 were requested" in reason for reason in session.reasons)
 
 
 @needs(RANKED)

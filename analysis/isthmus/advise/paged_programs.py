@@ -108,7 +108,7 @@ def _of_axis(case: dict, name: str, most: int) -> int:
     """Returns the value of an axis, 1 to `most`. Raises _Impossible for any other."""
     value = case["axes"].get(name)
     if not isinstance(value, int) or not 0 < value <= most:
-        raise _Impossible(f"{name}={value} is not a whole number of 1 to {most}")
+        raise _Impossible(f"{name}={value} is not a whole number from 1 to {most}")
     return value
 
 

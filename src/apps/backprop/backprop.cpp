@@ -184,7 +184,7 @@ std::vector<double> all_steps(const Network& network, std::size_t epochs) {
 
 void backprop(Case& c) {
   const std::size_t epochs = c.extent("epochs"), inputs = c.extent("inputs");
-  refuse_if(inputs >> 36 != 0, "sums over more inputs are not exact: choose fewer than 2^36");
+  refuse_if(inputs >> 36 != 0, "sums over so many inputs are not exact: choose fewer than 2^36");
   const Network network{c.seed(), inputs + 1};
   auto x = c.input<float>("inputs", network.n, [=](std::size_t i) { return network.input(i); });
   auto w = c.inout<float>("weights", network.n * hidden, [=](std::size_t i) { return network.weight(i); });

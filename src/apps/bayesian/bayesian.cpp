@@ -336,7 +336,7 @@ void bayesian(Case& c) {
   const std::size_t nodes = c.extent("nodes"), rows = c.extent("rows"), rounds = c.extent("rounds");
   refuse_if(nodes < 2, "an order of one node cannot change: choose at least 2 nodes");
   refuse_if(nodes > most_nodes, "a node's name is one byte and sets are counted in 32 bits: choose at most 256 nodes");
-  refuse_if(rows > most_rows, "a node's bits fill 19 words in registers: choose at most 608 rows");
+  refuse_if(rows > most_rows, "a node's bits are kept in 19 registers of 32 bits: choose at most 608 rows");
   refuse_if(rounds >> 31 != 0, "rounds are counted in 32 bits: choose fewer than 2^31");
   const std::size_t part = (c.extent("part") + 3) / 4 * 4;
   refuse_if(part > c.device().shared_per_block / (2 * ring * sizeof(float)),
@@ -421,7 +421,7 @@ const Registration registration =
         .axis(number_axis("rows", "rows of the data", 600))
         .axis(number_axis("rounds", "orders that are tried after the first", 100))
         .axis(how(number_axis("part", "scores per staged tile", 2048)))
-        .axis(loop_axis("where an order is accepted"))
+        .axis(loop_axis("where it is decided whether an order is accepted"))
         .sizes({"nodes"}, {7, 20, 30, 40, 50, 125})
         .size("tiny", {{"rounds", 5}});
 

@@ -106,7 +106,7 @@ void fft(Case& c) {
   }
   c.verify("energy of each signal", [=] { return energy_error(x.host(), y.host(), n, batch); }, tolerance);
   c.verify(
-      "sampled bins and points, summed up in double",
+      "sampled bins and points, summed in double",
       [=, seed = c.seed()] { return sampled_error(x.host(), y.host(), n, batch, sign, seed); }, tolerance);
   c.verify_same(y);
 

@@ -262,7 +262,7 @@ void kmeans(Case& c) {
     auto shape = warp_a_page(region, threads, info, {region});
     shape.grid = static_cast<unsigned>(std::min<std::size_t>(shape.grid.x, wanted));
     refuse_if(n / shape.grid.x > 8 * most_points,
-              "with so few frames, each block would sum more points than fp32 counts exactly: set more frames or a "
+              "with so few frames, each block would sum more points than fp32 can count exactly: set more frames or a "
               "smaller page");
     return shape;
   };
@@ -306,7 +306,7 @@ const Registration registration =
         .paged()
         .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
         .axis(number_axis("points", "points of 64 features", 1 << 18))
-        .axis(number_axis("iterations", "times that all points are assigned", 20))
+        .axis(number_axis("iterations", "number of times that all points are assigned", 20))
         .axis(loop_axis("where centres are computed from the sums"))
         .sizes({"points"}, {1 << 9, 1 << 15, 1 << 18, 1 << 21, 1 << 23, 1 << 24})
         .size("tiny", {{"iterations", 5}});

@@ -322,7 +322,7 @@ double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::s
 
 void knn(Case& c) {
   const std::size_t queries = c.extent("queries"), references = c.extent("references"), dims = c.extent("dims");
-  refuse_if(references < nearest, "each query has 20 nearest: choose at least 20 references");
+  refuse_if(references < nearest, "each query needs 20 neighbours: choose at least 20 references");
   refuse_if(queries > std::size_t{1} << 30 || references > std::size_t{1} << 30,
             "a block counts its tiles in 32 bits: choose at most 2^30 queries and references");
   refuse_if(dims > 8192, "sums of more than 8192 squares are not exact in fp32: choose at most 8192 dimensions");
@@ -402,7 +402,7 @@ const Registration registration =
         .axis(number_axis("references", "points to search", 4096))
         .axis(number_axis("dims", "dimensions of a point", 128))
         .axis(how(number_axis(
-            "parts", "parts that references are divided into, for more blocks; 0: as many as fill the device", 0, 0)))
+            "parts", "parts into which references are divided, for more blocks; 0: enough to fill the device", 0, 0)))
         .sizes({"queries"}, {64, 1024, 4096, 8192, 16384, 32768})
         .sizes({"references"}, {256, 1024, 4096, 8192, 16384, 32768})
         .sizes({"dims"}, {16, 64, 128, 128, 128, 512});

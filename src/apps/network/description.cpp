@@ -27,7 +27,7 @@ struct Neutral {
   std::string_view option;
   std::int64_t value;
 };
-// [net] and [yolo] have few such options: their others concern training, pictures, or boxes after the network.
+// [net] and [yolo] have few such options: their other options concern training, pictures, or boxes after the network.
 constexpr Neutral neutral_of_net[] = {{"inputs", 0}, {"time_steps", 1}};
 constexpr Neutral neutral_of_yolo[] = {{"scale_x_y", 1}, {"new_coords", 0}, {"embedding_layer", 0}};
 constexpr Neutral neutral_of_convolutional[] = {{"groups", 1},    {"dilation", 1}, {"antialiasing", 0}, {"binary", 0},

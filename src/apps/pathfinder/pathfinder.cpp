@@ -167,7 +167,7 @@ void reference(const Wall& wall, std::size_t rows, std::size_t columns, std::spa
 void run(Case& c) {
   const std::size_t rows = c.extent("rows"), columns = c.extent("cols"), fused = c.extent("fused");
   refuse_if(rows > infinite / (dearest + 1), "costs are counted in 32 bits: choose at most 107374182 rows");
-  refuse_if(fused > width / 4, "a tile has 8192 columns, of which `fused` at either end are halo: choose at most 2048");
+  refuse_if(fused > width / 4, "a tile of 8192 columns has a halo of `fused` columns a side: choose at most 2048");
   refuse_if(columns >> 42 != 0, "a grid has too few blocks for so many columns: choose fewer than 2^42");
   const Wall values{c.seed()};
   auto wall = c.input_matrix<Cost>("wall", rows, columns, values);
@@ -206,7 +206,7 @@ const Registration registration = paper_program("apps/pathfinder", run, "Rodinia
                                       .stagings({Staging::none, Staging::direct, Staging::async, Staging::bulk})
                                       .axis(number_axis("rows", "rows of the grid", 100))
                                       .axis(number_axis("cols", "columns of the grid", 1 << 16))
-                                      .axis(how(number_axis("fused", "rows per pass at most", 128)))
+                                      .axis(how(number_axis("fused", "maximum number of rows per pass", 128)))
                                       .sizes({"cols"}, {mi / 128, mi / 16, mi / 2, 2 * mi, 5 * mi, 20 * mi});
 
 }  // namespace

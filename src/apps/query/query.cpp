@@ -54,7 +54,7 @@ __device__ inline void add_up(Sum part, Sum* sum) {
   if (device::lane() == 0 && part != 0) atomicAdd(sum, part);
 }
 
-/// Trips that one lane has of a piece; they are interleaved with those of the other lanes.
+/// One lane's trips of a piece, which are interleaved with those of the other lanes.
 template <class T>
 struct Piece {
   T seconds[in_flight];
@@ -275,7 +275,7 @@ void run(Case& c) {
 const Registration registration =
     Workload("apps/query", run)
         .version(1)
-        .summary("sums of columns over the taxi trips of more than 9,000 seconds")
+        .summary("sums of columns over the taxi trips longer than 9,000 seconds")
         .source("gpuvm-2024, section 5.5 and Figure 15, on columns of our own")
         .tags({"app", "gpuvm"})
         .placements(memory::all_placements())
@@ -286,7 +286,7 @@ const Registration registration =
         .axis(choice_axis("query",
                           "column that is summed: miles, fares, extras, tips, tolls, or all of them in one pass",
                           {"Q1", "Q2", "Q3", "Q4", "Q5", "all"}))
-        .axis(number_axis("selectivity", "trips of more than 9,000 seconds per 10,000; the paper's 0.08% are 8", 8, 0))
+        .axis(number_axis("selectivity", "trips longer than 9,000 seconds, per 10,000; the paper's 0.08% is 8", 8, 0))
         .axis(choice_axis("layout", "where such trips are: scattered, or all in one place", {"scattered", "clustered"}))
         .axis(how(choice_axis("width", "bytes of a column's element", {"8", "4"})))
         .axis(how(choice_axis("predicate",

@@ -315,7 +315,7 @@ std::function<void(std::span<float>)> open_image(const InputFile& from, std::siz
   if (header() != "P2") text.fail("it is not a plain PGM");
   const auto expect = [&](const char* what, std::size_t size) {
     if (text.number_of(header(), 1, 0x1p31f) != static_cast<float>(size))
-      text.fail(std::string("the image has another number of ") + what);
+      text.fail(std::string("the image has a different number of ") + what);
   };
   expect("columns", columns);
   expect("rows", rows);

@@ -5,7 +5,7 @@
 //   float to_float(half), to_float(bfloat16);  T from_float<T>(float)     nearest, ties to even
 //
 // These are vendor-neutral names of CUDA's __half2float, __float2half, __bfloat162float and __float2bfloat16, which
-// also compile. There is no arithmetic on these types: the vendors' headers differ, and sums need a float anyway.
+// also compile. These types have no arithmetic: the vendors' headers differ, and sums need a float anyway.
 
 #include "device/kernel/kernel.hpp"
 

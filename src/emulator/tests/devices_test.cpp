@@ -114,7 +114,7 @@ TEST_F(DevicesTest, SynchronizeWaitsForTheSelectedDeviceOnly) {
     const Selected one(1);
     synchronize();
   }
-  EXPECT_EQ(value.host()[0], 1) << "nobody asked for the work of device 0";
+  EXPECT_EQ(value.host()[0], 1) << "nothing has demanded the work of device 0";
   synchronize();
   EXPECT_EQ(value.host()[0], 2);
 }

@@ -28,7 +28,7 @@ TEST_F(GraphTest, RunsWhatWasCapturedInOrderEachTimeItIsLaunched) {
   EXPECT_EQ(value.host()[0], 1) << "capturing runs nothing";
   ExecutableGraph executable(graph);
   executable.launch(stream);
-  EXPECT_EQ(value.host()[0], 1) << "nobody asked for it yet";
+  EXPECT_EQ(value.host()[0], 1) << "nothing has demanded it yet";
   stream.synchronize();
   EXPECT_EQ(copied.host()[0], 13);
   executable.launch(other);
@@ -85,7 +85,7 @@ TEST_F(GraphTest, AStreamIsUsableAfterACaptureThatFailed) {
   };
   EXPECT_THROW(capture(), std::runtime_error);
   stream.synchronize();
-  EXPECT_EQ(value.host()[0], 1) << "what was captured is dropped";
+  EXPECT_EQ(value.host()[0], 1) << "the captured work is dropped";
   launch(stream, EMULATOR_KERNEL(multiply_add), one_thread, value.get(), 3, 1);
   stream.synchronize();
   EXPECT_EQ(value.host()[0], 4);

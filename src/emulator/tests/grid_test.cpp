@@ -241,7 +241,7 @@ TEST_F(GridTest, WorkEndsAtItsDeadline) {
   const std::string error = error_of([&] { work(30); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   expect_mentions(error, {"meet_for", "device work exceeded its deadline"});
-  EXPECT_NE(error_of([&] { work(0); }), "") << "what starts behind the deadline";
+  EXPECT_NE(error_of([&] { work(0); }), "") << "work that starts after the deadline";
   set_work_deadline(std::numeric_limits<double>::infinity());
   EXPECT_NO_THROW(work(0));
 }

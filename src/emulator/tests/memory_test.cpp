@@ -275,7 +275,7 @@ TEST_F(MemoryTest, TensOfThousandsOfAllocationsCanLiveAndBeUsed) {
     launch(stream, EMULATOR_KERNEL(count_all), {.grid = (n + 63) / 64, .block = 64}, counters.get(), n, round);
   }
   stream.synchronize();
-  EXPECT_LT(mappings(), before + n / 10) << "what a kernel opened is closed behind it";
+  EXPECT_LT(mappings(), before + n / 10) << "allocations that a kernel opened are closed when it ends";
   for (const int i : {0, n / 2, n - 1}) {
     int count = 0;
     copy(&count, held[static_cast<std::size_t>(i)], sizeof count);

@@ -143,7 +143,7 @@ TEST_F(EmulatedSpellingTest, SymbolsFollowTheRulesOfCopies) {
   auto* pinned = static_cast<int*>(malloc_pinned(16));
   for (int i = 0; i < 4; ++i) pinned[i] = i + 1;
   copy_to_symbol(EMULATOR_SYMBOL(table), pinned, 16, stream);
-  EXPECT_EQ(table[0], 0) << "a copy from page-locked memory did not wait to be asked for";
+  EXPECT_EQ(table[0], 0) << "a copy from page-locked memory ran before it was demanded";
   stream.synchronize();
   EXPECT_EQ(table[3], 4);
   DeviceArray<int> few(2);

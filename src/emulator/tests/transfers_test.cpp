@@ -141,7 +141,7 @@ TEST_F(TransfersTest, DiscardedMemoryIsPoisonedInStreamOrder) {
   Stream stream;
   const std::vector<MemoryRange> ranges{{a.get(), 64}, {b.get() + 4, 16}};
   discard_batch(ranges, stream);
-  EXPECT_EQ(a.get()[0], 1.0f) << "nobody asked for it yet";
+  EXPECT_EQ(a.get()[0], 1.0f) << "nothing has demanded it yet";
   stream.synchronize();
   EXPECT_TRUE(std::isnan(a.get()[0]) && std::isnan(a.get()[15]));
   EXPECT_TRUE(std::isnan(b.get()[4]) && std::isnan(b.get()[7]));
@@ -169,7 +169,7 @@ TEST_F(TransfersTest, BatchesOfRangesAreHeldToManagedMemory) {
     expect_mentions(error_of([&] { call(foreign); }), {"_batch: item 1: the pointer does not point to managed memory"});
   }
   stream.synchronize();
-  EXPECT_EQ(managed.get()[0], 1.0f) << "a batch that is refused does nothing";
+  EXPECT_EQ(managed.get()[0], 1.0f) << "a refused batch does nothing";
   configure("concurrent_managed=0");
   for (const auto& call : calls) {
     try {

@@ -42,7 +42,7 @@ const Machine& this_machine() {
       found.gpus = std::max(1, device::count());
     } catch (const device::Error& error) {
       found.gpus = 1;
-      say("the number of GPUs is unknown, so only workloads of one GPU are listed: " + sentence_of(error));
+      say("the number of GPUs is unknown, so only workloads for one GPU are listed: " + sentence_of(error));
     }
     if (auto nodes = memory::usable_numa_nodes(); !nodes.empty()) found.memory_nodes = std::move(nodes);
     return found;

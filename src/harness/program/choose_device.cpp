@@ -56,8 +56,8 @@ int choose_numa_node(const std::optional<int>& asked, const std::optional<device
 }
 
 std::string no_device_sentence() {
-  if (device::backend() == device::Backend::emulator) return "the emulator shows no device";
-  return fmt::format("this build measures {} GPUs and the driver shows none",
+  if (device::backend() == device::Backend::emulator) return "the emulator has no device";
+  return fmt::format("this build measures {} GPUs, but the driver reports none",
                      device::backend() == device::Backend::cuda ? "NVIDIA" : "AMD");
 }
 

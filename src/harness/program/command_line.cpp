@@ -91,7 +91,7 @@ std::vector<std::string> flatten(const std::vector<std::string>& lists, std::str
   std::vector<std::string> values;
   for (const auto& list : lists) {
     for (auto& value : split(list, ',')) {
-      if (value.empty()) throw InputError(fmt::format("{} got an empty name in '{}'", option, list));
+      if (value.empty()) throw InputError(fmt::format("{} contains an empty name: '{}'", option, list));
       values.push_back(std::move(value));
     }
   }
@@ -231,7 +231,7 @@ std::string problem(const CLI::App& app, int argc, char** argv, const CLI::Parse
   if (error.get_name() == "ArgumentMismatch") {
     const bool missing = sentence.find("missing") != std::string::npos;
     sentence = fmt::format("{} takes {}", sentence.substr(0, sentence.find(':')),
-                           missing ? "a value, but has none" : "one value, but was given several");
+                           missing ? "a value, but was given none" : "one value, but was given several");
   }
   return sentence + "; see isthmus-bench --help";
 }
@@ -282,7 +282,7 @@ void add_output(CLI::App& run, SessionOptions& options, RunWords& words) {
   run.add_option("--record", options.record, "File to append records to")->option_text("FILE");
   run.add_flag("--resume", options.resume, "Skip cases that are already in the record file");
   run.add_flag("--quiet", options.quiet, "Print failures only");
-  run.add_flag("--dry-run", options.dry_run, "Print cases with their memory and time, run none");
+  run.add_flag("--dry-run", options.dry_run, "Print the cases, their memory and time; run nothing");
   run.option_defaults()->group("Diagnostics");
   run.set_help_flag("-h,--help", "Show this help");
   run.add_option("--observe", words.observers, "Page faults: uvm, uvm_faults, uvm_brief, uvm_batches")
@@ -292,10 +292,10 @@ void add_output(CLI::App& run, SessionOptions& options, RunWords& words) {
   run.add_option("--latch-timeout", words.numbers.latch_timeout, "When a held stream continues (default 5)")
       ->option_text("SECONDS");
   run.option_defaults()->group("Oversubscription (can hang the machine; see docs/uvm.md)");
-  run.add_option("--oversubscribe", words.numbers.oversubscribe, "Managed bytes over the GPU's free ones, as 1.25")
+  run.add_option("--oversubscribe", words.numbers.oversubscribe, "Managed bytes / free bytes of the GPU, such as 1.25")
       ->option_text("RATIO");
   run.add_flag("--allow-oversubscription", options.oversubscription.allowed, "Confirm that nobody else uses this host");
-  run.add_option("--hang-after", words.numbers.hang_after, "End such a run without progress for this long")
+  run.add_option("--hang-after", words.numbers.hang_after, "End such a run after this long without progress")
       ->option_text("SECONDS");
 }
 
@@ -340,7 +340,7 @@ int run(CLI::App& app, int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(kHelpColumn);
   app.set_help_flag("-h,--help", "Show this help");
-  app.set_version_flag("--version", [] { return "isthmus-bench " + version_text(); }, "Show which program this is");
+  app.set_version_flag("--version", [] { return "isthmus-bench " + version_text(); }, "Show the program's version");
 
   std::string pattern = "*";
   bool as_json = false;
@@ -394,7 +394,7 @@ int command_line(int argc, char** argv) {
   if (const auto code = run_as_fresh_process()) return *code;
   keep_standard_streams_apart();
   ignore_broken_pipes();
-  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit then is a failed write, which is reported
+  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the file size limit then fail, and that is reported
   CLI::App app(kDescription, "isthmus-bench");
   try {
     return shown(run(app, argc, argv));

@@ -130,7 +130,7 @@ void start_watchdog(const SessionOptions& options, Prepared& prepared, Ranks* ra
   const auto& asked = options.oversubscription;
   if (asked.ratio && options.resume)
     throw InputError(
-        "--oversubscribe uses another number of bytes each time, so --resume cannot recognise its cases; omit it");
+        "--oversubscribe uses a different number of bytes each time, so --resume cannot recognise its cases; omit it");
   check_oversubscription(asked, prepared.request, prepared.cases, prepared.processes,
                          ranks != nullptr ? ranks->size() : 1);
   if (asked.ratio) prepared.watchdog = std::make_shared<Watchdog>(asked.hang_after.value_or(hang_limit(0)));

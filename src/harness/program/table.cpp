@@ -318,7 +318,7 @@ std::string table(const std::vector<json>& records, bool by_mode) {
                                               : phases_text(group.second, axes, by_mode);
                           }),
                    "\n");
-  if (emulated) text += "Device times are emulated: they tell nothing about any hardware.\n";
+  if (emulated) text += "Device times are emulated: they say nothing about real hardware.\n";
   return text;
 }
 
@@ -333,7 +333,7 @@ std::string doubts_sentence(const std::vector<json>& records) {
     if (parts.size() < kSaid) parts.push_back(fmt::format("{} in {}", words, cases));
   }
   if (found.size() > kSaid) parts.push_back(fmt::format("and {} more", found.size() - kSaid));
-  return fmt::format("figures in doubt, by cases of {}: {}", records.size(), join(parts, ", "));
+  return fmt::format("figures in doubt, by number of cases (of {}): {}", records.size(), join(parts, ", "));
 }
 
 }  // namespace isthmus::harness

@@ -17,7 +17,7 @@ std::string outcome_of(const nlohmann::json& record);
 /// are named by their modes, because the user requested modes.
 std::string table(const std::vector<nlohmann::json>& records, bool by_mode = false);
 
-/// Returns a sentence on how many cases have figures in doubt, and why; empty if none has.
+/// Returns a sentence on how many cases have figures in doubt, and why; empty if there are none.
 std::string doubts_sentence(const std::vector<nlohmann::json>& records);
 
 }  // namespace isthmus::harness

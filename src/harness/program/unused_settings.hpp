@@ -19,7 +19,7 @@ class UnusedSettings {
       : given_(given), settings_(settings) {}
 
   void ran(const CaseResult& result);
-  /// Returns one sentence for each unused setting: "--seed had no effect, since …".
+  /// Returns one sentence for each unused setting: "--seed had no effect, because …; omit it".
   std::vector<std::string> sentences() const;
 
  private:

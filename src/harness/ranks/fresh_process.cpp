@@ -129,8 +129,8 @@ std::vector<double> FreshProcess::run(int argument) const {
 std::optional<int> run_as_fresh_process() {
   const char* text = std::getenv(kVariable);
   if (text == nullptr) return std::nullopt;
-  // The parent, which waits for this process, ends after the current sample, which this process is measuring. So this
-  // process ignores the signals; but if the parent is killed, this process is killed, too.
+  // This process ignores the signals: its parent waits for it, and ends after the current sample, which this process is
+  // measuring. If the parent is killed, this process is killed as well.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string role = text;

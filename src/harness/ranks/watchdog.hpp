@@ -14,8 +14,8 @@ namespace isthmus::harness {
 
 class Watchdog {
  public:
-  /// Starts the process, and returns once it watches. `limit`: seconds without progress after which the run is ended.
-  /// Throws std::runtime_error with one sentence if the process cannot be started.
+  /// Starts the process, and returns once it is watching. `limit`: seconds without progress after which the run is
+  /// ended. Throws std::runtime_error with one sentence if the process cannot be started.
   explicit Watchdog(double limit);
   /// Waits until the process has ended.
   ~Watchdog();

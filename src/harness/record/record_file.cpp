@@ -70,7 +70,7 @@ std::optional<std::size_t> size_of(int descriptor) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-constexpr std::string_view record_begin = R"({"axes":)";  // every record begins so, because its keys are sorted
+constexpr std::string_view record_begin = R"({"axes":)";  // every record begins with this, because its keys are sorted
 
 /// Returns the text after the last line end; empty if it cannot be read or is too long for a record.
 std::string unfinished_line(int descriptor, std::size_t size) {

@@ -137,7 +137,7 @@ class Checker {
       }
       if (fitting != 1)
         report(where,
-               "is " + shown(value) + ", which fits " + std::to_string(fitting) + " of its alternatives, not one");
+               "is " + shown(value) + ", which matches " + std::to_string(fitting) + " of its alternatives, not one");
     }
   }
 

@@ -148,7 +148,7 @@ void account(Case& c, Kind kind, int gpu) {
     std::vector<double> shares;
     for (const auto i : reported) {
       if (!allocated[i] || !touched[i])
-        throw std::runtime_error(std::string(counters()[i].words) + " could be read before, but no longer");
+        throw std::runtime_error(std::string(counters()[i].words) + " could be read before, but not any more");
       shares.push_back(*allocated[i] / static_cast<double>(bytes));
       shares.push_back(*touched[i] / static_cast<double>(bytes));
     }
@@ -185,8 +185,7 @@ Workload workload(Kind kind, int gpu, const Machine& machine) {
   } else {
     w.devices({gpu});
   }
-  w.axis(
-      bytes_axis("bytes", "bytes of the allocation; choose many, because others use memory meanwhile", 256 * kMi, kMi));
+  w.axis(bytes_axis("bytes", "bytes of the allocation; choose many, because others also use memory", 256 * kMi, kMi));
   if (gpu >= 0) {
     auto touch = choice_axis("touch", "who writes the pages", {"gpu", "cpu"});
     if (!on_device(kind)) touch.default_sweep = touch.choices;

@@ -34,8 +34,8 @@ void send(std::uint32_t* line, std::uint32_t turn) {
   std::atomic_ref<std::uint32_t>(line[0]).store(turn, std::memory_order_release);
 }
 
-/// Plays the odd ones of 2 · rounds turns and checks the payloads that the other side wrote. Returns the number of
-/// errors.
+/// Plays the odd-numbered turns of 2 · rounds turns and checks the payloads that the other side wrote. Returns the
+/// number of errors.
 std::size_t lead(std::uint32_t* line, std::uint32_t rounds) {
   const double until = now() + patience();
   std::size_t wrong = 0;
@@ -98,7 +98,7 @@ int core_of(const Case& c, const char* axis, std::size_t cores) {
 
 void between_cores(Case& c) {
   const auto& cores = memory::processors().cores;
-  if (cores.size() < 2) throw Skip("this process may use one core, but a line moves between two");
+  if (cores.size() < 2) throw Skip("this process may use only one core, but a line moves between two");
   const int first = core_of(c, "first", cores.size()), second = core_of(c, "second", cores.size());
   if (first == second && first >= 0)
     throw Skip("a line moves between two different cores: choose different ones", SkipKind::not_applicable);
@@ -147,7 +147,7 @@ void with_gpu(Case& c, int gpu) {
   const bool coherent = page_locked(kind) || info.integrated || info.host_native_atomics;
   if (!coherent || !shared_at_once(kind, info))
     throw Skip("the CPU and " + info.name + " do not share lines of " + std::string(name(kind)) +
-               " memory: whole pages migrate by faults, or nothing does");
+               " memory: page faults migrate whole pages, or nothing migrates");
   const auto rounds = static_cast<std::uint32_t>(c.extent("rounds"));
   c.needs(memory::page_bytes(), 0);
   const device::Selected on(gpu);

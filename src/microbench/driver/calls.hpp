@@ -1,6 +1,6 @@
 #pragma once
 
-// Cost of a call, measured by the host's clock over so many calls in a row that the clock can resolve them.
+// Cost of a call, measured by the host's clock over enough calls in a row for the clock to resolve them.
 
 #include <algorithm>
 #include <functional>

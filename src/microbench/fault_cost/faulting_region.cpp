@@ -170,7 +170,7 @@ void FaultingRegion::evict() {
 void FaultingRegion::renew() {
   unmap();
   if (facts_.event == Event::shared && (ftruncate(file_, 0) != 0 || ftruncate(file_, static_cast<off_t>(bytes())) != 0))
-    fail("ftruncate", "the kernel frees shared pages only in this way");
+    fail("ftruncate", "the kernel frees shared pages only when their file is truncated");
   if (facts_.event == Event::file_major) evict();
   map();
   if (facts_.event != Event::file_major) return;

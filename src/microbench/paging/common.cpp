@@ -245,7 +245,7 @@ std::vector<Registration> register_all() {
           .reported({"fetches", "optimal_fetches", "evictions", "written_back", "served", "waits", "table_bytes"})
           .axis(number_axis("frames", "frames, in percent of the pages", 25))
           .axis(number_axis("touched", "pages that are touched, in percent of all", 100))
-          .axis(number_axis("passes", "times that they are touched, always in the same order", 1))
+          .axis(number_axis("passes", "number of times that they are touched, always in the same order", 1))
           .axis(choice_axis("access", "how a page is accessed; write: written back within the measured time",
                             {"read", "write"}))
           .axis(eviction_axis())

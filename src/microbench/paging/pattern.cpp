@@ -39,7 +39,7 @@ struct Asked {
     pattern.order = Scattered(pages);
     frames = paging::frames_of(pattern.touched, percent);
     refuse_if(percent < 100 && (way == "copy" || way == "managed"),
-              "this way needs memory for the whole array; set frames=100, or choose streamed, mapped or paged");
+              "this method needs memory for the whole array; set frames=100, or choose streamed, mapped or paged");
     refuse_if(way == "streamed" && (pattern.scattered || pattern.touched < pages),
               "only all pages in order can be streamed; set order=in_order and density=100");
   }
@@ -314,9 +314,9 @@ const Registration registration =
         })
         .axis(number_axis("density", "pages that are touched, in percent of all", 100))
         .axis(bytes_axis("use", "bytes read from the beginning of a touched page; more than a page: all", 2 * kMi, 16))
-        .axis(number_axis("passes", "times that all of this is read, each by a kernel", 1))
-        .axis(number_axis("frames",
-                          "memory on the device, in percent of the touched pages; 100: also for the whole array", 100))
+        .axis(number_axis("passes", "number of times that all of this is read, by a kernel each time", 1))
+        .axis(number_axis("frames", "memory on the device, in percent of the touched pages; copy and managed need 100",
+                          100))
         .axis(choice_axis("order", "order of the touched pages", {"in_order", "scattered"}))
         .axis(how(choice_axis("way",
                               "copy: the whole array first; streamed: in chunks, each used as it arrives; mapped: read "

@@ -27,7 +27,7 @@ const InputFile& Host::input_file() {
 std::shared_ptr<const void> Host::shared_input(const std::string& name, const MakeShared& make) {
   if (state_.footprint_only && state_.set) throw FootprintKnown{};
   if (state_.footprint_only)
-    throw std::logic_error(name + " is used before measure(): its size must follow from the axes");
+    throw std::logic_error(name + " is used before measure(): its size must depend only on the axes");
   const ScopedPhase making(state_, "shared", Part::inputs);
   return harness::shared_input(state_.inputs_name(), name, make);
 }
@@ -98,7 +98,7 @@ Series series_of(Metric metric) {
 void Host::once(Metric metric, double value) {
   if (state_.footprint_only) throw FootprintKnown{};
   if (!std::isfinite(value))
-    throw std::runtime_error(fmt::format("metric {} is {}, which is not a value", metric.name, value));
+    throw std::runtime_error(fmt::format("metric {} is {}, which is not a finite number", metric.name, value));
   state_.refuse_known(metric.name);
   auto series = series_of(std::move(metric));
   series.samples = {value};

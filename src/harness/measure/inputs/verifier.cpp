@@ -21,8 +21,8 @@ constexpr std::size_t kEveryElement = std::size_t{1} << 20;
 constexpr std::size_t kLargeSample = std::size_t{1} << 16;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// Returns the index of the first of `count` words that is all ones, or count. Written so that the compiler vectorises
-/// it.
+/// Returns the index of the first of `count` words that is all ones, or count. The loop is written so that the compiler
+/// vectorises it.
 template <class Word>
 std::size_t first_poison(const std::byte* begin, std::size_t count) {
   constexpr std::size_t kBlock = 1024;

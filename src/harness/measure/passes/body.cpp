@@ -72,8 +72,8 @@ void Body::choose_submission() {
   if (asked == "graph" || (asked == "automatic" && !waits() && !copies && !concurrent && !fits_queue(1)))
     submission_ = Submission::graph;
   if (!waits() && !fits_queue(1))
-    s_.result.warn("queue_full", fmt::format("a pass queues {} launches, more than the about {} that a latched stream "
-                                             "can queue, so no latch is used and times include submission",
+    s_.result.warn("queue_full", fmt::format("a pass queues {} launches, more than the roughly {} that a latched "
+                                             "stream can queue, so no latch is used and times include submission",
                                              recorder_.work_items(), kHeldLaunches));
 }
 

@@ -102,7 +102,8 @@ void Measurement::report_file() {
                 "contained it; read your own copy");
   else if (most > 0)
     result.warn("file_cached", fmt::format("the page cache contained up to {:.3g}% of the file before it was read, "
-                                           "although asked to drop it, so these samples do not measure the disk alone",
+                                           "although the kernel was asked to drop it, so these samples do not measure "
+                                           "the disk alone",
                                            100 * most));
   result.metrics.push_back(std::move(file));
   if (!resident.samples.empty()) result.metrics.push_back(std::move(resident));

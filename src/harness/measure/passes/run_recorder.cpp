@@ -72,8 +72,8 @@ void RunRecorder::work(const Work& work, device::Stream& stream, const std::func
   if (work.shape.grid.size() > entry.shape.grid.size()) entry.shape = work.shape;
   if (watching_ == Watching::rehearsal) return;
   if (watching_ != Watching::timing || entry.timed >= kMostTimed || !timer->times(stream)) return queue();
-  // A library call may wait for its own work, which would never start behind a latch, so such calls are not held. Only
-  // those of a queued body, which waits for nothing, are.
+  // A library call may wait for its own work, which would never start behind a latch, so such a call is held only
+  // if it belongs to a queued body, which waits for nothing.
   bool invalid = false;
   const bool held = latched_ && (work.kernel != nullptr || control_ == Control::queued);
   const double seconds = timer->time(held, StreamTimer::Next::kernel, invalid, queue);

@@ -33,7 +33,8 @@ class StreamTimer {
     return device::elapsed(begin_, end_);
   }
   bool times(const device::Stream& stream) const { return &stream == &stream_; }
-  /// Returns the seconds from the begin of the latest timed work to event `at`, and from `at` to the end of that work.
+  /// Returns the seconds from the beginning of the latest timed work to event `at`, and from `at` to the end of that
+  /// work.
   std::pair<double, double> split(const device::Event& at) const {
     return {device::elapsed(begin_, at), device::elapsed(at, end_)};
   }

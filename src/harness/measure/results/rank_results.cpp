@@ -76,8 +76,8 @@ void share_outcome(CaseResult& result, Ranks& ranks) {
   for (const auto& text : ranks.gather(outcome_json(result).dump(-1, ' ', false, json::error_handler_t::replace)))
     all.push_back(json::parse(text));
 
-  // Of several errors, wrong results or skips, that of the lowest rank is reported. An error takes precedence over a
-  // skip.
+  // If several ranks have an error, a wrong result or a skip, that of the lowest rank is reported. An error takes
+  // precedence over a skip.
   result.error.reset();
   result.skipped.reset();
   bool wrong = false;

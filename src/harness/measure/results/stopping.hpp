@@ -29,7 +29,8 @@ struct SamplesSoFar {
 /// Function that returns why sampling ends after the current sample; nullopt if another sample is taken.
 using StoppingRule = std::function<std::optional<Stop>(const SamplesSoFar&)>;
 
-/// Ends sampling once each median is settled, or the maximum of samples or the budget is reached (docs/method.md).
+/// Ends sampling once each median is settled, or the maximum number of samples or the budget is reached
+/// (docs/method.md).
 std::optional<Stop> end_when_settled(const SamplesSoFar& so_far);
 
 }  // namespace isthmus::harness

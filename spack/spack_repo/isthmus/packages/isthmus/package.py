@@ -228,7 +228,7 @@ class Isthmus(CMakePackage, CudaPackage, ROCmPackage):
     def _needs_gpu(self):
         """Skips a test where a build for GPUs finds none to measure."""
         output = self._bench()("info", output=str.split, error=str.split, fail_on_error=False)
-        if "the driver shows none" in output:
+        if "the driver reports none" in output:
             raise SkipTest("this build measures GPUs and there is none here: run the test on a node that has one")
 
     def test_list(self):
