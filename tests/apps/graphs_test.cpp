@@ -260,8 +260,8 @@ TEST_F(GraphFiles, ThatAreNoneAreRefusedInASentence) {
       {"late.sg", with(offsets, std::int64_t{1}), "its first row begins at edge 1"},
       {"early.sg", with(offsets + 24, std::int64_t{2}), "its rows end at edge 2 of 3"},
       {"back.sg", with(offsets + 8, std::int64_t{3}), "the row of vertex 1 ends before it begins"},
-      {"zero.wsg", with(edges + 4, std::int32_t{0}, true), "edge 0 weighs 0"},
-      {"minus.wsg", with(edges + 4, std::int32_t{-5}, true), "edge 0 weighs -5"},
+      {"zero.wsg", with(edges + 4, std::int32_t{0}, true), "edge 0 has weight 0"},
+      {"minus.wsg", with(edges + 4, std::int32_t{-5}, true), "edge 0 has weight -5"},
   };
   for (const auto& [name, bytes, why] : wrong) {
     const auto said = refusal(write(name, bytes));

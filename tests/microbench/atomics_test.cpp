@@ -65,7 +65,7 @@ TEST(Atomic, UpdatesWithoutSupportAreSkippedWithTheReason) {
   expect_skip(shared, {"type=u64", "elements=1", "memory=mapped"}, "has no atomics on host memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=device"}, "cannot share device memory");
   expect_skip(shared, {"type=u64", "elements=1", "memory=pageable"}, "pageable memory");
-  expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "whole pages migrate");
+  expect_skip("atomics/gpu0/ping-pong", {"memory=managed"}, "migrate whole pages");
   emulator::configure(emulator::parse("concurrent_managed=0"));
   expect_skip(shared, {"type=u64", "elements=1", "memory=managed"}, "at the same time");
   emulator::configure({});
