@@ -430,7 +430,7 @@ TEST_P(Programs, Knn) {
 }
 
 TEST_P(Programs, KnnRefusesWhatMakesNoSense) {
-  expect_skip("apps/knn", "references=19", "20 nearest");
+  expect_skip("apps/knn", "references=19", "20 neighbors");
   expect_skip("apps/knn", "references=1073741825", "32 bits");
   expect_skip("apps/knn", "dims=8193", "8192");
 }

@@ -322,7 +322,7 @@ double wrong(const WholeNumbers& queries, const WholeNumbers& references, std::s
 
 void knn(Case& c) {
   const std::size_t queries = c.extent("queries"), references = c.extent("references"), dims = c.extent("dims");
-  refuse_if(references < nearest, "each query needs 20 neighbours: choose at least 20 references");
+  refuse_if(references < nearest, "each query needs 20 neighbors: choose at least 20 references");
   refuse_if(queries > std::size_t{1} << 30 || references > std::size_t{1} << 30,
             "a block counts its tiles in 32 bits: choose at most 2^30 queries and references");
   refuse_if(dims > 8192, "sums of more than 8192 squares are not exact in fp32: choose at most 8192 dimensions");
