@@ -106,7 +106,7 @@ SAME = Same("theirs", "transfer/pinned-gpu0/ce", "rate")
     [
         (100.0, [100.0, 100.0], None),
         (100.9, [99.5, 100.0], None),  # theirs varies by half a percent, ours is 0.9% above
-        (101.2, [99.5, 100.0], "1.2% apart, 1% is allowed"),
+        (101.2, [99.5, 100.0], "1.2% apart, but only 1% is allowed"),
         (98.0, [99.5, 100.0], "1.5% apart"),
         (100.0, [95.0, 105.0], "does not agree with itself"),
         (0.0, [100.0, 100.0], "no figures to compare"),
